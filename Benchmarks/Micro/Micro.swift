@@ -1,0 +1,50 @@
+import FerryCore
+import Sys
+
+/// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation, the
+/// least disturbed of several rounds; compare figures of one run only.
+@main
+struct Micro {
+    static func main() throws {
+        try measure("JSON: read a job body of \(body.count) bytes") { _ = try JSON.parse(body) }
+        let json = try JSON.parse(body)
+        let job = try ValidatedJob(json) { _ in nil }
+        let stored = job.spec.encode()
+        try measure("job: validate it") { _ = try ValidatedJob(json) { _ in nil } }
+        measure("job: write the stored form") { _ = job.spec.encode() }
+        try measure("job: read the stored form of \(stored.count) bytes") { _ = try JobSpec(storedJSON: stored) }
+        let generator = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
+        measure("identifier: make and write") { _ = generator.make(JobKindTag.self).utf8 }
+        measure("timestamp: write") { _ = Timestamp(microseconds: 1_795_000_000_000_000).utf8 }
+        let mailbox = Mailbox<Int>()
+        measure("mailbox: send and take") {
+            mailbox.send(1)
+            _ = mailbox.take()
+        }
+    }
+
+    static let body = Array(
+        #"""
+        {"kind":"download","session":"reports","description":"nightly","metadata":{"team":"data","run":"2026-11-21"},
+        "request":{"url":"https://files.example.com/exports/2026/11/21/part-00017.parquet?sig=abcdef0123456789",
+        "headers":{"Accept":"application/octet-stream"},"timeout_for_request":30},
+        "destination":{"path":"exports/2026/11/21/part-00017.parquet","if_exists":"replace"},
+        "integrity":{"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        "schedule":{"priority":0.7},"retry":{"max_attempts":5,"initial_delay":2},
+        "webhook":{"url":"https://hooks.example.com/ferry"}}
+        """#.utf8)
+
+    /// Runs `work` in rounds of about 20 ms and prints the best round.
+    static func measure<Failure: Error>(_ name: String, _ work: () throws(Failure) -> Void) throws(Failure) {
+        var count = 16
+        var best = Double.infinity
+        for round in 0..<12 {
+            let begin = monotonicNanoseconds()
+            for _ in 0..<count { try work() }
+            let took = Double(monotonicNanoseconds() - begin)
+            if round >= 2 { best = min(best, took / Double(count)) }
+            if took < 2e7 { count *= 2 }
+        }
+        print("\(Int(best.rounded())) ns  \(name)")
+    }
+}

@@ -1,0 +1,56 @@
+# make run        install what is missing, build, start Ferry on a private PostgreSQL
+# make test       install what tests need, build, run all of them
+.DEFAULT_GOAL := build
+.PHONY: run build release test test-swift test-outside install-deps install-test-deps format lint \
+        check-compose secrets bench-peers bench-report clean
+
+SWIFT ?= swift
+FERRY ?= .build/release/ferry
+
+run: install-deps release
+	@exec $(FERRY) serve $(ARGS)
+
+build:
+	$(SWIFT) build
+
+release:
+	$(SWIFT) build -c release --product ferry
+
+test: install-test-deps build test-swift test-outside
+
+test-swift:
+	scripts/swift-tests
+
+test-outside:
+	scripts/outside-checks
+
+install-deps:
+	@scripts/install-system-packages run
+
+install-test-deps:
+	@scripts/install-system-packages run test
+
+format:
+	$(SWIFT) format --in-place --recursive Package.swift Sources Tests
+
+lint:
+	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests
+	$(SWIFT) build --explicit-target-dependency-import-check error
+
+# The compose file, the image's recipe and the proxy's configuration, without a Docker daemon.
+check-compose: install-test-deps
+	scripts/outside-checks test_compose.py
+
+# Passwords and keys for docker compose, made once.
+secrets:
+	@scripts/make-secrets
+
+# Ferry beside its peers: make bench-peers WORKLOADS=W1,W5 PEERS=ferry,rclone,aria2
+bench-peers: install-deps release
+	scripts/benchmark-peers "$(WORKLOADS)" "$(PEERS)" $(ARGS)
+
+bench-report:
+	@scripts/benchmark-peers --report
+
+clean:
+	rm -rf .build

@@ -1,0 +1,143 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// What every target is built with: Swift 6 mode, no warnings.
+let strict: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .treatAllWarnings(as: .error),
+]
+/// Targets that hold no C handle are checked for memory safety as well: `unsafe` lives in the wrappers.
+let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
+
+/// In the order in which a job flows through them; each stage imports `FerryCore` and at most one wrapper.
+let package = Package(
+    name: "ferry",
+    products: [.executable(name: "ferry", targets: ["ferry"])],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+    ],
+    targets: [
+        // The C libraries, and the kernel calls that Glibc's module leaves out.
+        .systemLibrary(
+            name: "CMicrohttpd", pkgConfig: "libmicrohttpd", providers: [.apt(["libmicrohttpd-dev"])]),
+        .systemLibrary(
+            name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        .systemLibrary(
+            name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        .systemLibrary(
+            name: "COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        .target(name: "CSys"),
+
+        // Safe wrappers, without a word of Ferry in them.
+        .target(name: "Sys", dependencies: ["CSys"], swiftSettings: strict),
+        .target(name: "OpenSSL", dependencies: ["COpenSSL"], swiftSettings: strict),
+        .target(name: "HTTPServer", dependencies: ["CMicrohttpd", "Sys"], swiftSettings: strict),
+        .target(name: "Postgres", dependencies: ["CPostgres", "Sys"], swiftSettings: strict),
+        .target(name: "Curl", dependencies: ["CCurl", "Sys"], swiftSettings: strict),
+
+        // The stages.
+        .target(name: "FerryCore", swiftSettings: safe),
+        .target(
+            name: "FerryAPI",
+            dependencies: [
+                "FerryCore", "HTTPServer", "OpenSSL", "Sys", .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: safe),
+        .target(
+            name: "FerryStore",
+            dependencies: ["FerryCore", "Postgres", "Sys", .product(name: "Logging", package: "swift-log")],
+            resources: [.embedInCode("SQL"), .embedInCode("Migrations")],
+            swiftSettings: strict),
+        .target(
+            name: "FerryEngine",
+            dependencies: [
+                "FerryCore", "Curl", "OpenSSL", "Sys", .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict),
+        .target(
+            name: "FerryWebhooks",
+            dependencies: [
+                "FerryCore", "Curl", "OpenSSL", "Sys", .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: safe),
+
+        // What builds and runs them, and the client.
+        .target(
+            name: "FerryServer",
+            dependencies: [
+                "FerryCore", "FerryAPI", "FerryStore", "FerryEngine", "FerryWebhooks", "HTTPServer",
+                "Postgres",
+                "Curl", "OpenSSL", "Sys", "CSys", .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict),
+        .target(
+            name: "FerryCLI",
+            dependencies: [
+                "FerryCore", "Curl", "Sys",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "ferry",
+            dependencies: [
+                "FerryServer", "FerryCLI", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: strict),
+
+        // Tests: one target a source target, and the built binary from outside.
+        .target(
+            name: "TestSupport", dependencies: ["CSys", "Postgres", "Sys"], path: "Tests/TestSupport",
+            swiftSettings: strict),
+        .testTarget(name: "TidyTests", swiftSettings: strict),
+        .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "Sys"], swiftSettings: strict),
+        .testTarget(
+            name: "PostgresTests", dependencies: ["Postgres", "Sys", "TestSupport"], swiftSettings: strict),
+        .testTarget(name: "CurlTests", dependencies: ["Curl", "Sys", "TestSupport"], swiftSettings: strict),
+        .testTarget(name: "FerryCoreTests", dependencies: ["FerryCore"], swiftSettings: strict),
+        .testTarget(
+            name: "FerryAPITests",
+            dependencies: [
+                "FerryAPI", "FerryCore", "HTTPServer", "OpenSSL", "Sys", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ], swiftSettings: strict),
+        .testTarget(
+            name: "FerryStoreTests",
+            dependencies: [
+                "FerryCore", "FerryStore", "Postgres", "Sys", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ], swiftSettings: strict),
+        .testTarget(
+            name: "FerryEngineTests",
+            dependencies: [
+                "Curl", "FerryCore", "FerryEngine", "OpenSSL", "Sys", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ], swiftSettings: strict),
+        .testTarget(
+            name: "FerryWebhooksTests",
+            dependencies: [
+                "Curl", "FerryCore", "FerryWebhooks", "Sys", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ], swiftSettings: strict),
+        .testTarget(
+            name: "FerryServerTests", dependencies: ["FerryServer", "Postgres", "Sys", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(
+            name: "FerryCLITests",
+            dependencies: [
+                "FerryCLI", "FerryCore", "Sys",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ], swiftSettings: strict),
+        .testTarget(
+            name: "EndToEndTests",
+            dependencies: ["Curl", "FerryCore", "OpenSSL", "Sys", "TestSupport", "ferry"],
+            swiftSettings: strict),
+
+        // Figures of the hot pieces: swift run -c release microbench.
+        .executableTarget(
+            name: "microbench", dependencies: ["FerryCore", "Sys"], path: "Benchmarks/Micro",
+            swiftSettings: strict),
+    ]
+)

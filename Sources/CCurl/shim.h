@@ -1,0 +1,51 @@
+// Typed doors to libcurl's variadic functions, which Swift does not import, and to one union.
+#include <curl/curl.h>
+
+static inline CURLcode ccurl_set_long(CURL *h, CURLoption o, long v) { return curl_easy_setopt(h, o, v); }
+static inline CURLcode ccurl_set_offset(CURL *h, CURLoption o, curl_off_t v) { return curl_easy_setopt(h, o, v); }
+static inline CURLcode ccurl_set_string(CURL *h, CURLoption o, const char *v) { return curl_easy_setopt(h, o, v); }
+static inline CURLcode ccurl_set_pointer(CURL *h, CURLoption o, void *v) { return curl_easy_setopt(h, o, v); }
+
+// libcurl keeps its own copy of the bytes.
+static inline CURLcode ccurl_set_blob(CURL *h, CURLoption o, const void *bytes, size_t count) {
+    struct curl_blob blob = {.data = (void *)bytes, .len = count, .flags = CURL_BLOB_COPY};
+    return curl_easy_setopt(h, o, &blob);
+}
+
+static inline void ccurl_set_receivers(CURL *h, curl_write_callback header, curl_write_callback body, void *context) {
+    curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, header);
+    curl_easy_setopt(h, CURLOPT_HEADERDATA, context);
+    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, body);
+    curl_easy_setopt(h, CURLOPT_WRITEDATA, context);
+}
+static inline void ccurl_set_senders(CURL *h, curl_read_callback read, curl_seek_callback seek, void *context) {
+    curl_easy_setopt(h, CURLOPT_READFUNCTION, read);
+    curl_easy_setopt(h, CURLOPT_READDATA, context);
+    curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, seek);
+    curl_easy_setopt(h, CURLOPT_SEEKDATA, context);
+}
+static inline void ccurl_set_guards(CURL *h, curl_opensocket_callback open, curl_prereq_callback ready, void *context) {
+    curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open);
+    curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, context);
+    curl_easy_setopt(h, CURLOPT_PREREQFUNCTION, ready);
+    curl_easy_setopt(h, CURLOPT_PREREQDATA, context);
+}
+
+static inline CURLcode ccurl_get_long(CURL *h, CURLINFO i, long *v) { return curl_easy_getinfo(h, i, v); }
+static inline CURLcode ccurl_get_offset(CURL *h, CURLINFO i, curl_off_t *v) { return curl_easy_getinfo(h, i, v); }
+static inline CURLcode ccurl_get_string(CURL *h, CURLINFO i, char **v) { return curl_easy_getinfo(h, i, v); }
+static inline CURLcode ccurl_get_pointer(CURL *h, CURLINFO i, void **v) { return curl_easy_getinfo(h, i, v); }
+
+static inline CURLMcode ccurl_multi_set_long(CURLM *m, CURLMoption o, long v) { return curl_multi_setopt(m, o, v); }
+static inline void ccurl_multi_set_callbacks(CURLM *m, curl_socket_callback s, curl_multi_timer_callback t, void *context) {
+    curl_multi_setopt(m, CURLMOPT_SOCKETFUNCTION, s);
+    curl_multi_setopt(m, CURLMOPT_SOCKETDATA, context);
+    curl_multi_setopt(m, CURLMOPT_TIMERFUNCTION, t);
+    curl_multi_setopt(m, CURLMOPT_TIMERDATA, context);
+}
+static inline CURLcode ccurl_message_result(const CURLMsg *m) { return m->data.result; }
+
+// Macros that are not imported: casts, and a name for an enumerator.
+static const long CCURL_AUTH_BASIC = (long)CURLAUTH_BASIC;
+static const long CCURL_AUTH_DIGEST = (long)CURLAUTH_DIGEST;
+static const CURLversion CCURL_VERSION_NOW = CURLVERSION_NOW;

@@ -1,0 +1,13 @@
+// Typed doors to libcrypto's macros; everything else is called as it is.
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+static inline int copenssl_gcm_get_tag(EVP_CIPHER_CTX *c, int length, void *tag) {
+    return EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, length, tag);
+}
+static inline int copenssl_gcm_set_tag(EVP_CIPHER_CTX *c, int length, void *tag) {
+    return EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, length, tag);
+}

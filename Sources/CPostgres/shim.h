@@ -1,0 +1,2 @@
+// libpq has no variadic function: its header is enough.
+#include <libpq-fe.h>

@@ -1,0 +1,63 @@
+#define _GNU_SOURCE
+#include "CSys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int csys_rename_noreplace(int from_directory, const char *from, int to_directory, const char *to) {
+    return renameat2(from_directory, from, to_directory, to, RENAME_NOREPLACE);
+}
+
+int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, int no_symlinks) {
+    struct open_how how = {0};
+    how.flags = (uint64_t)flags;
+    how.mode = (flags & O_CREAT) ? mode : 0;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (no_symlinks ? RESOLVE_NO_SYMLINKS : 0);
+    return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+int csys_start_writeback(int fd, int64_t offset, int64_t length) {
+    return sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE);
+}
+
+void csys_name_thread(const char *name) {
+    pthread_setname_np(pthread_self(), name);
+}
+
+// Runs in the child between fork and exec: async-signal-safe calls only. Exits with 127 on any failure,
+// so that the parent's readiness check sees a dead child and not a half-configured one.
+static void become(uid_t uid, gid_t gid, int death_signal, pid_t parent, int log_fd, const char *directory) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int s = 1; s < NSIG; s++) signal(s, SIG_DFL);
+    setsid();
+    if (uid != (uid_t)-1 && (setgroups(0, NULL) != 0 || setgid(gid) != 0 || setuid(uid) != 0)) _exit(127);
+    // After setuid: a change of credentials clears the death signal (prctl(2)).
+    if (death_signal && prctl(PR_SET_PDEATHSIG, death_signal) != 0) _exit(127);
+    if (getppid() != parent) _exit(127);
+    int null = open("/dev/null", O_RDONLY);
+    if (null < 0 || dup2(null, 0) < 0) _exit(127);
+    if (log_fd >= 0 && (dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0)) _exit(127);
+    if (directory && chdir(directory) != 0) _exit(127);
+    syscall(SYS_close_range, 3U, ~0U, 0U);
+}
+
+pid_t csys_spawn(const char *path, char *const arguments[], char *const environment[], uid_t uid, gid_t gid,
+                 int death_signal, int log_fd, const char *working_directory) {
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child != 0) return child;
+    become(uid, gid, death_signal, parent, log_fd, working_directory);
+    execve(path, arguments, environment);
+    _exit(127);
+}

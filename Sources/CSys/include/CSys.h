@@ -1,0 +1,28 @@
+// The kernel calls that Swift's Glibc module does not import, and the spawning of a child that
+// must change its user (fork is not available to Swift).
+#ifndef CSYS_H
+#define CSYS_H
+
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
+
+/// renameat2(2) with RENAME_NOREPLACE: 0, or -1 with errno EEXIST when `to` is there already.
+int csys_rename_noreplace(int from_directory, const char *from, int to_directory, const char *to);
+/// openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS and, when asked, RESOLVE_NO_SYMLINKS: a
+/// descriptor that is certainly below `directory`, or -1 with errno (EXDEV when the path leaves it).
+int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, int no_symlinks);
+/// sync_file_range(2) with the WRITE flag: starts write-back of the range and returns at once.
+int csys_start_writeback(int fd, int64_t offset, int64_t length);
+/// Names the calling thread (at most 15 bytes), for top, gdb and perf.
+void csys_name_thread(const char *name);
+
+/// Starts a program with its own session. `uid`/`gid`: the user it runs as, or (uid_t)-1 to keep ours.
+/// The child receives `death_signal` when the thread that called this ends (PR_SET_PDEATHSIG), closes
+/// every descriptor above 2 and writes its output to `log_fd`. Returns the pid, or -1 with errno.
+pid_t csys_spawn(const char *path, char *const arguments[], char *const environment[], uid_t uid, gid_t gid,
+                 int death_signal, int log_fd, const char *working_directory);
+
+#endif

@@ -1,0 +1,110 @@
+import CCurl
+import Glibc
+
+/// What libcurl holds while it works on a handle. It outlives every use of the handle, because the handle is
+/// reset before the context goes.
+final class EasyContext {
+    /// nil once the transfer is cancelled or over: callbacks then end whatever still runs.
+    var delegate: (any EasyDelegate)?
+    /// The last address that the delegate refused.
+    var blocked: SocketAddress?
+    var isReceivePaused = false
+    var isSendPaused = false
+
+    init(delegate: any EasyDelegate) { self.delegate = delegate }
+
+    var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+    static func from(_ raw: UnsafeMutableRawPointer?) -> EasyContext? {
+        raw.map { Unmanaged<EasyContext>.fromOpaque($0).takeUnretainedValue() }
+    }
+}
+
+extension EasyHandle {
+    /// Lets libcurl call `context`, which the caller keeps alive until `reset()`.
+    func install(_ context: EasyContext, sendsBody: Bool) {
+        ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
+        ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
+        if sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
+    }
+}
+
+// Nothing below may be @MainActor: these run on whichever thread drives the handle.
+
+/// A return value that libcurl takes for a failure: any other count than the one it passed.
+private func refusal(of count: Int) -> Int { count == 0 ? 1 : 0 }
+
+private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
+    let length = size * count
+    guard let delegate = EasyContext.from(raw)?.delegate, let bytes else { return refusal(of: length) }
+    var end = length
+    if end > 0, bytes[end - 1] == 0x0A { end -= 1 }
+    if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
+    let line = UnsafeRawBufferPointer(start: bytes, count: end)
+    return delegate.receiveHeaderLine(line) ? length : refusal(of: length)
+}
+
+private let receiveBody: curl_write_callback = { bytes, size, count, raw in
+    let length = size * count
+    guard let context = EasyContext.from(raw), let delegate = context.delegate else {
+        return refusal(of: length)
+    }
+    switch delegate.receiveBody(UnsafeRawBufferPointer(start: bytes, count: length)) {
+    case .proceed:
+        return length
+    case .pause:
+        context.isReceivePaused = true
+        return Int(CURL_WRITEFUNC_PAUSE)
+    case .abort:
+        return refusal(of: length)
+    }
+}
+
+private let provideBody: curl_read_callback = { bytes, size, count, raw in
+    guard let context = EasyContext.from(raw), let delegate = context.delegate else {
+        return Int(CURL_READFUNC_ABORT)
+    }
+    switch delegate.provideBody(into: UnsafeMutableRawBufferPointer(start: bytes, count: size * count)) {
+    case .bytes(let provided):
+        return provided
+    case .pause:
+        context.isSendPaused = true
+        return Int(CURL_READFUNC_PAUSE)
+    case .abort:
+        return Int(CURL_READFUNC_ABORT)
+    }
+}
+
+private let seekBody: curl_seek_callback = { raw, offset, origin in
+    guard let delegate = EasyContext.from(raw)?.delegate else { return CURL_SEEKFUNC_FAIL }
+    guard offset == 0, origin == SEEK_SET else { return CURL_SEEKFUNC_CANTSEEK }
+    return delegate.rewindBody() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
+}
+
+private let openSocket: curl_opensocket_callback = { raw, _, address in
+    let refused = curl_socket_t(-1)
+    guard let context = EasyContext.from(raw), let delegate = context.delegate, let address,
+        let offset = MemoryLayout<curl_sockaddr>.offset(of: \.addr)
+    else { return refused }
+    guard
+        let target = SocketAddress(
+            UnsafeRawPointer(address) + offset, length: Int(address.pointee.addrlen))
+    else { return refused }
+    guard delegate.willConnect(to: target) else {
+        context.blocked = target
+        return refused
+    }
+    let kind = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
+    return socket(address.pointee.family, kind, address.pointee.protocol)
+}
+
+private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remotePort, _ in
+    guard let context = EasyContext.from(raw), let delegate = context.delegate, let remoteAddress,
+        let target = SocketAddress(remoteAddress, port: UInt16(truncatingIfNeeded: remotePort))
+    else { return CURL_PREREQFUNC_ABORT }
+    guard delegate.willSend(to: target) else {
+        context.blocked = target
+        return CURL_PREREQFUNC_ABORT
+    }
+    return CURL_PREREQFUNC_OK
+}

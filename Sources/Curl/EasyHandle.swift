@@ -1,0 +1,131 @@
+import CCurl
+
+/// The owner of one easy handle, its error text and its header list. Belongs to one thread at a time.
+final class EasyHandle {
+    let raw: UnsafeMutableRawPointer
+    private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    private var headers: UnsafeMutablePointer<curl_slist>?
+
+    init() throws(CurlError) {
+        guard let raw = curl_easy_init() else { throw CurlError(CURLE_OUT_OF_MEMORY) }
+        self.raw = raw
+        prepare()
+    }
+
+    deinit {
+        curl_easy_cleanup(raw)
+        curl_slist_free_all(headers)
+        errorText.deallocate()
+    }
+
+    /// Forgets every option, so that the handle can serve another transfer (curl_easy_reset(3)). Not while it is
+    /// in a multi handle.
+    func reset() {
+        curl_easy_reset(raw)
+        curl_slist_free_all(headers)
+        headers = nil
+        prepare()
+    }
+
+    private func prepare() {
+        errorText[0] = 0
+        ccurl_set_pointer(raw, CURLOPT_ERRORBUFFER, errorText)
+    }
+
+    func set(_ option: CURLoption, _ value: Int) throws(CurlError) {
+        try check(ccurl_set_long(raw, option, value))
+    }
+
+    func set(_ option: CURLoption, _ value: Bool) throws(CurlError) {
+        try check(ccurl_set_long(raw, option, value ? 1 : 0))
+    }
+
+    /// For the options whose name ends in LARGE.
+    func set(_ option: CURLoption, offset: Int64) throws(CurlError) {
+        try check(ccurl_set_offset(raw, option, curl_off_t(offset)))
+    }
+
+    /// libcurl copies the text. nil clears the option.
+    func set(_ option: CURLoption, _ value: String?) throws(CurlError) {
+        try check(ccurl_set_string(raw, option, value))
+    }
+
+    func set(_ option: CURLoption, blob: [UInt8]) throws(CurlError) {
+        try check(blob.withUnsafeBytes { ccurl_set_blob(raw, option, $0.baseAddress, $0.count) })
+    }
+
+    /// Replaces the header lines; each is `Name: value`, `Name;` (empty value) or `Name:` (leave it out).
+    func setHeaders(_ lines: [String]) throws(CurlError) {
+        var list: UnsafeMutablePointer<curl_slist>?
+        for line in lines {
+            guard let longer = curl_slist_append(list, line) else {
+                curl_slist_free_all(list)
+                throw CurlError(CURLE_OUT_OF_MEMORY)
+            }
+            list = longer
+        }
+        try check(ccurl_set_pointer(raw, CURLOPT_HTTPHEADER, list))
+        curl_slist_free_all(headers)
+        headers = list
+    }
+
+    private func check(_ code: CURLcode) throws(CurlError) {
+        guard code == CURLE_OK else { throw CurlError(code) }
+    }
+
+    func long(_ info: CURLINFO) -> Int {
+        var value = 0
+        ccurl_get_long(raw, info, &value)
+        return value
+    }
+
+    func offset(_ info: CURLINFO) -> Int64 {
+        var value: curl_off_t = 0
+        ccurl_get_offset(raw, info, &value)
+        return Int64(value)
+    }
+
+    func string(_ info: CURLINFO) -> String {
+        var value: UnsafeMutablePointer<CChar>?
+        ccurl_get_string(raw, info, &value)
+        return value.map { String(cString: $0) } ?? ""
+    }
+
+    /// What happened, with libcurl's most precise words; nil for CURLE_OK. Read it before `reset()`.
+    func error(_ code: CURLcode) -> CurlError? {
+        guard code != CURLE_OK else { return nil }
+        return CurlError(
+            code, text: errorText[0] == 0 ? nil : String(cString: errorText),
+            osError: Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
+    }
+
+    func info() -> TransferInfo {
+        var info = TransferInfo()
+        info.status = long(CURLINFO_RESPONSE_CODE)
+        info.httpVersion = Self.versionNames[long(CURLINFO_HTTP_VERSION)] ?? ""
+        info.timings = TransferTimings(
+            nameLookup: offset(CURLINFO_NAMELOOKUP_TIME_T), connect: offset(CURLINFO_CONNECT_TIME_T),
+            appConnect: offset(CURLINFO_APPCONNECT_TIME_T), preTransfer: offset(CURLINFO_PRETRANSFER_TIME_T),
+            startTransfer: offset(CURLINFO_STARTTRANSFER_TIME_T), total: offset(CURLINFO_TOTAL_TIME_T))
+        info.remoteAddress = string(CURLINFO_PRIMARY_IP)
+        info.remotePort = long(CURLINFO_PRIMARY_PORT)
+        info.localAddress = string(CURLINFO_LOCAL_IP)
+        info.localPort = long(CURLINFO_LOCAL_PORT)
+        info.newConnections = long(CURLINFO_NUM_CONNECTS)
+        info.bodyBytesReceived = offset(CURLINFO_SIZE_DOWNLOAD_T)
+        info.bodyBytesSent = offset(CURLINFO_SIZE_UPLOAD_T)
+        info.headerBytesReceived = Int64(long(CURLINFO_HEADER_SIZE))
+        info.headerBytesSent = Int64(long(CURLINFO_REQUEST_SIZE))
+        return info
+    }
+
+    private static let versionNames = [1: "1.0", 2: "1.1", 3: "2", 4: "2", 5: "2", 30: "3", 31: "3"]
+
+    /// The end of the transfer as one value. The guard's refusal counts only when the transfer failed by it:
+    /// libcurl may have gone on to another address.
+    func outcome(_ code: CURLcode, _ context: EasyContext) -> TransferOutcome {
+        let byGuard = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
+        return TransferOutcome(
+            error: error(code), info: info(), blockedAddress: byGuard ? context.blocked : nil)
+    }
+}

@@ -1,0 +1,150 @@
+import CCurl
+
+extension EasyHandle {
+    /// Sets every option of `request` on a fresh or reset handle. The only place that does.
+    ///
+    /// Throws `CurlError.badFunctionArgument` for a method or header that could break out of its line, and
+    /// whatever curl_easy_setopt(3) says otherwise.
+    func configure(_ request: TransferRequest) throws(CurlError) {
+        // A C string would end there, and another URL than the one that was judged would be fetched.
+        guard !request.url.utf8.contains(0) else { throw CurlError(CURLE_URL_MALFORMAT) }
+        try set(CURLOPT_URL, request.url)
+        try setSafety(request)
+        try setMethod(request)
+        try setHeaders(try Self.headerLines(request))
+        try setConnection(request)
+        try setTrust(request.tls)
+        if let authentication = request.authentication { try setAuthentication(authentication) }
+        // Unset by default: byte-exact downloads.
+        if let codings = request.acceptEncoding { try set(CURLOPT_ACCEPT_ENCODING, codings) }
+    }
+
+    private func setSafety(_ request: TransferRequest) throws(CurlError) {
+        // The process ignores SIGPIPE (CurlRuntime); SIGALRM is not ours to use.
+        try set(CURLOPT_NOSIGNAL, true)
+        // Otherwise a cancelled transfer waits for getaddrinfo(3) and blocks the whole loop.
+        try set(CURLOPT_QUICK_EXIT, true)
+        try set(CURLOPT_PROTOCOLS_STR, "http,https")
+        try set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https")
+        try set(CURLOPT_FOLLOWLOCATION, false)
+        try set(CURLOPT_HTTP09_ALLOWED, false)
+        try set(CURLOPT_DISALLOW_USERNAME_IN_URL, true)
+        // An empty text, not NULL: otherwise http_proxy and friends are read from the environment.
+        try set(CURLOPT_PROXY, request.proxy ?? "")
+    }
+
+    private func setMethod(_ request: TransferRequest) throws(CurlError) {
+        guard !request.method.isEmpty, request.method.utf8.allSatisfy(Self.isTokenByte) else {
+            throw CurlError(CURLE_BAD_FUNCTION_ARGUMENT, text: "the method is not a token")
+        }
+        switch request.body {
+        case .none where request.method == "HEAD":
+            try set(CURLOPT_NOBODY, true)
+        case .none where request.method == "GET":
+            break
+        case .none:
+            try set(CURLOPT_CUSTOMREQUEST, request.method)
+        case .known, .unknown:
+            try set(CURLOPT_UPLOAD, true)
+            try set(CURLOPT_CUSTOMREQUEST, request.method)
+            try set(CURLOPT_UPLOAD_BUFFERSIZE, request.sendBufferSize)
+            try set(CURLOPT_EXPECT_100_TIMEOUT_MS, 1_000)
+            if case .known(let size) = request.body { try set(CURLOPT_INFILESIZE_LARGE, offset: size) }
+        }
+    }
+
+    private func setConnection(_ request: TransferRequest) throws(CurlError) {
+        try set(CURLOPT_CONNECTTIMEOUT_MS, request.connectTimeout)
+        try set(CURLOPT_TIMEOUT_MS, request.totalTimeout)
+        try set(CURLOPT_BUFFERSIZE, request.receiveBufferSize)
+        try set(CURLOPT_MAXAGE_CONN, request.maxIdleConnectionAge)
+        try set(CURLOPT_TCP_KEEPALIVE, true)
+        try set(CURLOPT_TCP_KEEPIDLE, 30)
+        try set(CURLOPT_TCP_KEEPINTVL, 15)
+        let version = request.httpVersion == .http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1
+        try set(CURLOPT_HTTP_VERSION, Int(version))
+        if request.usesFreshConnection { try set(CURLOPT_FRESH_CONNECT, true) }
+        if request.maxReceiveSpeed > 0 { try set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: request.maxReceiveSpeed) }
+        if request.maxSendSpeed > 0 { try set(CURLOPT_MAX_SEND_SPEED_LARGE, offset: request.maxSendSpeed) }
+    }
+
+    private func setTrust(_ tls: TransferRequest.TLS?) throws(CurlError) {
+        try set(CURLOPT_SSL_VERIFYPEER, true)
+        try set(CURLOPT_SSL_VERIFYHOST, 2)
+        try setTLSVersions(tls)
+        // Any CAPATH switches off libcurl's cache of the parsed certificates: 23 ms for every connection.
+        try set(CURLOPT_CAPATH, String?.none)
+        if let authorities = tls?.authorities {
+            try set(CURLOPT_CAINFO_BLOB, blob: Array(authorities.utf8))
+        } else if case .success(let runtime) = CurlRuntime.loaded, let file = runtime.certificateFile {
+            try set(CURLOPT_CAINFO, file)
+        }
+        guard let tls else { return }
+        if let certificate = tls.clientCertificate {
+            try set(CURLOPT_SSLCERTTYPE, "PEM")
+            try set(CURLOPT_SSLCERT_BLOB, blob: Array(certificate.utf8))
+        }
+        if let key = tls.clientKey {
+            try set(CURLOPT_SSLKEYTYPE, "PEM")
+            try set(CURLOPT_SSLKEY_BLOB, blob: Array(key.utf8))
+        }
+        if !tls.pins.isEmpty { try set(CURLOPT_PINNEDPUBLICKEY, tls.pins.joined(separator: ";")) }
+    }
+
+    private func setTLSVersions(_ tls: TransferRequest.TLS?) throws(CurlError) {
+        let minimum = tls?.minimumVersion == "1.3" ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2
+        let maximum =
+            switch tls?.maximumVersion {
+            case "1.2": Int(CURL_SSLVERSION_MAX_TLSv1_2)
+            case "1.3": Int(CURL_SSLVERSION_MAX_TLSv1_3)
+            default: 0
+            }
+        try set(CURLOPT_SSLVERSION, Int(minimum) | maximum)
+    }
+
+    private func setAuthentication(_ authentication: TransferRequest.Authentication) throws(CurlError) {
+        switch authentication {
+        case .basic(let user, let password):
+            try set(CURLOPT_HTTPAUTH, CCURL_AUTH_BASIC)
+            try set(CURLOPT_USERNAME, user)
+            try set(CURLOPT_PASSWORD, password)
+        case .digest(let user, let password):
+            try set(CURLOPT_HTTPAUTH, CCURL_AUTH_DIGEST)
+            try set(CURLOPT_USERNAME, user)
+            try set(CURLOPT_PASSWORD, password)
+        }
+    }
+
+    private static func headerLines(_ request: TransferRequest) throws(CurlError) -> [String] {
+        var lines: [String] = []
+        lines.reserveCapacity(request.headers.count + 1)
+        var namesExpect = false
+        for header in request.headers {
+            guard !header.name.isEmpty, header.name.utf8.allSatisfy(isTokenByte),
+                header.value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 })
+            else {
+                throw CurlError(CURLE_BAD_FUNCTION_ARGUMENT, text: "a header is not a token and a line of text")
+            }
+            // "Name:" would remove the header; libcurl spells an empty value with a semicolon.
+            let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }
+            lines.append(isBlank ? header.name + ";" : header.name + ": " + header.value)
+            namesExpect = namesExpect || header.name.lowercased() == "expect"
+        }
+        // Waiting for "100 Continue" costs a round trip, and a second where the other end does not know it.
+        var expects = request.expectsContinue
+        if case .known(let size) = request.body, size < 1 << 20 { expects = false }
+        if request.body != .none, !expects, !namesExpect { lines.append("Expect:") }
+        return lines
+    }
+
+    /// RFC 9110 section 5.6.2.
+    private static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "a")...UInt8(ascii: "z"):
+            true
+        default:
+            "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+}

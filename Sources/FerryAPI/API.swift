@@ -1,0 +1,191 @@
+package import FerryCore
+package import HTTPServer
+package import Logging
+
+/// What the API is told at its start.
+package struct APIConfiguration: Sendable {
+    /// Of Ferry, for `/v1/admin/status` and the document.
+    package var version: String
+    package var rateLimit = RateLimit()
+    /// The admin key of the configuration; nil when the first one is in the store.
+    package var adminKey: String?
+    package init(version: String, adminKey: String?) {
+        self.version = version
+        self.adminKey = adminKey
+    }
+}
+
+/// One thing that must hold for `/readyz`.
+package struct ReadinessCheck: Sendable, Equatable {
+    package let name: String
+    package let isOK: Bool
+    package init(_ name: String, isOK: Bool) {
+        self.name = name
+        self.isOK = isOK
+    }
+}
+
+/// Everything that the API asks; the wiring gives the real ones, tests their doubles.
+package struct APIPorts: Sendable {
+    package var intake: any JobIntake
+    package var reader: any JobReader
+    package var control: any JobControl
+    package var content: any ContentStore
+    package var deliveries: any DeliveryReader
+    package var keys: any KeyStore
+    package var status: any StatusSource
+    package var clock: any WallClock
+    package var egress: EgressPolicy
+    package var waiters: JobWaiters
+    /// Of a job that runs on this node; nil for all others.
+    package var progress: @Sendable (JobID) -> TransferProgress?
+    /// Encrypts what must not be readable in the database.
+    package var seal: @Sendable ([UInt8]) -> [UInt8]
+    /// Cached: must not block.
+    package var readiness: @Sendable () -> [ReadinessCheck]
+    /// The Prometheus text; must not block.
+    package var metrics: @Sendable () -> [UInt8]
+    /// Seconds since the process began.
+    package var uptime: @Sendable () -> Double
+
+    package init(
+        store: any JobIntake & JobReader & JobControl & DeliveryReader & KeyStore & StatusSource,
+        content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
+    ) {
+        intake = store
+        reader = store
+        control = store
+        deliveries = store
+        keys = store
+        status = store
+        self.content = content
+        self.clock = clock
+        self.egress = egress
+        self.waiters = waiters
+        progress = { _ in nil }
+        seal = { $0 }
+        readiness = { [] }
+        metrics = { [] }
+        uptime = { 0 }
+    }
+}
+
+/// The HTTP surface: finds the route, checks who asks, and answers. Nothing here blocks.
+package final class API: RequestHandler {
+    let configuration: APIConfiguration
+    let ports: APIPorts
+    let logger: Logger
+    let identifiers: IdentifierGenerator
+    let keyTable: KeyTable
+    let batches = BatchLane()
+    private let limiter: RateLimiter
+    private let router = Router(routes)
+    /// What `/metrics` shows about requests.
+    package let requestMetrics = APIMetrics()
+
+    package init(_ configuration: APIConfiguration, _ ports: APIPorts, logger: Logger) {
+        self.configuration = configuration
+        self.ports = ports
+        self.logger = logger
+        let clock = ports.clock
+        identifiers = IdentifierGenerator { clock.now() }
+        keyTable = KeyTable(adminKey: configuration.adminKey)
+        limiter = RateLimiter(configuration.rateLimit)
+    }
+
+    /// Ends the API's own threads; requests that wait are answered as if their time were over.
+    package func stop() {
+        batches.stop()
+        ports.waiters.stop()
+    }
+
+    /// Reads the keys anew, so that those made or revoked on other nodes count; to be called every few seconds,
+    /// and once before the first request. `done`: whether the store answered.
+    package func refreshKeys(done: @escaping @Sendable (Bool) -> Void = { _ in }) {
+        ports.keys.keys { [keyTable] result in
+            if case .success(let keys) = result { keyTable.replace(keys) }
+            done((try? result.get()) != nil)
+        }
+    }
+
+    package func plan(_ head: RequestHead) -> BodyPlan {
+        switch router.match(method: head.method, path: head.path) {
+        case .route(let index):
+            let route = routes[index]
+            // Whoever may not send a large body is told before it; small ones are checked once, in `handle`.
+            if head.expectsBody, (head.contentLength ?? Int64.max) > 16_384 {
+                if case .failure(let problem) = principal(head, route) {
+                    return .refuse(problem.response(requestID: head.requestID))
+                }
+            }
+            return .collect(limit: route.body.limit)
+        case .otherMethod(let allow) where head.method == "OPTIONS":
+            return .refuse(Response(status: 204, fields: HTTPFields([("Allow", allow)])))
+        case .otherMethod(let allow):
+            var problem = Problem(.methodNotAllowed, "\(head.method) is not possible here; \(allow) are.")
+            problem.fields.append(("Allow", allow))
+            return .refuse(problem.response(requestID: head.requestID))
+        case .nothing:
+            return .refuse(Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
+        }
+    }
+
+    package func handle(_ request: Request, _ responder: Responder) {
+        let head = request.head
+        guard case .route(let index) = router.match(method: head.method, path: head.path) else {
+            responder.send(Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
+            return
+        }
+        let route = routes[index]
+        do throws(Problem) {
+            let principal = try principal(head, route).get()
+            if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
+            let call = Call(
+                request: request, parameters: try parameters(head, route), principal: principal, responder: responder)
+            route.handle(self)(call)
+        } catch {
+            responder.send(error.response(requestID: head.requestID))
+        }
+    }
+
+    package func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response {
+        Problem(status: status, code: code, detail: detail).response(requestID: requestID)
+    }
+
+    package func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
+        var route: Int?
+        if case .route(let index) = router.match(method: head.method, path: head.path) { route = index }
+        requestMetrics.count(route: route, status: status, nanoseconds: durationNanoseconds)
+        guard logger.logLevel <= .debug else { return }
+        logger.debug(
+            "A request was answered.",
+            metadata: [
+                "request.id": "\(head.requestID)", "method": "\(head.method)",
+                "route": "\(route.map { routes[$0].pattern } ?? "none")", "status": "\(status ?? 0)",
+                "duration.us": "\(durationNanoseconds / 1_000)",
+            ])
+    }
+
+    private func parameters(_ head: RequestHead, _ route: Route) throws(Problem) -> [String] {
+        guard route.pattern.utf8.contains(UInt8(ascii: "{")) else { return [] }
+        do throws(PercentDecodingError) {
+            let names = route.pattern.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+            return zip(names, try head.pathSegments()).filter { $0.0.hasPrefix("{") }.map(\.1)
+        } catch {
+            throw Problem(.notFound, "There is nothing under this path.")
+        }
+    }
+
+    private func principal(_ head: RequestHead, _ route: Route) -> Result<Principal, Problem> {
+        guard let role = route.role else { return .success(nobody) }
+        guard let key = bearerKey(head.fields) else { return .failure(.unauthorized(hasKey: false)) }
+        guard let principal = keyTable.principal(key) else { return .failure(.unauthorized(hasKey: true)) }
+        guard principal.role >= role else {
+            return .failure(
+                Problem(.forbidden, "This needs the role \(role.rawValue); the key's is \(principal.role.rawValue)."))
+        }
+        return .success(principal)
+    }
+}
+
+private let nobody = Principal(key: KeyID(high: 0, low: 0), tenant: "", role: .viewer)

@@ -1,0 +1,85 @@
+internal import FerryCore
+internal import HTTPServer
+
+extension API {
+    /// `GET /v1/admin/status`
+    func readStatus(_ call: Call) {
+        ports.status.status { [self] result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let status): call.send(200, json: json(status))
+            }
+        }
+    }
+
+    private func json(_ status: ServiceStatus) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 1_024)
+        writer.beginObject()
+        writer.member("version", configuration.version)
+        writer.member("uptime_seconds", ports.uptime())
+        writer.name("nodes")
+        writer.beginArray()
+        for node in status.nodes {
+            writer.beginObject()
+            writer.member("id", node.id)
+            writer.member("heartbeat_age_seconds", node.heartbeatAgeSeconds)
+            writer.member("running", node.running)
+            writer.member("draining", node.isDraining)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.name("jobs")
+        writer.beginObject()
+        writer.member("waiting", status.waiting)
+        writer.member("queued", status.queued)
+        writer.member("running", status.running)
+        writer.member("suspended", status.suspended)
+        writer.endObject()
+        writer.memberOrNull("oldest_queued_seconds", status.oldestQueuedSeconds)
+        writer.name("throughput")
+        writer.beginObject()
+        writer.member("bytes_received_per_second", status.bytesReceivedPerSecond)
+        writer.member("bytes_sent_per_second", status.bytesSentPerSecond)
+        writer.member("jobs_finished_per_second", status.jobsFinishedPerSecond)
+        writer.endObject()
+        writer.name("database")
+        writer.beginObject()
+        writer.member("ok", status.isDatabaseOK)
+        writer.memberOrNull("round_trip_seconds", status.databaseRoundTripSeconds)
+        writer.endObject()
+        writer.name("storage")
+        writer.beginObject()
+        writer.memberOrNull("free_bytes", status.storageFreeBytes)
+        writer.endObject()
+        writer.name("webhooks")
+        writer.beginObject()
+        writer.member("pending", status.webhooksPending)
+        writer.memberOrNull("oldest_pending_seconds", status.oldestWebhookPendingSeconds)
+        writer.endObject()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// `GET /v1/admin/nodes`
+    func listNodes(_ call: Call) {
+        ports.status.nodes { result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let nodes):
+                sendList(call) { writer in
+                    for node in nodes {
+                        writer.beginObject()
+                        writer.member("id", node.id)
+                        writer.member("name", node.name)
+                        writer.member("version", node.version)
+                        writer.member("started_at", node.startedAt)
+                        writer.member("heartbeat_age_seconds", node.heartbeatAgeSeconds)
+                        writer.member("running", node.running)
+                        writer.member("draining", node.isDraining)
+                        writer.endObject()
+                    }
+                }
+            }
+        }
+    }
+}

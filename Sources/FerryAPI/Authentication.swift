@@ -1,0 +1,105 @@
+internal import FerryCore
+internal import HTTPServer
+internal import OpenSSL
+internal import Synchronization
+
+/// What a key may do; each role may do what the ones before it may.
+package enum Role: String, Sendable, CaseIterable, Comparable {
+    case viewer, client, admin
+
+    private var rank: Int {
+        switch self {
+        case .viewer: 0
+        case .client: 1
+        case .admin: 2
+        }
+    }
+    package static func < (a: Role, b: Role) -> Bool { a.rank < b.rank }
+}
+
+/// Who asks.
+struct Principal: Sendable, Equatable {
+    let key: KeyID
+    let tenant: String
+    let role: Role
+}
+
+/// The keys that are valid now, by their digests.
+///
+/// A key is looked up by the SHA-256 of what the client sent: whoever times the look-up learns about digests,
+/// and a digest is no key.
+final class KeyTable: Sendable {
+    private let principals: Mutex<[[UInt8]: Principal]>
+    private let fixed: [[UInt8]: Principal]
+
+    /// `adminKey`: the one from the configuration; valid as long as the process runs.
+    init(adminKey: String?) {
+        var fixed: [[UInt8]: Principal] = [:]
+        if let adminKey {
+            fixed[digest(ofKey: adminKey)] = Principal(
+                key: KeyID(high: 0, low: 0), tenant: defaultTenant, role: .admin)
+        }
+        self.fixed = fixed
+        principals = Mutex(fixed)
+    }
+
+    /// Takes over what the store knows; revoked keys are left out.
+    func replace(_ keys: [APIKey]) {
+        var table = fixed
+        for key in keys where key.revokedAt == nil {
+            // The configured admin key keeps its role, whatever is stored under the same digest.
+            if table[key.hash] == nil {
+                table[key.hash] = Principal(key: key.id, tenant: key.tenant, role: key.role)
+            }
+        }
+        principals.withLock { [table] in $0 = table }
+    }
+
+    func principal(_ key: String) -> Principal? {
+        let digest = digest(ofKey: key)
+        return principals.withLock { $0[digest] }
+    }
+}
+
+/// The tenant of keys that name none.
+package let defaultTenant = "default"
+
+/// SHA-256: what is kept of a key.
+package func digest(ofKey key: String) -> [UInt8] { Digest.of(Array(key.utf8)) }
+
+/// A new key: `fk_` and 160 random bits in base32 (RFC 4648 §6, lower case).
+package func makeKey() -> String {
+    let digits = Array("abcdefghijklmnopqrstuvwxyz234567".utf8)
+    var text = Array("fk_".utf8)
+    var bits: UInt64 = 0
+    var bitCount: UInt64 = 0
+    for byte in randomBytes(20) {
+        bits = bits << 8 | UInt64(byte)
+        bitCount += 8
+        while bitCount >= 5 {
+            bitCount -= 5
+            text.append(digits[Int(bits >> bitCount & 31)])
+        }
+    }
+    return String(decoding: text, as: UTF8.self)
+}
+
+/// The token of `Authorization: Bearer …` (RFC 6750 §2.1); nil for anything else, several fields included.
+func bearerKey(_ fields: HTTPFields) -> String? {
+    guard let value = fields["Authorization"], value.utf8.count <= 512 else { return nil }
+    let parts = value.utf8.split(separator: UInt8(ascii: " "))
+    guard parts.count == 2, String(Substring(parts[0])).lowercased() == "bearer",
+        fields.all("Authorization").count == 1
+    else { return nil }
+    return String(Substring(parts[1]))
+}
+
+extension Problem {
+    static func unauthorized(hasKey: Bool) -> Problem {
+        var problem = Problem(
+            .unauthorized, hasKey ? "This key is not known here, or was revoked." : "Send Authorization: Bearer KEY.")
+        problem.fields.append(
+            ("WWW-Authenticate", hasKey ? #"Bearer realm="ferry", error="invalid_token""# : #"Bearer realm="ferry""#))
+        return problem
+    }
+}

@@ -1,0 +1,89 @@
+internal import FerryCore
+internal import HTTPServer
+
+extension API {
+    /// `POST /v1/jobs/batch`: all or nothing.
+    func submitJobs(_ call: Call) {
+        call.answering { () throws(Problem) in
+            try call.needMediaType(["application/json", "application/x-ndjson"])
+            let idempotency = try idempotency(call)
+            let work: @Sendable () -> Void = { [self] in
+                call.answering { () throws(Problem) in try submitBatch(call, idempotency) }
+            }
+            // A hundred jobs take a millisecond; more would hold up everyone else on this thread.
+            if call.request.body.count > 131_072 { batches.run(work) } else { work() }
+        }
+    }
+
+    private func submitBatch(_ call: Call, _ idempotency: Submission.Idempotency?) throws(Problem) {
+        let documents = try documents(call)
+        guard (1...Limits.batchJobCountMax).contains(documents.count) else {
+            throw Problem(
+                InvalidFields(
+                    "#/jobs", documents.isEmpty ? "invalid_value" : "too_many",
+                    "A batch has 1 to \(Limits.batchJobCountMax) jobs, this one \(documents.count)."))
+        }
+        let trace = traceparent(call.fields)
+        var jobs: [NewJob] = []
+        jobs.reserveCapacity(documents.count)
+        var errors: [FieldError] = []
+        for (index, document) in documents.enumerated() {
+            do throws(InvalidFields) {
+                let job = try ValidatedJob(document, at: "#/jobs/\(index)") { ports.egress.refusal(of: $0) }
+                if errors.isEmpty { jobs.append(newJob(job, call, trace: trace, retryOf: nil)) }
+            } catch {
+                errors += error.errors
+                if errors.count >= Complaints.countMax { break }
+            }
+        }
+        guard errors.isEmpty else { throw Problem(InvalidFields(Array(errors.prefix(Complaints.countMax)))) }
+        ports.intake.submit(
+            Submission(jobs: jobs, idempotency: idempotency) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let accepted): sendBatch(accepted, call)
+                }
+            })
+    }
+
+    private func documents(_ call: Call) throws(Problem) -> [JSON] {
+        if isMediaType(call.fields, ["application/x-ndjson"]) { return try lines(call) }
+        let complaints = Complaints()
+        var jobs: [JSON]?
+        if var fields = FieldReader(try call.parse(call.request.body), at: "#", complaints) {
+            if !fields.has("jobs") { fields.complain("jobs", "required", "A batch needs jobs.") }
+            jobs = fields.array("jobs", countMax: Limits.batchJobCountMax)
+            fields.finish()
+        }
+        guard complaints.isEmpty, let jobs else { throw Problem(InvalidFields(complaints.errors)) }
+        return jobs
+    }
+
+    /// One document a line; empty lines do not count.
+    private func lines(_ call: Call) throws(Problem) -> [JSON] {
+        var documents: [JSON] = []
+        let lines = call.request.body.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        for (index, line) in lines.enumerated() {
+            guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { continue }
+            guard documents.count <= Limits.batchJobCountMax else { break }
+            documents.append(try call.parse(Array(line), line: index + 1))
+        }
+        return documents
+    }
+}
+
+private func sendBatch(_ accepted: Submission.Accepted, _ call: Call) {
+    var writer = JSONWriter(reservingCapacity: 64 * accepted.jobs.count + 16)
+    writer.beginObject()
+    writer.name("data")
+    writer.beginArray()
+    for job in accepted.jobs {
+        writer.beginObject()
+        writer.member("id", job.id)
+        writer.member("state", job.state.rawValue)
+        writer.endObject()
+    }
+    writer.endArray()
+    writer.endObject()
+    call.send(201, json: writer.bytes, accepted.isReplay ? [("Idempotency-Replayed", "true")] : [])
+}

@@ -1,0 +1,145 @@
+internal import FerryCore
+internal import HTTPServer
+internal import OpenSSL
+
+extension API {
+    /// `POST /v1/jobs`
+    func submitJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let job = try validated(try call.json(), at: "#")
+            let new = newJob(job, call, trace: traceparent(call.fields), retryOf: nil)
+            submit(new, call, idempotency: try idempotency(call))
+        }
+    }
+
+    /// `POST /v1/jobs/{id}/retry`: the same job again, as a new one.
+    func retryJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            try needEmptyObject(call)
+            let idempotency = try idempotency(call)
+            let tenant = call.principal.tenant
+            ports.control.retrySource(id, tenant: tenant) { [self] result in
+                call.answering { () throws(Problem) in
+                    let source = try result.mapError { Problem($0) }.get()
+                    let job = try repeated(source)
+                    submit(
+                        newJob(job, call, trace: traceparent(call.fields), retryOf: id), call,
+                        idempotency: idempotency)
+                }
+            }
+        }
+    }
+
+    private func repeated(_ source: RetrySource) throws(Problem) -> ValidatedJob {
+        guard let spec = try? JobSpec(storedJSON: source.record.specJSON),
+            let url = try? WebURL.parse(spec.request.url)
+        else { throw Problem(.internalError, "The job cannot be read any more.") }
+        // The policy may have become stricter since.
+        if let reason = ports.egress.refusal(of: url) {
+            throw Problem(InvalidFields("#/request/url", "blocked_address", reason))
+        }
+        var hasBytes = spec.request.body != nil
+        if case .inline? = spec.source { hasBytes = true }
+        guard !hasBytes || source.payload != nil else {
+            throw Problem(.notRepeatable, "The bytes that it sent are not kept; submit it again with them.")
+        }
+        return ValidatedJob(spec: spec, payload: source.payload, secrets: source.secrets, origin: url.origin)
+    }
+
+    func validated(_ json: JSON, at prefix: String) throws(Problem) -> ValidatedJob {
+        do throws(InvalidFields) {
+            return try ValidatedJob(json, at: prefix) { ports.egress.refusal(of: $0) }
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    func needEmptyObject(_ call: Call) throws(Problem) {
+        let complaints = Complaints()
+        FieldReader(try call.json(isOptional: true), at: "#", complaints)?.finish()
+        if !complaints.isEmpty { throw Problem(InvalidFields(complaints.errors)) }
+    }
+
+    func newJob(_ job: ValidatedJob, _ call: Call, trace: String, retryOf: JobID?) -> NewJob {
+        NewJob(
+            id: identifiers.make(), tenant: call.principal.tenant, spec: job.spec, specJSON: job.spec.encode(),
+            sealedSecrets: job.secrets.isEmpty ? nil : ports.seal(job.secrets.encode()), secrets: job.secrets,
+            payload: job.payload, origin: job.origin, traceparent: trace, retryOf: retryOf)
+    }
+
+    /// The key of a submission, bound to tenant, method and path.
+    func idempotency(_ call: Call) throws(Problem) -> Submission.Idempotency? {
+        guard let key = try idempotencyKey(call.fields) else { return nil }
+        let route = "\(call.request.head.method) \(call.request.head.path)"
+        var digest = Digest(.sha256)
+        digest.update(Array("\(route)\n".utf8))
+        digest.update(call.request.body)
+        return Submission.Idempotency(
+            tenant: call.principal.tenant, route: route, key: key, fingerprint: digest.finish())
+    }
+
+    private func submit(_ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?) {
+        guard let seconds = preferredWait(call.fields), seconds > 0 else {
+            ports.intake.submit(
+                Submission(jobs: [job], idempotency: idempotency) { [self] result in
+                    switch result {
+                    case .failure(let error): call.fail(error)
+                    case .success(let accepted): sendAccepted(job, accepted, call)
+                    }
+                })
+            return
+        }
+        // Registered before the submission: the job may end before its acceptance is told here.
+        let tenant = job.tenant
+        let answer: @Sendable (JobID) -> Void = { [self] id in
+            ports.reader.job(id, tenant: tenant) { [self] in sendCreated($0, call, waited: seconds, replayed: false) }
+        }
+        let token = ports.waiters.wait(
+            for: job.id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant) },
+            done: { answer(job.id) })
+        ports.intake.submit(
+            Submission(jobs: [job], idempotency: idempotency) { [self] result in
+                switch result {
+                case .failure(let error):
+                    ports.waiters.remove(token)
+                    call.fail(error)
+                case .success(let accepted):
+                    guard accepted.isReplay, let first = accepted.jobs.first else { return }
+                    ports.waiters.remove(token)
+                    whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] in
+                        sendCreated($0, call, waited: seconds, replayed: true)
+                    }
+                }
+            })
+    }
+
+    /// The answer to a submission as soon as it is committed; a repeated one gets the first answer again.
+    private func sendAccepted(_ job: NewJob, _ accepted: Submission.Accepted, _ call: Call) {
+        guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
+        let record = JobRecord(
+            id: first.id, tenant: job.tenant, state: first.state, waitingFor: first.waitingFor, revision: 1,
+            attempt: first.state == .running ? 1 : 0, failedAttemptCount: 0, node: first.node,
+            createdAt: first.createdAt, startedAt: first.startedAt, finishedAt: nil,
+            nextAttemptAt: first.nextAttemptAt, retryOf: job.retryOf, specJSON: job.specJSON, responseJSON: nil,
+            resultJSON: nil, errorJSON: nil, body: nil)
+        send(record, 201, call, location(of: first.id) + (accepted.isReplay ? replayed : []))
+    }
+
+    private func sendCreated(
+        _ result: Result<JobRecord, StoreError>, _ call: Call, waited: Double, replayed isReplay: Bool
+    ) {
+        switch result {
+        case .failure(let error): call.fail(error)
+        case .success(let record):
+            send(
+                record, 201, call,
+                location(of: record.id) + [("Preference-Applied", "wait=\(Int(waited))")]
+                    + (isReplay ? replayed : []))
+        }
+    }
+
+    private func location(of id: JobID) -> [(name: String, value: String)] { [("Location", "/v1/jobs/\(id)")] }
+}
+
+private let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]

@@ -1,0 +1,90 @@
+internal import FerryCore
+internal import HTTPServer
+
+extension API {
+    /// `GET /v1/jobs/{id}/deliveries`
+    func listDeliveries(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            _ = try call.query([])
+            ports.deliveries.deliveries(of: id, tenant: call.principal.tenant) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let deliveries):
+                    sendList(call) { writer in for delivery in deliveries { delivery.write(into: &writer) } }
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/deliveries/{id}`
+    func readDelivery(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(DeliveryID.self)
+            ports.deliveries.delivery(id, tenant: call.principal.tenant) { sendDelivery($0, call) }
+        }
+    }
+
+    /// `POST /v1/deliveries/{id}/redeliver`
+    func redeliver(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(DeliveryID.self)
+            try needEmptyObject(call)
+            ports.deliveries.redeliver(id, tenant: call.principal.tenant) { sendDelivery($0, call) }
+        }
+    }
+}
+
+private func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: Call) {
+    switch result {
+    case .failure(let error): call.fail(error)
+    case .success(let delivery):
+        var writer = JSONWriter()
+        delivery.write(into: &writer)
+        call.send(200, json: writer.bytes)
+    }
+}
+
+/// A list that has no further page.
+func sendList(_ call: Call, _ write: (inout JSONWriter) -> Void) {
+    var writer = JSONWriter(reservingCapacity: 2_048)
+    writer.beginObject()
+    writer.name("data")
+    writer.beginArray()
+    write(&writer)
+    writer.endArray()
+    writer.name("next_cursor")
+    writer.null()
+    writer.endObject()
+    call.send(200, json: writer.bytes)
+}
+
+extension DeliveryRecord {
+    func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("event", event)
+        writer.member("type", type.rawValue)
+        writer.member("job", job)
+        writer.member("session", session)
+        writer.member("sequence", sequence)
+        writer.member("url", url)
+        writer.member("state", state.rawValue)
+        writer.member("occurred_at", occurredAt)
+        writer.memberOrNull("next_try_at", nextTryAt)
+        writer.name("tries")
+        writer.beginArray()
+        for attempt in tries {
+            writer.beginObject()
+            writer.member("number", attempt.number)
+            writer.member("started_at", attempt.startedAt)
+            writer.member("duration", attempt.duration)
+            writer.memberOrNull("status", attempt.status)
+            writer.memberOrNull("error", attempt.error)
+            writer.member("answer", attempt.answer)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+    }
+}

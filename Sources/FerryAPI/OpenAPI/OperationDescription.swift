@@ -1,0 +1,183 @@
+/// What the document says about an operation beyond its route.
+struct OperationDescription: Sendable {
+    struct Answer: Sendable {
+        let status: Int
+        let text: String
+        /// Media type and schema, as JSON; nil: no body.
+        var content: String?
+        /// Names of `components/headers`.
+        var headers: [String] = []
+    }
+    let tag: String
+    let summary: String
+    /// Names of `components/parameters`.
+    var parameters: [String] = []
+    /// The `content` of the request's body, as JSON; nil: none.
+    var body: String?
+    var isBodyRequired = false
+    let answers: [Answer]
+    /// Statuses of problems that this operation has beside those of every operation.
+    var problems: [Int] = []
+}
+
+private func json(_ schema: String, as type: String = "application/json") -> String {
+    ##"{"\##(type)": {"schema": {"$ref": "#/components/schemas/\##(schema)"}}}"##
+}
+
+private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
+
+extension Operation {
+    var description: OperationDescription {
+        switch self {
+        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .retryJob, .readContent: jobDescription
+        case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
+        case .readStatus, .listNodes, .createKey, .listKeys, .revokeKey: adminDescription
+        case .live, .ready, .metrics, .openapi, .docs: serviceDescription
+        }
+    }
+
+    private var jobDescription: OperationDescription {
+        switch self {
+        case .submitJobs:
+            OperationDescription(
+                tag: "jobs", summary: "Submit up to 10,000 jobs, all or nothing",
+                parameters: ["IdempotencyKey", "Traceparent"],
+                body: #"""
+                    {"application/json": {"schema": {"$ref": "#/components/schemas/BatchRequest"}},
+                     "application/x-ndjson": {"schema": {"type": "string", "description": "One job a line."}}}
+                    """#, isBodyRequired: true,
+                answers: [
+                    .init(
+                        status: 201, text: "All are accepted, in order.", content: json("BatchAnswer"),
+                        headers: ["Idempotency-Replayed"])
+                ], problems: [409, 413, 415, 422])
+        case .listJobs:
+            OperationDescription(
+                tag: "jobs", summary: "List jobs, newest first",
+                parameters: ["Session", "State", "Kind", "Host", "CreatedAfter", "Metadata", "Limit", "Cursor"],
+                answers: [.init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])])
+        case .readJob:
+            OperationDescription(
+                tag: "jobs", summary: "Read a job, or wait for its end", parameters: ["Prefer", "IfNoneMatch"],
+                answers: [
+                    .init(status: 200, text: "The job.", content: json("Job"), headers: ["ETag", "Preference-Applied"]),
+                    .init(status: 304, text: "It is still that revision.", headers: ["ETag"]),
+                ], problems: [404])
+        case .deleteJob:
+            OperationDescription(
+                tag: "jobs", summary: "Delete a terminal job with the file kept for it", parameters: ["IfMatch"],
+                answers: [.init(status: 204, text: "It is gone.")], problems: [404, 409, 412])
+        case .cancelJob:
+            OperationDescription(
+                tag: "jobs", summary: "Cancel a job", parameters: ["IfMatch"], body: json("CancelRequest"),
+                answers: [.init(status: 200, text: "The job; rarely still running.", content: json("Job"), headers: ["ETag"])],
+                problems: [404, 409, 412, 413, 415, 422])
+        case .readContent: contentDescription
+        default:
+            OperationDescription(
+                tag: "jobs", summary: self == .retryJob ? "Submit a terminal job again, as a new one" : "Submit a job",
+                parameters: ["IdempotencyKey", "Prefer", "Traceparent"],
+                body: json(self == .retryJob ? "EmptyRequest" : "JobRequest"), isBodyRequired: self == .submitJob,
+                answers: [
+                    .init(
+                        status: 201, text: "It is accepted, and will not be lost.", content: json("Job"),
+                        headers: ["Location", "ETag", "Preference-Applied", "Idempotency-Replayed"])
+                ], problems: (self == .retryJob ? [404] : []) + [409, 413, 415, 422])
+        }
+    }
+
+    private var contentDescription: OperationDescription {
+        let bytes = #"{"*/*": {"schema": {"type": "string", "format": "binary"}}}"#
+        return OperationDescription(
+            tag: "jobs", summary: "Fetch the file or body that a job received",
+            parameters: ["Range", "IfRange", "IfNoneMatch", "IfMatch"],
+            answers: [
+                .init(
+                    status: 200, text: "All of it.", content: bytes,
+                    headers: ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Digest"]),
+                .init(
+                    status: 206, text: "The range.", content: bytes,
+                    headers: ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Content-Range"]),
+                .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
+            ], problems: [404, 409, 412, 416])
+    }
+
+    private var deliveryDescription: OperationDescription {
+        switch self {
+        case .listDeliveries:
+            OperationDescription(
+                tag: "deliveries", summary: "List a job's deliveries with every try",
+                answers: [.init(status: 200, text: "All of them.", content: json("DeliveryList"))], problems: [404])
+        case .readDelivery:
+            OperationDescription(
+                tag: "deliveries", summary: "Read a delivery",
+                answers: [.init(status: 200, text: "The delivery.", content: json("Delivery"))], problems: [404])
+        default:
+            OperationDescription(
+                tag: "deliveries", summary: "Send a delivery again", parameters: ["IdempotencyKey"],
+                body: json("EmptyRequest"),
+                answers: [.init(status: 200, text: "It is due now.", content: json("Delivery"))],
+                problems: [404, 413, 415, 422])
+        }
+    }
+
+    private var adminDescription: OperationDescription {
+        switch self {
+        case .listNodes:
+            OperationDescription(
+                tag: "admin", summary: "List the nodes",
+                answers: [.init(status: 200, text: "All nodes.", content: json("NodeList"))])
+        case .createKey:
+            OperationDescription(
+                tag: "admin", summary: "Make a key; this answer alone shows it", body: json("KeyRequest"),
+                isBodyRequired: true, answers: [.init(status: 201, text: "The key.", content: json("NewKey"))],
+                problems: [413, 415, 422])
+        case .listKeys:
+            OperationDescription(
+                tag: "admin", summary: "List keys, revoked ones included",
+                answers: [.init(status: 200, text: "All keys.", content: json("KeyList"))])
+        case .revokeKey:
+            OperationDescription(
+                tag: "admin", summary: "Revoke a key",
+                answers: [.init(status: 204, text: "It is valid no more.")], problems: [404])
+        default:
+            OperationDescription(
+                tag: "admin", summary: "How the service is",
+                answers: [.init(status: 200, text: "Cheap, and exact about unfinished work.", content: json("Status"))])
+        }
+    }
+
+    private var serviceDescription: OperationDescription {
+        switch self {
+        case .live:
+            OperationDescription(
+                tag: "service", summary: "Whether the process answers",
+                answers: [.init(status: 200, text: "It does.", content: plainText)])
+        case .ready:
+            OperationDescription(
+                tag: "service", summary: "Whether the service can work", parameters: ["Verbose"],
+                answers: [
+                    .init(status: 200, text: "It can.", content: plainText),
+                    .init(status: 503, text: "It cannot; the lines say why.", content: plainText),
+                ])
+        case .metrics:
+            OperationDescription(
+                tag: "service", summary: "Figures for Prometheus",
+                answers: [.init(status: 200, text: "Text format 0.0.4.", content: plainText)])
+        case .openapi:
+            OperationDescription(
+                tag: "service", summary: "This document", parameters: ["IfNoneMatch"],
+                answers: [
+                    .init(status: 200, text: "OpenAPI 3.1.", content: #"{"application/json": {"schema": {"type": "object"}}}"#, headers: ["ETag"]),
+                    .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
+                ])
+        default:
+            OperationDescription(
+                tag: "service", summary: "This document as a page", parameters: ["IfNoneMatch"],
+                answers: [
+                    .init(status: 200, text: "A page.", content: #"{"text/html": {"schema": {"type": "string"}}}"#, headers: ["ETag"]),
+                    .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
+                ])
+        }
+    }
+}

@@ -1,0 +1,98 @@
+internal import HTTPServer
+
+/// Entity tags of a header field: `*`, or a list (RFC 9110 §13.1).
+enum EntityTags: Equatable {
+    case any
+    /// With their quotes; a weak one keeps its `W/`.
+    case list([String])
+
+    /// Nil without the field. What is no entity tag matches nothing.
+    init?(_ fields: HTTPFields, _ name: String) {
+        let values = fields.all(name)
+        guard !values.isEmpty else { return nil }
+        if values.count == 1, trimmed(values[0][...]) == "*" {
+            self = .any
+            return
+        }
+        self = .list(values.flatMap(Self.split))
+    }
+
+    /// Commas may be inside the quotes.
+    private static func split(_ value: String) -> [String] {
+        var tags: [String] = []
+        var current: [UInt8] = []
+        var isQuoted = false
+        for byte in value.utf8 {
+            if byte == UInt8(ascii: "\"") { isQuoted.toggle() }
+            if byte == UInt8(ascii: ","), !isQuoted {
+                tags.append(trimmed(String(decoding: current, as: UTF8.self)[...]))
+                current = []
+            } else {
+                current.append(byte)
+            }
+        }
+        tags.append(trimmed(String(decoding: current, as: UTF8.self)[...]))
+        return tags.filter { !$0.isEmpty }
+    }
+
+    /// Weak comparison, for `If-None-Match`. `tag`: a strong one.
+    func matchesWeakly(_ tag: String) -> Bool {
+        switch self {
+        case .any: true
+        case .list(let tags): tags.contains { $0 == tag || $0 == "W/" + tag }
+        }
+    }
+
+    /// Strong comparison, for `If-Match`.
+    func matches(_ tag: String) -> Bool {
+        switch self {
+        case .any: true
+        case .list(let tags): tags.contains(tag)
+        }
+    }
+
+    /// The one revision that `If-Match` allows: nil for any; −1, which no object has, when it names none.
+    var revision: Int32? {
+        switch self {
+        case .any: nil
+        case .list(let tags): tags.lazy.compactMap(revisionNumber).first ?? -1
+        }
+    }
+}
+
+/// The entity tag of a revision: `"r3"`.
+func entityTag(revision: Int32) -> String { "\"r\(revision)\"" }
+
+private func revisionNumber(_ tag: String) -> Int32? {
+    guard tag.hasPrefix("\"r"), tag.hasSuffix("\""), let number = Int32(tag.dropFirst(2).dropLast()), number >= 0
+    else { return nil }
+    return number
+}
+
+/// What a `Range` field asks for (RFC 9110 §14.2).
+enum ByteRange: Equatable {
+    /// Everything: no field, another unit, several ranges, or not to be read.
+    case whole
+    case part(offset: Int64, length: Int64)
+    case unsatisfiable
+
+    init(_ field: String?, byteCount: Int64) {
+        self = .whole
+        guard let field, field.utf8.count <= 64, field.lowercased().hasPrefix("bytes=") else { return }
+        let parts = trimmed(field.dropFirst(6)).split(separator: "-", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts.allSatisfy({ $0.utf8.allSatisfy { (48...57).contains($0) } }) else { return }
+        if parts[0].isEmpty {
+            guard let suffix = Int64(parts[1]) else { return }
+            let length = min(suffix, byteCount)
+            self = length == 0 ? .unsatisfiable : .part(offset: byteCount - length, length: length)
+            return
+        }
+        guard let first = Int64(parts[0]), let last = parts[1].isEmpty ? Int64.max : Int64(parts[1]), first <= last
+        else { return }
+        guard first < byteCount else {
+            self = .unsatisfiable
+            return
+        }
+        self = .part(offset: first, length: min(last, byteCount - 1) - first + 1)
+    }
+}

@@ -1,0 +1,169 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Every error that the API itself answers with. Clients switch on the raw value; `/docs#code` explains it.
+enum ProblemCode: String, Sendable, CaseIterable {
+    case badJSON = "bad_json"
+    case invalidParameter = "invalid_parameter"
+    case invalidHeader = "invalid_header"
+    case invalidCursor = "invalid_cursor"
+    case unauthorized, forbidden
+    case notFound = "not_found"
+    case noContent = "no_content"
+    case methodNotAllowed = "method_not_allowed"
+    case idempotencyKeyInProgress = "idempotency_key_in_progress"
+    case invalidState = "invalid_state"
+    case notRepeatable = "not_repeatable"
+    case stale
+    case bodyTooLarge = "body_too_large"
+    case unsupportedMediaType = "unsupported_media_type"
+    case rangeNotSatisfiable = "range_not_satisfiable"
+    case invalidFields = "invalid_fields"
+    case idempotencyKeyReused = "idempotency_key_reused"
+    case rateLimited = "rate_limited"
+    case internalError = "internal_error"
+    case storeUnavailable = "store_unavailable"
+    case overloaded
+
+    var status: Int {
+        switch self {
+        case .badJSON, .invalidParameter, .invalidHeader, .invalidCursor: 400
+        case .unauthorized: 401
+        case .forbidden: 403
+        case .notFound, .noContent: 404
+        case .methodNotAllowed: 405
+        case .idempotencyKeyInProgress, .invalidState, .notRepeatable: 409
+        case .stale: 412
+        case .bodyTooLarge: 413
+        case .unsupportedMediaType: 415
+        case .rangeNotSatisfiable: 416
+        case .invalidFields, .idempotencyKeyReused: 422
+        case .rateLimited: 429
+        case .internalError: 500
+        case .storeUnavailable, .overloaded: 503
+        }
+    }
+
+    /// Constant for a code (RFC 9457 §3.1.3).
+    var title: String {
+        switch self {
+        case .badJSON: "The body is not JSON"
+        case .invalidParameter: "A query parameter is wrong"
+        case .invalidHeader: "A header field is wrong"
+        case .invalidCursor: "The cursor does not belong to this list"
+        case .unauthorized: "A valid key is needed"
+        case .forbidden: "The key may not do this"
+        case .notFound: "There is nothing here"
+        case .noContent: "The job has no content"
+        case .methodNotAllowed: "The method is not allowed here"
+        case .idempotencyKeyInProgress: "The first request with this key is not finished"
+        case .invalidState: "The job's state does not allow this"
+        case .notRepeatable: "The job cannot be repeated"
+        case .stale: "The object has changed"
+        case .bodyTooLarge: "The body is too large"
+        case .unsupportedMediaType: "The media type is not supported"
+        case .rangeNotSatisfiable: "The range is beyond the content"
+        case .invalidFields: "Fields of the body are wrong"
+        case .idempotencyKeyReused: "The key was used for another request"
+        case .rateLimited: "Too many requests"
+        case .internalError: "Something went wrong here"
+        case .storeUnavailable: "The database is not available"
+        case .overloaded: "Too much is waiting"
+        }
+    }
+}
+
+/// An error as the client gets it (RFC 9457).
+struct Problem: Error, Sendable {
+    var status: Int
+    var code: String
+    var title: String
+    var detail: String
+    var errors: [FieldError] = []
+    /// The state of the job, for `invalid_state`.
+    var state: JobState?
+    /// The revision that the object has, for `stale`.
+    var revision: Int32?
+    var fields: [(name: String, value: String)] = []
+
+    init(_ code: ProblemCode, _ detail: String) {
+        status = code.status
+        self.code = code.rawValue
+        title = code.title
+        self.detail = detail
+        switch code {
+        case .storeUnavailable, .overloaded, .idempotencyKeyInProgress: fields.append(("Retry-After", "1"))
+        default: break
+        }
+    }
+
+    /// One that the HTTP server found.
+    init(status: Int, code: String, detail: String) {
+        self.status = status
+        self.code = code
+        title = ProblemCode(rawValue: code)?.title ?? reasonPhrases[status] ?? "The request cannot be served"
+        self.detail = detail
+    }
+
+    init(_ fields: InvalidFields) {
+        let count = fields.errors.count
+        self.init(
+            .invalidFields, count == 1 ? "\(fields.errors[0].pointer): \(fields.errors[0].detail)" : "\(count) complaints.")
+        errors = fields.errors
+    }
+
+    init(_ error: StoreError) {
+        switch error {
+        case .unavailable:
+            self.init(.storeUnavailable, "The database cannot be reached. Nothing is known to be stored; ask again.")
+        case .overloaded: self.init(.overloaded, "Too many requests wait for the database; ask again.")
+        case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
+        case .idempotencyKeyReused:
+            self.init(.idempotencyKeyReused, "This Idempotency-Key came with another body before.")
+        case .idempotencyKeyInProgress:
+            self.init(.idempotencyKeyInProgress, "A request with this Idempotency-Key is being processed.")
+        case .invalidState(let state):
+            self.init(.invalidState, "The job is \(state.rawValue).")
+            self.state = state
+        case .stale(let revision):
+            self.init(.stale, "The job's revision is \(revision), not the one that If-Match names.")
+            self.revision = revision
+        case .failed: self.init(.internalError, "The request failed here; the log names it by its request id.")
+        }
+    }
+
+    func response(requestID: String) -> Response {
+        var writer = JSONWriter(reservingCapacity: 384)
+        writer.beginObject()
+        writer.member("type", "/docs#\(code)")
+        writer.member("title", title)
+        writer.member("status", status)
+        writer.member("detail", detail)
+        writer.member("code", code)
+        writer.member("request_id", requestID)
+        if let state { writer.member("state", state.rawValue) }
+        if let revision { writer.member("revision", revision) }
+        if !errors.isEmpty {
+            writer.name("errors")
+            writer.beginArray()
+            for error in errors {
+                writer.beginObject()
+                writer.member("pointer", error.pointer)
+                writer.member("code", error.code)
+                writer.member("detail", error.detail)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+        writer.endObject()
+        var fields = HTTPFields([("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")])
+        for field in self.fields { fields.append(field.name, field.value) }
+        return Response(status: status, fields: fields, body: .bytes(writer.bytes))
+    }
+}
+
+private let reasonPhrases: [Int: String] = [
+    400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 421: "Misdirected Request",
+    431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
+    503: "Service Unavailable",
+]

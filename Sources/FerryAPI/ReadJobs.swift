@@ -1,0 +1,61 @@
+internal import FerryCore
+internal import HTTPServer
+
+extension API {
+    /// `GET /v1/jobs/{id}`
+    func readJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            _ = try call.query([])
+            let tenant = call.principal.tenant
+            guard let seconds = preferredWait(call.fields), seconds > 0 else {
+                ports.reader.job(id, tenant: tenant) { [self] in sendRead($0, call, waited: nil) }
+                return
+            }
+            whenTerminal(id, tenant: tenant, seconds: seconds) { [self] in sendRead($0, call, waited: seconds) }
+        }
+    }
+
+    private func sendRead(_ result: Result<JobRecord, StoreError>, _ call: Call, waited: Double?) {
+        switch result {
+        case .failure(let error): call.fail(error)
+        case .success(let record):
+            let tag = entityTag(revision: record.revision)
+            let applied: [(name: String, value: String)] =
+                waited.map { [("Preference-Applied", "wait=\(Int($0))")] } ?? []
+            if EntityTags(call.fields, "If-None-Match")?.matchesWeakly(tag) == true {
+                return call.send(
+                    Response(status: 304, fields: HTTPFields([("ETag", tag), ("Cache-Control", "no-store")] + applied)))
+            }
+            send(record, 200, call, applied)
+        }
+    }
+
+    /// Sends a job as it is shown everywhere, with its entity tag.
+    func send(_ record: JobRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []) {
+        var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
+        record.write(into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil)
+        call.send(status, json: writer.bytes, [("ETag", entityTag(revision: record.revision))] + extra)
+    }
+
+    /// Reads a job once it is terminal or the time is over.
+    func whenTerminal(_ id: JobID, tenant: String, seconds: Double, then: @escaping Reply<JobRecord>) {
+        let reader = ports.reader
+        let token = ports.waiters.wait(
+            for: id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant) },
+            done: { reader.job(id, tenant: tenant, reply: then) })
+        reader.job(id, tenant: tenant) { [self] result in
+            var isOver = true
+            if case .success(let record) = result { isOver = record.state.isTerminal }
+            // Whoever takes the waiter away answers; the other one does not.
+            if isOver, ports.waiters.remove(token) { then(result) }
+        }
+    }
+
+    /// A waiter's look at a job that may end on another node.
+    func lookAfter(_ token: JobWaiters.Token, tenant: String) {
+        ports.reader.job(token.job, tenant: tenant) { [self] result in
+            if case .success(let record) = result, record.state.isTerminal { ports.waiters.finish(token) }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// `Prefer: wait=N` (RFC 7240 §4.3) in seconds, at most `Limits.waitSecondsMax`; nil without one. What cannot be
+/// read is ignored, as the RFC wants.
+func preferredWait(_ fields: HTTPFields) -> Double? {
+    for value in fields.all("Prefer") {
+        for preference in value.split(separator: ",") {
+            let parts = preference.split(separator: ";", maxSplits: 1)[0].split(
+                separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2, trimmed(parts[0]).lowercased() == "wait" else { continue }
+            var text = trimmed(parts[1])
+            if text.count >= 2, text.hasPrefix("\""), text.hasSuffix("\"") { text = String(text.dropFirst().dropLast()) }
+            if let seconds = Int(text), seconds >= 0 { return min(Double(seconds), Limits.waitSecondsMax) }
+        }
+    }
+    return nil
+}
+
+/// `Idempotency-Key`: a structured string in quotes, or the bare text that most clients send
+/// (draft-ietf-httpapi-idempotency-key-header). Nil without one.
+func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
+    let values = fields.all("Idempotency-Key")
+    guard let value = values.first else { return nil }
+    guard values.count == 1 else { throw Problem(.invalidHeader, "Idempotency-Key may be sent once.") }
+    var key = trimmed(value[...])
+    if key.utf8.first == UInt8(ascii: "\"") {
+        guard key.utf8.count >= 2, key.utf8.last == UInt8(ascii: "\""), !key.dropFirst().dropLast().contains("\"")
+        else { throw Problem(.invalidHeader, "Idempotency-Key has an opening quote without a closing one.") }
+        key = String(key.dropFirst().dropLast())
+    }
+    guard (1...Limits.idempotencyKeyByteCountMax).contains(key.utf8.count),
+        key.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
+    else {
+        throw Problem(
+            .invalidHeader,
+            "Idempotency-Key has 1 to \(Limits.idempotencyKeyByteCountMax) visible ASCII characters.")
+    }
+    return key
+}
+
+/// The client's `traceparent` when it is valid (W3C Trace Context §3.2), else a new trace.
+func traceparent(_ fields: HTTPFields) -> String {
+    let values = fields.all("traceparent")
+    if values.count == 1, let valid = validTraceparent(values[0]) { return valid }
+    let high = UInt64.random(in: 1...UInt64.max)
+    let low = UInt64.random(in: 1...UInt64.max)
+    let parent = UInt64.random(in: 1...UInt64.max)
+    return "00-\(hex16(high))\(hex16(low))-\(hex16(parent))-01"
+}
+
+func validTraceparent(_ text: String) -> String? {
+    let bytes = Array(text.utf8)
+    guard bytes.count >= 55, bytes[2] == 45, bytes[35] == 45, bytes[52] == 45 else { return nil }
+    let parts = [0..<2, 3..<35, 36..<52, 53..<55]
+    for part in parts {
+        for byte in bytes[part] where !((48...57).contains(byte) || (97...102).contains(byte)) { return nil }
+    }
+    let isZero: (Range<Int>) -> Bool = { bytes[$0].allSatisfy { $0 == 48 } }
+    guard !isZero(3..<35), !isZero(36..<52), !bytes.starts(with: "ff".utf8) else { return nil }
+    if bytes.count > 55 {
+        // Of a version that we do not know, only the first four members are read.
+        guard !bytes.starts(with: "00".utf8), bytes[55] == 45 else { return nil }
+    }
+    return String(decoding: bytes[..<55], as: UTF8.self)
+}
+
+private func hex16(_ value: UInt64) -> String {
+    hexEncoded((0..<8).map { UInt8(truncatingIfNeeded: value >> UInt64(56 - 8 * $0)) })
+}
+
+/// Without spaces and tabs at either end.
+func trimmed(_ text: Substring) -> String {
+    let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
+    guard let first = text.utf8.firstIndex(where: { !isSpace($0) }),
+        let last = text.utf8.lastIndex(where: { !isSpace($0) })
+    else { return "" }
+    return String(text[first...last])
+}
+
+/// Whether a `Content-Type` is one of these; parameters do not matter.
+func isMediaType(_ fields: HTTPFields, _ types: [String]) -> Bool {
+    guard let value = fields["Content-Type"] else { return false }
+    let type = trimmed(value.split(separator: ";", maxSplits: 1, omittingEmptySubsequences: false)[0]).lowercased()
+    return types.contains(type)
+}

@@ -1,0 +1,73 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// One operation of the API.
+struct Route: Sendable {
+    /// What a body may be.
+    enum BodyRule: Sendable, Equatable {
+        /// None is read; up to 64 KiB are dropped.
+        case none
+        /// Gathered, up to so many bytes.
+        case upTo(Int)
+
+        var limit: Int {
+            switch self {
+            case .none: 65_536
+            case .upTo(let count): count
+            }
+        }
+    }
+    let operation: Operation
+    let method: String
+    /// `/v1/jobs/{id}`.
+    let pattern: String
+    /// The least role; nil: open to everyone.
+    let role: Role?
+    let body: BodyRule
+    let handle: @Sendable (API) -> @Sendable (Call) -> Void
+
+    init(
+        _ operation: Operation, _ method: String, _ pattern: String, _ role: Role?, _ body: BodyRule = .none,
+        handle: @escaping @Sendable (API) -> @Sendable (Call) -> Void
+    ) {
+        self.operation = operation
+        self.method = method
+        self.pattern = pattern
+        self.role = role
+        self.body = body
+        self.handle = handle
+    }
+}
+
+/// `operationId` in the OpenAPI document, and the label of metrics.
+enum Operation: String, Sendable, CaseIterable {
+    case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, retryJob, readContent
+    case listDeliveries, readDelivery, redeliver
+    case readStatus, listNodes, createKey, listKeys, revokeKey
+    case live, ready, metrics, openapi, docs
+}
+
+/// The whole surface: the router and the OpenAPI document are both made of this.
+let routes: [Route] = [
+    Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) { $0.submitJob },
+    Route(.submitJobs, "POST", "/v1/jobs/batch", .client, .upTo(Limits.batchByteCountMax)) { $0.submitJobs },
+    Route(.listJobs, "GET", "/v1/jobs", .viewer) { $0.listJobs },
+    Route(.readJob, "GET", "/v1/jobs/{id}", .viewer) { $0.readJob },
+    Route(.deleteJob, "DELETE", "/v1/jobs/{id}", .client) { $0.deleteJob },
+    Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.cancelJob },
+    Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
+    Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.readContent },
+    Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.listDeliveries },
+    Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.readDelivery },
+    Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },
+    Route(.readStatus, "GET", "/v1/admin/status", .admin) { $0.readStatus },
+    Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.listNodes },
+    Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
+    Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
+    Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },
+    Route(.live, "GET", "/livez", nil) { $0.live },
+    Route(.ready, "GET", "/readyz", nil) { $0.ready },
+    Route(.metrics, "GET", "/metrics", .viewer) { $0.metrics },
+    Route(.openapi, "GET", "/openapi.json", nil) { $0.openapi },
+    Route(.docs, "GET", "/docs", nil) { $0.docs },
+]

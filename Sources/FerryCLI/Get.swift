@@ -1,0 +1,166 @@
+package import ArgumentParser
+import Curl
+import FerryCore
+
+/// `ferry get`: a download, and its file here if wanted.
+package struct Get: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Downloads a URL through the service.",
+        discussion: """
+            EXAMPLES
+              ferry get https://example.com/data.csv                 # into ./data.csv
+              ferry get https://example.com/data.csv -o -            # to standard output
+              ferry get https://example.com/data.csv --stored in/data.csv   # stays with the service
+              ferry get https://example.com/data.csv --no-wait       # prints the job's identifier
+
+            Ctrl-C leaves the job running.
+            """)
+
+    @Argument(help: "What to download.")
+    var source: String
+
+    @Option(name: .shortAndLong, help: "The file or directory to write to; - is standard output.")
+    var output: String?
+
+    @Option(name: .long, help: "Keep the file at this path below the service's storage root instead.")
+    var stored: String?
+
+    @Option(name: .long, help: "With --stored: replace, fail or rename when the path exists.")
+    var ifExists: String?
+
+    @Option(name: .long, help: "The SHA-256 that the file must have, in hexadecimal.")
+    var sha256: String?
+
+    @OptionGroup var job: JobOptions
+    @OptionGroup var waiting: WaitOptions
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package mutating func validate() throws {
+        if output != nil, stored != nil { throw ValidationError("--output and --stored exclude each other.") }
+        if output != nil, !waiting.wait {
+            throw ValidationError(
+                "--no-wait hands the job over and ends: there is nothing to write to --output yet.")
+        }
+        if output == "-", client.json { throw ValidationError("--json and -o - both want standard output.") }
+        if ifExists != nil, stored == nil { throw ValidationError("--if-exists needs --stored.") }
+    }
+
+    package func run() throws {
+        let console = Console.current
+        let service = try client.service()
+        let body = job.body(kind: "download", url: source) { writer in
+            if let stored {
+                writer.name("destination")
+                writer.beginObject()
+                writer.member("path", stored)
+                if let ifExists { writer.member("if_exists", ifExists) }
+                writer.endObject()
+            }
+            if let sha256 { writer.member("integrity", .object([.init("sha256", .string(sha256))])) }
+        }
+        let created = try job.submit(body, to: service)
+        let id = try identifier(of: created.json)
+        guard waiting.wait else {
+            return try client.json ? console.data(json: created.bytes) : console.data(line: id)
+        }
+        let watch = JobWatch(service: service, console: console, timeout: waiting.timeout)
+        let ended = try watch.end(of: id)
+        guard ended.json["state"]?.string == "succeeded" else {
+            if client.json { try console.data(json: ended.bytes) }
+            throw ClientFailure(.failed, failureText(ended.json))
+        }
+        if stored == nil {
+            Detachment.disarm()
+            try save(ended.json, id: id, service: service, console: console)
+        } else {
+            let result = ended.json["result"]
+            console.message(
+                "\(id): \(byteCountText(result?["size"]?.integer ?? 0)) at \(result?["path"]?.string ?? "?")."
+            )
+        }
+        if client.json { try console.data(json: ended.bytes) }
+    }
+
+    private func save(_ job: JSON, id: String, service: ServiceClient, console: Console) throws {
+        let size = job["result"]?["size"]?.integer
+        let content = Content(
+            service: service, path: "/v1/jobs/\(percentEncoded(id))/content", byteCount: size)
+        if output == "-" { return try content.fetch { console.out($0) } }
+        let suggested = LocalFile.safeName(job["response"]?["suggested_filename"]?.string) ?? "download"
+        var path = output ?? suggested
+        if let directory = output, LocalFile.isDirectory(directory) {
+            path = directory.hasSuffix("/") ? directory + suggested : "\(directory)/\(suggested)"
+        }
+        // A name that the server chose replaces nothing.
+        let writer = try FileWriter(path, replaces: path == output)
+        try content.fetch { writer.write($0) }
+        try writer.finish()
+        console.message("\(path): \(byteCountText(size ?? 0)) (\(id))")
+    }
+}
+
+/// The file that a finished job left with the service.
+struct Content {
+    let service: ServiceClient
+    let path: String
+    /// Bytes that must come; nil when the service did not say.
+    let byteCount: Int64?
+
+    /// Hands over every byte in order; `write` answers false when it can take no more.
+    func fetch(_ write: @escaping (UnsafeRawBufferPointer) -> Bool) throws(ClientFailure) {
+        var request = TransferRequest(url: service.base + path)
+        request.headers = service.headers.filter { $0.name != "Accept" }
+        request.receiveBufferSize = 262_144
+        let delegate = ContentDelegate(write)
+        do throws(CurlError) {
+            try BlockingTransfer.perform(request, delegate: delegate)
+        } catch {
+            throw ClientFailure(.unreachable, "\(service.base) could not be reached: \(error.text)")
+        }
+        guard !delegate.isRefused else {
+            throw ClientFailure(.failed, "The file could not be written completely.")
+        }
+        if let status = delegate.status, status != 200 {
+            throw ServiceClient.failure(status, delegate.problem)
+        }
+        if let error = delegate.error {
+            throw ClientFailure(.unreachable, "The file did not arrive completely: \(error.text)")
+        }
+        if let byteCount, byteCount != delegate.byteCount {
+            throw ClientFailure(.failed, "The file has \(delegate.byteCount) bytes instead of \(byteCount).")
+        }
+    }
+}
+
+private final class ContentDelegate: EasyDelegate {
+    private let write: (UnsafeRawBufferPointer) -> Bool
+    private(set) var status: Int?
+    private(set) var problem: [UInt8] = []
+    private(set) var byteCount: Int64 = 0
+    private(set) var isRefused = false
+    private(set) var error: CurlError?
+
+    init(_ write: @escaping (UnsafeRawBufferPointer) -> Bool) { self.write = write }
+
+    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
+        if line.starts(with: "HTTP/".utf8) {
+            let words = String(decoding: line, as: UTF8.self).split(separator: " ")
+            status = words.count > 1 ? Int(words[1]) : nil
+        }
+        return true
+    }
+
+    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        guard status == 200 else {
+            problem += bytes.prefix(max(0, 65_536 - problem.count))
+            return .proceed
+        }
+        isRefused = !write(bytes)
+        byteCount += Int64(bytes.count)
+        return isRefused ? .abort : .proceed
+    }
+
+    func finished(_ outcome: TransferOutcome) { error = outcome.error }
+}

@@ -1,0 +1,98 @@
+import ArgumentParser
+import FerryCore
+
+/// What `get` and `put` can say about a job.
+struct JobOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("H"), .long],
+        help: ArgumentHelp("A request header; repeatable.", valueName: "name: value"))
+    var header: [String] = []
+
+    @Option(name: .long, help: "The session it belongs to.")
+    var session: String?
+
+    @Option(name: .long, help: "Words for people, shown with the job.")
+    var description: String?
+
+    @Option(
+        name: [.customShort("m"), .long], help: ArgumentHelp("Metadata; repeatable.", valueName: "key=value"))
+    var metadata: [String] = []
+
+    @Option(name: .long, help: "From 0 to 1; higher goes first.")
+    var priority: Double?
+
+    @Option(name: .long, help: "Attempts at most.")
+    var attempts: Int?
+
+    @Option(name: .long, help: "A URL that is told how the job ended.")
+    var webhook: String?
+
+    @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same job.")
+    var idempotencyKey: String?
+
+    mutating func validate() throws {
+        for line in header where Self.pair(line, separator: ":") == nil {
+            throw ValidationError("\"\(line)\" is no header; write it as 'Name: value'.")
+        }
+        for entry in metadata where Self.pair(entry, separator: "=") == nil {
+            throw ValidationError("\"\(entry)\" is no metadata; write it as key=value.")
+        }
+    }
+
+    static func pair(_ text: String, separator: Character) -> (String, String)? {
+        guard let index = text.firstIndex(of: separator), index > text.startIndex else { return nil }
+        return (String(text[..<index]), String(text[text.index(after: index)...].drop { $0 == " " }))
+    }
+
+    /// The body of `POST /v1/jobs`. `more` writes the members that are the command's own.
+    func body(
+        kind: String, url: String, method: String? = nil, more: (inout JSONWriter) -> Void
+    ) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("kind", kind)
+        if let session { writer.member("session", session) }
+        if let description { writer.member("description", description) }
+        object("metadata", metadata, separator: "=", &writer)
+        writer.name("request")
+        writer.beginObject()
+        writer.member("url", url)
+        if let method { writer.member("method", method) }
+        object("headers", header, separator: ":", &writer)
+        writer.endObject()
+        if let priority { member("schedule", "priority", .number(priority), &writer) }
+        if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }
+        if let webhook { member("webhook", "url", .string(webhook), &writer) }
+        more(&writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func object(_ name: String, _ entries: [String], separator: Character, _ writer: inout JSONWriter)
+    {
+        guard !entries.isEmpty else { return }
+        writer.name(name)
+        writer.beginObject()
+        for (name, value) in entries.compactMap({ Self.pair($0, separator: separator) }) {
+            writer.member(name, value)
+        }
+        writer.endObject()
+    }
+
+    private func member(_ outer: String, _ inner: String, _ value: JSON, _ writer: inout JSONWriter) {
+        writer.member(outer, .object([.init(inner, value)]))
+    }
+
+    /// Hands the job over; the answer is the job.
+    func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Answer {
+        try service.send("POST", "/v1/jobs", body: body, idempotencyKey: idempotencyKey)
+    }
+}
+
+/// The identifier of a job that the service showed.
+func identifier(of job: JSON) throws -> String {
+    guard let id = job["id"]?.string else {
+        throw ClientFailure(.failed, "The answer holds no job: is it Ferry?")
+    }
+    return id
+}

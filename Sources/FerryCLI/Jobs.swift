@@ -1,0 +1,161 @@
+package import ArgumentParser
+import FerryCore
+
+/// `ferry jobs`: the list.
+package struct Jobs: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Lists jobs, newest first.",
+        discussion: """
+            On a terminal a table; otherwise one job a line, with tabs and without a heading.
+
+            EXAMPLES
+              ferry jobs --state failed --limit 10
+              ferry jobs --metadata customer=42 --json
+            """)
+
+    @Option(name: .long) var session: String?
+    @Option(name: .long, help: "waiting, queued, running, suspended, succeeded, failed or cancelled.")
+    var state: String?
+    @Option(name: .long, help: "download, upload or data.") var kind: String?
+    @Option(name: .long, help: "The host of the request's URL.") var host: String?
+    @Option(name: .long, help: "Only jobs created after this time (RFC 3339).") var createdAfter: String?
+    @Option(
+        name: [.customShort("m"), .long],
+        help: ArgumentHelp("Only jobs with this metadata.", valueName: "key=value"))
+    var metadata: [String] = []
+    @Option(name: [.customShort("n"), .long], help: "At most so many jobs (up to 500).") var limit: Int?
+    @Option(name: .long, help: "Go on where an earlier list ended.") var cursor: String?
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package mutating func validate() throws {
+        for entry in metadata where JobOptions.pair(entry, separator: "=") == nil {
+            throw ValidationError("\"\(entry)\" is no metadata; write it as key=value.")
+        }
+    }
+
+    var path: String {
+        let named: [(String, String?)] = [
+            ("session", session), ("state", state), ("kind", kind), ("host", host),
+            ("created_after", createdAfter),
+            ("limit", limit.map { "\($0)" }), ("cursor", cursor),
+        ]
+        let pairs = metadata.compactMap { JobOptions.pair($0, separator: "=") }.map {
+            ("metadata.\($0)", Optional($1))
+        }
+        let query = (named + pairs).compactMap { name, value in
+            value.map { "\(percentEncoded(name))=\(percentEncoded($0))" }
+        }
+        return "/v1/jobs" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
+    }
+
+    package func run() throws {
+        let console = Console.current
+        let answer = try client.service().send("GET", path)
+        if client.json { return try console.data(json: answer.bytes) }
+        let jobs = answer.json["data"]?.array ?? []
+        let rows = jobs.map { job in
+            [
+                job["id"]?.string ?? "", job["state"]?.string ?? "", job["kind"]?.string ?? "",
+                job["created_at"]?.string ?? "", (job["result"]?["size"]?.integer).map { "\($0)" } ?? "-",
+                job["request"]?["url"]?.string ?? "",
+            ]
+        }
+        let lines = tableLines(
+            ["JOB", "STATE", "KIND", "CREATED", "BYTES", "URL"], rows,
+            terminalWidth: console.outIsTerminal ? console.width() : nil)
+        for line in lines { try console.data(line: line) }
+        if let cursor = answer.json["next_cursor"]?.string {
+            console.message("There are more: --cursor \(cursor)")
+        }
+    }
+}
+
+/// `ferry show`: one job.
+package struct Show: ParsableCommand {
+    package static let configuration = CommandConfiguration(abstract: "Shows a job.")
+    @Argument(help: "The job's identifier.") var id: String
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws {
+        let console = Console.current
+        let answer = try client.service().send("GET", "/v1/jobs/\(percentEncoded(id))")
+        if client.json { return try console.data(json: answer.bytes) }
+        for line in jobLines(answer.json) {
+            let state = answer.json["state"]?.string ?? ""
+            try console.data(
+                line: line.hasPrefix("state:")
+                    ? "state:".padded(to: 14) + console.colored(state: state) : line)
+        }
+    }
+}
+
+/// `ferry watch`: until jobs have ended.
+package struct Watch: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Waits until jobs have ended, and shows how far they are.",
+        discussion: """
+            Status 0 when all have succeeded, 1 when one has not, 4 when the time is over. Ctrl-C detaches: \
+            the jobs go on.
+            """)
+    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @Option(name: .long, help: "Seconds to wait at most; then status 4.") var timeout: Double?
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws {
+        try Self.watch(ids, service: try client.service(), timeout: timeout, json: client.json)
+    }
+
+    /// Waits for all, writes each as it ends (in the given order), and throws when one has not succeeded.
+    static func watch(_ ids: [String], service: ServiceClient, timeout: Double?, json: Bool) throws {
+        let console = Console.current
+        let watch = JobWatch(service: service, console: console, timeout: timeout)
+        var failures: [String] = []
+        for id in ids {
+            let ended = try watch.end(of: id)
+            let state = ended.json["state"]?.string ?? "?"
+            if json {
+                try console.data(json: ended.bytes)
+            } else {
+                try console.data(line: "\(id)\t\(console.colored(state: state))")
+            }
+            if state != "succeeded" { failures.append(failureText(ended.json)) }
+        }
+        guard failures.isEmpty else { throw ClientFailure(.failed, failures.joined(separator: "\n")) }
+    }
+}
+
+/// `ferry cancel`.
+package struct Cancel: ParsableCommand {
+    package static let configuration = CommandConfiguration(abstract: "Cancels jobs that have not ended.")
+    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws {
+        let console = Console.current
+        let service = try client.service()
+        var failures: [ClientFailure] = []
+        for id in ids {
+            do throws(ClientFailure) {
+                let answer = try service.send(
+                    "POST", "/v1/jobs/\(percentEncoded(id))/cancel", body: Array("{}".utf8))
+                if client.json {
+                    try console.data(json: answer.bytes)
+                } else {
+                    try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
+                }
+            } catch {
+                failures.append(ClientFailure(error.kind, "\(id): \(error.description)"))
+            }
+        }
+        guard let first = failures.first else { return }
+        throw ClientFailure(first.kind, failures.map(\.description).joined(separator: "\n"))
+    }
+}

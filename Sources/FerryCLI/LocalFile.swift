@@ -1,0 +1,92 @@
+import Glibc
+import Sys
+
+/// Files of the machine on which the command runs.
+enum LocalFile {
+    /// The bytes of a file, or of standard input for `-`. Throws when it has more than `byteCountMax`.
+    static func read(_ path: String, byteCountMax: Int) throws(ClientFailure) -> [UInt8] {
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure(path) }
+        defer { if descriptor != STDIN_FILENO { close(descriptor) } }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = Glibc.read(descriptor, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw failure(path) }
+            if count == 0 { return bytes }
+            bytes += buffer[..<count]
+            guard bytes.count <= byteCountMax else {
+                throw ClientFailure(.usage, "\(path): more than \(byteCountText(Int64(byteCountMax))).")
+            }
+        }
+    }
+
+    /// Bytes of a regular file; nil for anything else.
+    static func byteCount(_ path: String) throws(ClientFailure) -> Int64? {
+        var status = stat()
+        guard stat(path, &status) == 0 else { throw failure(path) }
+        return status.st_mode & S_IFMT == S_IFREG ? Int64(status.st_size) : nil
+    }
+
+    static func isDirectory(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// The last part of a name that a server gave, fit to be a file here; nil when nothing is left.
+    static func safeName(_ name: String?) -> String? {
+        guard let last = name?.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last else { return nil }
+        let clean = String(
+            String.UnicodeScalarView(last.unicodeScalars.filter { $0.value >= 0x20 && $0.value != 0x7F }))
+        return clean.isEmpty || clean.hasPrefix(".") || clean.utf8.count > 255 ? nil : clean
+    }
+
+    static func failure(_ path: String) -> ClientFailure {
+        ClientFailure(.failed, "\(path): \(String(cString: strerror(errno)))")
+    }
+}
+
+/// A file that appears under its name when it is whole. What exists and is no regular file (a pipe, a device)
+/// is written directly.
+final class FileWriter {
+    let path: String
+    private let replaces: Bool
+    private let partPath: String?
+    private let descriptor: Int32
+    private var isDone = false
+
+    /// `replaces`: an existing file gives way; otherwise `finish` fails.
+    init(_ path: String, replaces: Bool) throws(ClientFailure) {
+        self.path = path
+        self.replaces = replaces
+        var status = stat()
+        if stat(path, &status) == 0, status.st_mode & S_IFMT != S_IFREG {
+            partPath = nil
+            descriptor = open(path, O_WRONLY | O_CLOEXEC)
+        } else {
+            let part = "\(path).\(getpid()).part"
+            partPath = part
+            descriptor = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
+        }
+        guard descriptor >= 0 else { throw LocalFile.failure(path) }
+    }
+
+    deinit {
+        close(descriptor)
+        if !isDone, let partPath { unlink(partPath) }
+    }
+
+    /// False when the file cannot take everything.
+    func write(_ bytes: UnsafeRawBufferPointer) -> Bool { writeAll(bytes, to: descriptor) }
+
+    /// Gives the file its name. Call once.
+    func finish() throws(ClientFailure) {
+        guard let partPath else { return }
+        // link(2) never replaces what is there.
+        let code = replaces ? rename(partPath, path) : link(partPath, path)
+        guard code == 0 else { throw LocalFile.failure(path) }
+        if !replaces { unlink(partPath) }
+        isDone = true
+    }
+}

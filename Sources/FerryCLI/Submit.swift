@@ -1,0 +1,97 @@
+package import ArgumentParser
+import FerryCore
+
+/// `ferry submit`: jobs as JSON, one or many.
+package struct Submit: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Submits jobs that are written as JSON.",
+        discussion: """
+            The file holds one job, an array of jobs, {"jobs": […]}, or one job a line. Many are accepted \
+            together or not at all. Without --wait, the identifiers are printed, one a line and in order.
+
+            EXAMPLES
+              echo '{"kind":"data","request":{"url":"https://example.com/"}}' | ferry submit - --wait
+              ferry submit jobs.ndjson --json
+            """)
+
+    @Argument(help: "The file; - is standard input.")
+    var file: String
+
+    @Flag(inversion: .prefixedNo, help: "Wait until every job has ended.")
+    var wait = false
+
+    @Option(name: .long, help: "Seconds to wait at most; then status 4. The jobs go on.")
+    var timeout: Double?
+
+    @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same jobs.")
+    var idempotencyKey: String?
+
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws {
+        let console = Console.current
+        let service = try client.service()
+        let submission = try Submission(
+            LocalFile.read(file, byteCountMax: Limits.batchByteCountMax), name: file)
+        let answer = try service.send(
+            "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
+            idempotencyKey: idempotencyKey)
+        let jobs = submission.isBatch ? answer.json["data"]?.array ?? [] : [answer.json]
+        let ids = try jobs.map { try identifier(of: $0) }
+        guard wait else {
+            if client.json { return try console.data(json: answer.bytes) }
+            return try console.data(Array(ids.map { "\($0)\n" }.joined().utf8))
+        }
+        try Watch.watch(ids, service: service, timeout: timeout, json: client.json)
+    }
+
+    /// What the service is sent: one job, or a batch.
+    struct Submission: Equatable {
+        let isBatch: Bool
+        let body: [UInt8]
+
+        /// Throws `usage` for what is no JSON; whether it is a job, the service says.
+        init(_ text: [UInt8], name: String) throws(ClientFailure) {
+            let whole: JSON
+            do {
+                whole = try JSON.parse(text)
+            } catch {
+                // Several values: one a line.
+                let lines = text.split(whereSeparator: { $0 == 0x0A || $0 == 0x0D }).filter { line in
+                    line.contains { $0 != 0x20 && $0 != 0x09 }
+                }
+                // A broken object of several lines is no list of jobs: its first line alone says nothing.
+                guard lines.count > 1, (try? JSON.parse(Array(lines[0]))) != nil else {
+                    throw ClientFailure(
+                        .usage, "\(name) is not JSON: \(error.reason), at byte \(error.offset).")
+                }
+                for (index, line) in lines.enumerated() {
+                    do {
+                        _ = try JSON.parse(Array(line))
+                    } catch {
+                        throw ClientFailure(
+                            .usage,
+                            "\(name): job \(index + 1) is not JSON: \(error.reason), at byte \(error.offset)."
+                        )
+                    }
+                }
+                isBatch = true
+                body =
+                    Array("{\"jobs\":[".utf8) + lines.joined(separator: [UInt8(ascii: ",")])
+                    + Array("]}".utf8)
+                return
+            }
+            switch whole {
+            case .array:
+                isBatch = true
+                body = Array("{\"jobs\":".utf8) + text + Array("}".utf8)
+            case .object:
+                isBatch = whole["jobs"] != nil
+                body = text
+            default: throw ClientFailure(.usage, "\(name) holds a \(whole.typeName), not a job.")
+            }
+        }
+    }
+}

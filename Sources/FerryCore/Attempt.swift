@@ -1,0 +1,149 @@
+/// One try of a job, as the engine receives it: everything it needs, nothing it must look up.
+package struct Attempt: Sendable {
+    package let job: JobID
+    /// The fencing token: every state change names it. Grows with each lease.
+    package let number: Int32
+    /// Attempts that have failed before this one; what `retry.max_attempts` counts.
+    package let failedAttemptCount: Int32
+    package let revision: Int32
+    package let tenant: String
+    package let createdAt: Timestamp
+    package let startedAt: Timestamp
+    package let spec: JobSpec
+    package let specJSON: [UInt8]
+    package let secrets: JobSecrets
+    package let payload: [UInt8]?
+    package let origin: String
+    package let traceparent: String?
+    package let retryOf: JobID?
+    /// Somebody asked for its cancellation while no node ran it.
+    package let isCancelRequested: Bool
+
+    package init(
+        job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
+        createdAt: Timestamp,
+        startedAt: Timestamp, spec: JobSpec, specJSON: [UInt8], secrets: JobSecrets, payload: [UInt8]?,
+        origin: String,
+        traceparent: String?, retryOf: JobID?, isCancelRequested: Bool
+    ) {
+        self.job = job
+        self.number = number
+        self.failedAttemptCount = failedAttemptCount
+        self.revision = revision
+        self.tenant = tenant
+        self.createdAt = createdAt
+        self.startedAt = startedAt
+        self.spec = spec
+        self.specJSON = specJSON
+        self.secrets = secrets
+        self.payload = payload
+        self.origin = origin
+        self.traceparent = traceparent
+        self.retryOf = retryOf
+        self.isCancelRequested = isCancelRequested
+    }
+
+    /// When `timeout_for_resource` is over.
+    package var resourceDeadline: Timestamp { createdAt + spec.schedule.timeoutForResource }
+}
+
+/// What the server said, of the last hop.
+package struct TransferResponse: Sendable, Equatable {
+    package var status: Int
+    /// The final URL, without user information or fragment.
+    package var url: String
+    /// As received, in order; bounded by `Limits`.
+    package var headers: [JobSpec.Pair]
+    package var mimeType: String?
+    package var suggestedFilename: String?
+    package var expectedContentLength: Int64?
+
+    package init(
+        status: Int, url: String, headers: [JobSpec.Pair], mimeType: String?, suggestedFilename: String?,
+        expectedContentLength: Int64?
+    ) {
+        self.status = status
+        self.url = url
+        self.headers = headers
+        self.mimeType = mimeType
+        self.suggestedFilename = suggestedFilename
+        self.expectedContentLength = expectedContentLength
+    }
+}
+
+/// What a successful attempt left behind.
+package struct TransferResult: Sendable, Equatable {
+    /// Where the file is, relative to the tenant's storage root; nil when the service keeps it or there is none.
+    package var path: String?
+    /// Bytes of the file or body that was received (downloads, data) or sent (uploads).
+    package var size: Int64
+    /// Lower-case hexadecimal, of the same bytes.
+    package var sha256: String
+    /// Data jobs: the body, when it is short enough for the database.
+    package var body: [UInt8]?
+    /// The service keeps the bytes in a file of its own (`results/`).
+    package var isKept: Bool
+    /// How the length is known: `length`, `digest` or `none` (delimited by the end of the connection).
+    package var verified: Verification
+
+    package enum Verification: String, Sendable { case digest, length, none }
+
+    package init(
+        path: String?, size: Int64, sha256: String, body: [UInt8]?, isKept: Bool, verified: Verification
+    ) {
+        self.path = path
+        self.size = size
+        self.sha256 = sha256
+        self.body = body
+        self.isKept = isKept
+        self.verified = verified
+    }
+}
+
+/// How an attempt ended.
+package struct AttemptResult: Sendable {
+    package enum Outcome: Sendable {
+        case succeeded(TransferResult)
+        /// `retryAfter`: seconds the server asked for, if it did.
+        case failed(TransferError, retryAfter: Double?)
+        case cancelled
+        /// The node drains: the lease goes back, no attempt is used up.
+        case released
+    }
+    package let attempt: Attempt
+    package let outcome: Outcome
+    package let response: TransferResponse?
+    package let bytesReceived: Int64
+    package let bytesSent: Int64
+
+    package init(
+        attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
+        bytesSent: Int64
+    ) {
+        self.attempt = attempt
+        self.outcome = outcome
+        self.response = response
+        self.bytesReceived = bytesReceived
+        self.bytesSent = bytesSent
+    }
+}
+
+/// How far a running attempt is.
+package struct TransferProgress: Sendable, Equatable {
+    package var bytesReceived: Int64
+    package var bytesExpectedToReceive: Int64?
+    package var bytesSent: Int64
+    package var bytesExpectedToSend: Int64?
+    /// Over the last seconds.
+    package var bytesPerSecond: Double
+    package init(
+        bytesReceived: Int64 = 0, bytesExpectedToReceive: Int64? = nil, bytesSent: Int64 = 0,
+        bytesExpectedToSend: Int64? = nil, bytesPerSecond: Double = 0
+    ) {
+        self.bytesReceived = bytesReceived
+        self.bytesExpectedToReceive = bytesExpectedToReceive
+        self.bytesSent = bytesSent
+        self.bytesExpectedToSend = bytesExpectedToSend
+        self.bytesPerSecond = bytesPerSecond
+    }
+}

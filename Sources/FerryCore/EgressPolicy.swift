@@ -1,0 +1,153 @@
+/// Which addresses transfers and webhooks may reach. Asked about each address that is about to be connected,
+/// after name resolution and on every hop; a name is never judged, except to refuse early what is certain to
+/// be refused.
+///
+/// By default that is the public internet on ports that speak HTTP: no private, local, reserved or translated
+/// range (IANA special-purpose registries), no cloud metadata service, no port of another well-known
+/// protocol.
+package struct EgressPolicy: Sendable {
+    /// One address and port that is never reached.
+    package struct Endpoint: Sendable, Hashable {
+        package let address: IPAddress
+        package let port: UInt16
+        /// An unspecified address (`0.0.0.0`, `::`: listening everywhere) stands for every loopback address.
+        package init(_ address: IPAddress, port: UInt16) {
+            self.address = address.canonical
+            self.port = port
+        }
+    }
+
+    private let allowed: [IPNetwork]
+    private let blockedEndpoints: [Endpoint]
+
+    /// `allowing`: networks that may be reached on any port although they are not public
+    /// (`FERRY_EGRESS_ALLOW`). A metadata address among them needs an entry of its own, a single address.
+    /// `blockedEndpoints`: Ferry's own API and database; nothing opens these.
+    package init(allowing: [IPNetwork] = [], blockedEndpoints: [Endpoint] = []) {
+        allowed = allowing
+        self.blockedEndpoints = blockedEndpoints
+    }
+
+    package func allows(_ address: IPAddress, port: UInt16) -> Bool {
+        let address = address.canonical
+        guard port != 0, !isBlockedEndpoint(address, port) else { return false }
+        if let network = allowed.first(where: { $0.contains(address) && covers($0, address) }) {
+            // Through a translator (NAT64) the address inside is the one that is reached.
+            guard let inner = embeddedAddress(address, behind: network) else { return true }
+            return allows(inner, port: port)
+        }
+        return isPublic(address) && !deniedPorts.contains(port)
+    }
+
+    /// Why a URL cannot be accepted, as a sentence; nil when it may be tried. Every address it leads to is
+    /// asked about again when it is connected.
+    package func refusal(of url: WebURL) -> String? {
+        if let address = url.address {
+            if allows(address, port: url.port) { return nil }
+            return isPublic(address.canonical) && deniedPorts.contains(url.port)
+                ? portRefusal(url.port)
+                : "This address may not be reached; an operator can allow its network (FERRY_EGRESS_ALLOW)."
+        }
+        let name = url.host.utf8.last == UInt8(ascii: ".") ? String(url.host.dropLast()) : url.host
+        // RFC 6761 §6.3: these names are loopback addresses, always.
+        if name == "localhost" || name.hasSuffix(".localhost") {
+            let isReachable =
+                allows(IPAddress(v4: 0x7F00_0001), port: url.port)
+                || allows(IPAddress(v6High: 0, low: 1), port: url.port)
+            return isReachable
+                ? nil : "This host is the service's own; an operator can allow it (FERRY_EGRESS_ALLOW)."
+        }
+        return allowed.isEmpty && deniedPorts.contains(url.port) ? portRefusal(url.port) : nil
+    }
+
+    private func portRefusal(_ port: UInt16) -> String {
+        "Port \(port) belongs to a protocol other than HTTP and may not be reached."
+    }
+
+    private func isBlockedEndpoint(_ address: IPAddress, _ port: UInt16) -> Bool {
+        blockedEndpoints.contains { endpoint in
+            guard endpoint.port == port else { return false }
+            if endpoint.address == address { return true }
+            let isEverywhere = endpoint.address.high == 0 && endpoint.address.low == 0
+            let isLoopback = address == loopbackV6 || loopbackV4.contains(address)
+            // Linux connects 0.0.0.0 and :: to itself.
+            let isUnspecified = address.high == 0 && address.low == 0
+            return isEverywhere && (isLoopback || isUnspecified)
+        }
+    }
+
+    /// Whether an allowed network opens this address: a metadata service only by its own, exact entry.
+    private func covers(_ network: IPNetwork, _ address: IPAddress) -> Bool {
+        !metadataAddresses.contains(address) || network.prefixLength == (address.isIPv6 ? 128 : 32)
+    }
+
+    private func isPublic(_ address: IPAddress) -> Bool {
+        guard address.isIPv6 else { return !deniedV4.contains { $0.contains(address) } }
+        guard globalUnicast.contains(address), !deniedV6.contains(where: { $0.contains(address) }) else {
+            return false
+        }
+        // ISATAP (RFC 5214 §6.1): the interface identifier carries the IPv4 address of the tunnel's other
+        // end.
+        let isISATAP = address.low >> 32 == 0x0000_5EFE || address.low >> 32 == 0x0200_5EFE
+        return !isISATAP || isPublic(IPAddress(v4: UInt32(truncatingIfNeeded: address.low)))
+    }
+
+    /// The IPv4 address in a NAT64 address, at the place that RFC 6052 §2.2 gives it for this prefix length.
+    private func embeddedAddress(_ address: IPAddress, behind network: IPNetwork) -> IPAddress? {
+        guard address.isIPv6, nat64.contains(where: { $0.contains(network.address) }) else { return nil }
+        let bytes = [address.high, address.low].flatMap { word in
+            (0..<8).map { UInt32(truncatingIfNeeded: word >> (56 - 8 * UInt64($0)) & 0xFF) }
+        }
+        // Byte 8 is reserved and skipped, except behind a prefix of 96 bits.
+        let length = [48, 56, 64].contains(network.prefixLength) ? network.prefixLength : 96
+        let places = (length / 8..<16).filter { length == 96 || $0 != 8 }.prefix(4)
+        return IPAddress(v4: places.reduce(0) { $0 << 8 | bytes[$1] })
+    }
+}
+
+private func networks(_ texts: String...) -> [IPNetwork] {
+    texts.map { text in
+        guard let network = IPNetwork(cidr: text) else { preconditionFailure("\(text) is not a network") }
+        return network
+    }
+}
+
+private let loopbackV4 = IPNetwork(IPAddress(v4: 0x7F00_0000), 8)
+private let loopbackV6 = IPAddress(v6High: 0, low: 1)
+
+/// IANA IPv4 Special-Purpose Address Registry, multicast, class E, and Azure's wire server, a metadata
+/// service at a public address.
+private let deniedV4 = networks(
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32")
+
+/// The only part of IPv6 that is handed out for use on the internet; without it go loopback, mapped, NAT64,
+/// unique local, link-local, SRv6 and multicast addresses.
+private let globalUnicast = IPNetwork(IPAddress(v6High: 0x2000_0000_0000_0000, low: 0), 3)
+
+/// Inside it: IETF protocol assignments (Teredo, benchmarking, ORCHID), documentation, 6to4.
+private let deniedV6 = networks("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+
+private let nat64 = networks("64:ff9b::/96", "64:ff9b:1::/48")
+
+/// AWS, GCP, Azure, OpenStack; AWS ECS; Alibaba; Oracle; Azure's wire server; AWS over IPv6.
+private let metadataAddresses: Set<IPAddress> = Set(
+    networks(
+        "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254"
+    ).map(\.address))
+
+/// The "bad ports" of the Fetch standard (§2.9), and databases, caches and control planes that answer to
+/// anything that looks like a line of text.
+private let deniedPorts: Set<UInt16> = [
+    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104,
+    109, 110,
+    111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465, 512, 513, 514, 515,
+    526, 530,
+    531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873, 989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723,
+    2049, 2375,
+    2376, 2379, 2380, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 5672, 5900, 6000, 6379, 6566, 6665,
+    6666, 6667,
+    6668, 6669, 6679, 6697, 9042, 10080, 10250, 11211, 27017, 27018, 27019,
+]

@@ -1,0 +1,49 @@
+/// Which header fields a job may set, and which of them are secrets.
+package enum HeaderRules {
+    /// Fields that belong to the connection or the framing: whoever sets them could smuggle requests.
+    private static let forbidden: Set<String> = [
+        "host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade", "trailer",
+        "keep-alive",
+    ]
+    private static let secret: Set<String> = [
+        "authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token",
+    ]
+    private static let secretParts = ["token", "secret", "password", "api-key"]
+
+    /// `field-name` (RFC 9110 §5.1): a token.
+    package static func isName(_ name: String) -> Bool {
+        !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
+    }
+
+    /// `field-value` (RFC 9110 §5.5): no control character but the tab.
+    package static func isValue(_ value: String) -> Bool {
+        value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }
+    }
+
+    package static func isForbidden(_ name: String) -> Bool {
+        let lower = name.lowercased()
+        return forbidden.contains(lower) || lower.hasPrefix("proxy-")
+    }
+
+    /// Whether the value is a credential: kept sealed, never shown.
+    package static func isSecret(_ name: String) -> Bool {
+        let lower = name.lowercased()
+        let bytes = Array(lower.utf8)
+        return secret.contains(lower) || secretParts.contains { holds(bytes, Array($0.utf8)) }
+    }
+
+    private static func holds(_ text: [UInt8], _ part: [UInt8]) -> Bool {
+        guard text.count >= part.count else { return false }
+        return (0...(text.count - part.count)).contains { text[$0...].starts(with: part) }
+    }
+
+    /// `tchar` (RFC 9110 §5.6.2).
+    package static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+}

@@ -1,0 +1,166 @@
+/// An IPv4 or IPv6 address, first byte in the highest place.
+package struct IPAddress: Sendable, Hashable {
+    package let isIPv6: Bool
+    /// IPv4: zero.
+    package let high: UInt64
+    /// IPv4: the address in the lowest 32 bits.
+    package let low: UInt64
+
+    package init(v4: UInt32) {
+        (isIPv6, high, low) = (false, 0, UInt64(v4))
+    }
+
+    package init(v6High: UInt64, low: UInt64) {
+        (isIPv6, high, self.low) = (true, v6High, low)
+    }
+
+    /// Reads `a.b.c.d` in decimal without leading zeros, or an IPv6 address without brackets or zone (RFC
+    /// 4291 §2.2). Nil otherwise.
+    package init?(text: some StringProtocol) {
+        let text = String(text)
+        if text.utf8.contains(UInt8(ascii: ":")) {
+            guard let groups = Self.groups(text) else { return nil }
+            let words = groups.map(UInt64.init)
+            self.init(
+                v6High: words[0] << 48 | words[1] << 32 | words[2] << 16 | words[3],
+                low: words[4] << 48 | words[5] << 32 | words[6] << 16 | words[7])
+        } else {
+            guard let address = Self.dottedQuad(text[...]) else { return nil }
+            self.init(v4: address)
+        }
+    }
+
+    /// Reads what inet_aton(3) reads: one to four numbers, each decimal, octal (`0…`) or hexadecimal (`0x…`),
+    /// the last one filling the rest.
+    package init?(legacyV4 text: String) {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard (1...4).contains(parts.count) else { return nil }
+        var address: UInt64 = 0
+        for (index, part) in parts.enumerated() {
+            guard let value = Self.number(part) else { return nil }
+            let isLast = index == parts.count - 1
+            let room = isLast ? 32 - 8 * UInt64(index) : 8
+            guard value < 1 << room else { return nil }
+            address |= isLast ? value : value << (24 - 8 * UInt64(index))
+        }
+        self.init(v4: UInt32(address))
+    }
+
+    /// Whether a host label is a number in the sense of inet_aton(3), in range or not.
+    package static func isNumber(_ label: Substring) -> Bool {
+        let bytes = Array(label.utf8)
+        if bytes.count >= 2, bytes[0] == UInt8(ascii: "0"), bytes[1] | 32 == UInt8(ascii: "x") {
+            return bytes[2...].allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
+        }
+        return !bytes.isEmpty && bytes.allSatisfy { (48...57).contains($0) }
+    }
+
+    /// The IPv4 address inside an IPv4-mapped one (`::ffff:a.b.c.d`); every other address itself.
+    package var canonical: IPAddress {
+        isIPv6 && high == 0 && low >> 32 == 0xFFFF ? IPAddress(v4: UInt32(truncatingIfNeeded: low)) : self
+    }
+
+    private static func number(_ text: Substring) -> UInt64? {
+        guard isNumber(text) else { return nil }
+        if text.utf8.count >= 2, text.utf8.first == UInt8(ascii: "0") {
+            let isHexadecimal = text.dropFirst().utf8.first.map { $0 | 32 == UInt8(ascii: "x") } ?? false
+            let digits = text.dropFirst(isHexadecimal ? 2 : 1)
+            return digits.isEmpty ? 0 : UInt64(digits, radix: isHexadecimal ? 16 : 8)
+        }
+        return UInt64(text)
+    }
+
+    private static func dottedQuad(_ text: Substring) -> UInt32? {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 4 else { return nil }
+        var address: UInt32 = 0
+        for part in parts {
+            guard (1...3).contains(part.utf8.count), part.utf8.allSatisfy({ (48...57).contains($0) }),
+                part.utf8.count == 1 || part.utf8.first != UInt8(ascii: "0"), let byte = UInt8(part)
+            else { return nil }
+            address = address << 8 | UInt32(byte)
+        }
+        return address
+    }
+
+    /// The eight groups of an IPv6 address.
+    private static func groups(_ text: String) -> [UInt16]? {
+        var parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        // A leading or trailing "::" leaves two empty parts where one stands for the gap.
+        if parts.first?.isEmpty == true {
+            guard parts.count > 2, parts[1].isEmpty else { return nil }
+            parts.removeFirst()
+        }
+        if parts.last?.isEmpty == true {
+            guard parts.count > 1, parts[parts.count - 2].isEmpty else { return nil }
+            parts.removeLast()
+        }
+        var groups: [UInt16] = []
+        var gap: Int?
+        for (index, part) in parts.enumerated() {
+            if part.isEmpty {
+                guard gap == nil else { return nil }
+                gap = groups.count
+            } else if part.utf8.contains(UInt8(ascii: ".")) {
+                guard index == parts.count - 1, let address = dottedQuad(part) else { return nil }
+                groups += [UInt16(address >> 16), UInt16(truncatingIfNeeded: address)]
+            } else {
+                guard part.utf8.count <= 4, part.utf8.first != UInt8(ascii: "+"),
+                    let group = UInt16(part, radix: 16)
+                else { return nil }
+                groups.append(group)
+            }
+        }
+        guard let gap else { return groups.count == 8 ? groups : nil }
+        guard groups.count < 8 else { return nil }
+        return groups[..<gap] + [UInt16](repeating: 0, count: 8 - groups.count) + groups[gap...]
+    }
+}
+
+/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or a single address.
+package struct IPNetwork: Sendable, Hashable {
+    /// The lowest address of the range.
+    package let address: IPAddress
+    /// 0…32 for IPv4, 0…128 for IPv6.
+    package let prefixLength: Int
+
+    /// Reads CIDR notation (RFC 4632 §3.1); bits behind the prefix are ignored, an IPv4-mapped range becomes
+    /// the IPv4 range. Nil for anything else.
+    package init?(cidr: some StringProtocol) {
+        let parts = String(cidr).split(separator: "/", omittingEmptySubsequences: false)
+        guard (1...2).contains(parts.count), let written = IPAddress(text: parts[0]) else { return nil }
+        var length = written.isIPv6 ? 128 : 32
+        if parts.count == 2 {
+            guard parts[1].utf8.count <= 3, parts[1].utf8.allSatisfy({ (48...57).contains($0) }),
+                let number = Int(parts[1]), number <= length
+            else { return nil }
+            length = number
+        }
+        let address = length >= 96 ? written.canonical : written
+        self.init(address, address.isIPv6 == written.isIPv6 ? length : length - 96)
+    }
+
+    init(_ address: IPAddress, _ prefixLength: Int) {
+        let (high, low) = Self.mask(prefixLength, isIPv6: address.isIPv6)
+        self.address =
+            address.isIPv6
+            ? IPAddress(v6High: address.high & high, low: address.low & low)
+            : IPAddress(v4: UInt32(truncatingIfNeeded: address.low & low))
+        self.prefixLength = prefixLength
+    }
+
+    /// Whether the address lies in the range. The families are kept apart; unwrap mapped addresses first.
+    package func contains(_ other: IPAddress) -> Bool {
+        let (high, low) = Self.mask(prefixLength, isIPv6: address.isIPv6)
+        return other.isIPv6 == address.isIPv6 && other.high & high == address.high
+            && other.low & low == address.low
+    }
+
+    private static func mask(_ length: Int, isIPv6: Bool) -> (high: UInt64, low: UInt64) {
+        guard isIPv6 else { return (0, UInt64(~UInt32(0) << UInt32(32 - length))) }
+        return (
+            length >= 64 ? ~0 : ~(UInt64.max >> UInt64(length)),
+            length <= 64 ? 0 : UInt64.max << UInt64(128 - length)
+        )
+    }
+}

@@ -1,0 +1,164 @@
+/// Writes JSON (RFC 8259) into a byte array: commas by itself, no intermediate values.
+package struct JSONWriter: Sendable {
+    package private(set) var bytes: [UInt8] = []
+    private var needsComma = false
+
+    package init(reservingCapacity capacity: Int = 512) {
+        bytes.reserveCapacity(capacity)
+    }
+
+    private mutating func separate() {
+        if needsComma { bytes.append(UInt8(ascii: ",")) }
+        needsComma = true
+    }
+
+    package mutating func beginObject() {
+        separate()
+        bytes.append(UInt8(ascii: "{"))
+        needsComma = false
+    }
+    package mutating func endObject() {
+        bytes.append(UInt8(ascii: "}"))
+        needsComma = true
+    }
+    package mutating func beginArray() {
+        separate()
+        bytes.append(UInt8(ascii: "["))
+        needsComma = false
+    }
+    package mutating func endArray() {
+        bytes.append(UInt8(ascii: "]"))
+        needsComma = true
+    }
+
+    /// A member's name; the next call writes its value.
+    package mutating func name(_ name: String) {
+        separate()
+        quote(name.utf8)
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    package mutating func null() {
+        separate()
+        bytes.append(contentsOf: "null".utf8)
+    }
+    package mutating func value(_ value: Bool) {
+        separate()
+        bytes.append(contentsOf: value ? "true".utf8 : "false".utf8)
+    }
+    package mutating func value(_ value: some BinaryInteger) {
+        separate()
+        bytes.append(contentsOf: String(value).utf8)
+    }
+    /// Not-a-number and infinity have no form in JSON and become null.
+    package mutating func value(_ value: Double) {
+        guard value.isFinite else { return null() }
+        separate()
+        if value == value.rounded(), abs(value) < 1e15 {
+            bytes.append(contentsOf: String(Int64(value)).utf8)
+        } else {
+            bytes.append(contentsOf: value.description.utf8)
+        }
+    }
+    package mutating func value(_ value: String) {
+        separate()
+        quote(value.utf8)
+    }
+    package mutating func value(_ value: Timestamp) { quoted(value.utf8) }
+    package mutating func value<Kind>(_ value: Identifier<Kind>) { quoted(value.utf8) }
+    package mutating func value(_ value: JSON) {
+        switch value {
+        case .null: null()
+        case .bool(let value): self.value(value)
+        case .integer(let value): self.value(value)
+        case .number(let value): self.value(value)
+        case .string(let value): self.value(value)
+        case .array(let values):
+            beginArray()
+            for value in values { self.value(value) }
+            endArray()
+        case .object(let members):
+            beginObject()
+            for member in members {
+                name(member.name)
+                self.value(member.value)
+            }
+            endObject()
+        }
+    }
+    /// A value that is JSON already.
+    package mutating func raw(_ json: [UInt8]) {
+        separate()
+        bytes.append(contentsOf: json)
+    }
+    /// The members of an object that is JSON already, without its braces, into the open object.
+    package mutating func rawMembers(of object: [UInt8]) {
+        guard object.count > 2 else { return }
+        separate()
+        bytes.append(contentsOf: object[1..<(object.count - 1)])
+    }
+
+    package mutating func member(_ name: String, _ value: Bool) { self.name(name); self.value(value) }
+    package mutating func member(_ name: String, _ value: some BinaryInteger) {
+        self.name(name); self.value(value)
+    }
+    package mutating func member(_ name: String, _ value: Double) { self.name(name); self.value(value) }
+    package mutating func member(_ name: String, _ value: String) { self.name(name); self.value(value) }
+    package mutating func member(_ name: String, _ value: Timestamp) { self.name(name); self.value(value) }
+    package mutating func member<Kind>(_ name: String, _ value: Identifier<Kind>) {
+        self.name(name); self.value(value)
+    }
+    package mutating func member(_ name: String, _ value: JSON) { self.name(name); self.value(value) }
+    package mutating func memberOrNull(_ name: String, _ value: (some BinaryInteger)?) {
+        self.name(name)
+        if let value { self.value(value) } else { null() }
+    }
+    package mutating func memberOrNull(_ name: String, _ value: Double?) {
+        self.name(name)
+        if let value { self.value(value) } else { null() }
+    }
+    package mutating func memberOrNull(_ name: String, _ value: String?) {
+        self.name(name)
+        if let value { self.value(value) } else { null() }
+    }
+    package mutating func memberOrNull(_ name: String, _ value: Timestamp?) {
+        self.name(name)
+        if let value { self.value(value) } else { null() }
+    }
+
+    /// ASCII that needs no escape, in quotes.
+    private mutating func quoted(_ ascii: [UInt8]) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(contentsOf: ascii)
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    private mutating func quote(_ utf8: String.UTF8View) {
+        bytes.append(UInt8(ascii: "\""))
+        if utf8.allSatisfy({ $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }) {
+            bytes.append(contentsOf: utf8)
+        } else {
+            for byte in utf8 { escape(byte) }
+        }
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    private mutating func escape(_ byte: UInt8) {
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+            bytes.append(UInt8(ascii: "\\"))
+            bytes.append(byte)
+        case 0x0A: bytes.append(contentsOf: "\\n".utf8)
+        case 0x0D: bytes.append(contentsOf: "\\r".utf8)
+        case 0x09: bytes.append(contentsOf: "\\t".utf8)
+        case 0..<0x20:
+            let digits = Array("0123456789abcdef".utf8)
+            bytes.append(contentsOf: "\\u00".utf8)
+            bytes.append(digits[Int(byte >> 4)])
+            bytes.append(digits[Int(byte & 15)])
+        default: bytes.append(byte)
+        }
+    }
+}

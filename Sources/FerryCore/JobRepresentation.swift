@@ -1,0 +1,179 @@
+extension JobRecord {
+    /// Writes the job as every endpoint and webhook shows it: state and accepted fields; every member is
+    /// there, null where there is nothing. `progress`: of the running attempt; nil when it is not known here.
+    package func write(into writer: inout JSONWriter, progress: TransferProgress?) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("tenant", tenant)
+        writer.member("state", state.rawValue)
+        writer.memberOrNull("waiting_for", waitingFor?.rawValue)
+        writer.member("revision", revision)
+        writeWaitingReason(into: &writer)
+        writer.member("created_at", createdAt)
+        writer.memberOrNull("started_at", startedAt)
+        writer.memberOrNull("finished_at", finishedAt)
+        writer.memberOrNull("next_attempt_at", nextAttemptAt)
+        writer.member("attempt", attempt)
+        writer.memberOrNull("node", node?.description)
+        writer.member("link", "default")
+        writer.memberOrNull("retry_of", retryOf?.description)
+        writer.rawMembers(of: specJSON)
+        writer.name("progress")
+        (finalProgress ?? progress ?? TransferProgress()).write(
+            into: &writer, isSucceeded: state == .succeeded)
+        writer.name("response")
+        if let responseJSON { writer.raw(responseJSON) } else { writer.null() }
+        writer.name("result")
+        writeResult(into: &writer)
+        writer.name("error")
+        if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
+        writer.endObject()
+    }
+
+    private func writeWaitingReason(into writer: inout JSONWriter) {
+        writer.name("waiting_reason")
+        guard let reason = waitingReason else { return writer.null() }
+        writer.beginObject()
+        writer.member("code", reason.code)
+        writer.member("detail", reason.detail)
+        writer.memberOrNull("next_check_at", nextAttemptAt)
+        writer.endObject()
+    }
+
+    /// Why the job does not run; nil once it does.
+    private var waitingReason: (code: String, detail: String)? {
+        switch (state, waitingFor) {
+        case (.queued, _): ("queued", "It starts as soon as a node has a free slot.")
+        case (.waiting, .retry?):
+            ("retry", "Attempt \(attempt) failed\(lastFailure); the next one starts at next_attempt_at.")
+        case (.waiting, .beginDate?): ("begin_date", "It was asked not to begin before next_attempt_at.")
+        case (.waiting, let reason?): (reason.rawValue, "It waits: \(reason.rawValue).")
+        case (.waiting, nil): ("waiting", "It waits.")
+        case (.suspended, _): ("suspended", "It was suspended; resume it to go on.")
+        case (.running, _), (.succeeded, _), (.failed, _), (.cancelled, _): nil
+        }
+    }
+
+    private var lastFailure: String {
+        guard let errorJSON, let error = try? JSON.parse(errorJSON), let code = error["code"]?.string else {
+            return ""
+        }
+        return " (\(code))"
+    }
+
+    /// A finished job's progress: what its result says.
+    private var finalProgress: TransferProgress? {
+        guard state.isTerminal else { return nil }
+        guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
+        else {
+            return TransferProgress()
+        }
+        return isUpload
+            ? TransferProgress(bytesSent: size, bytesExpectedToSend: size)
+            : TransferProgress(bytesReceived: size, bytesExpectedToReceive: size)
+    }
+
+    /// `JobSpec.encode` writes the kind first.
+    private var isUpload: Bool { specJSON.starts(with: #"{"kind":"upload""#.utf8) }
+
+    private func writeResult(into writer: inout JSONWriter) {
+        guard let resultJSON else { return writer.null() }
+        writer.beginObject()
+        writer.rawMembers(of: resultJSON)
+        // The body is kept beside the result, so that lists need not read it.
+        writer.name("body")
+        if let body { writer.value(bodyJSON(body)) } else { writer.null() }
+        writer.endObject()
+    }
+}
+
+/// A body as JSON can carry it: text when it is UTF-8, else `{"base64": "…"}`.
+private func bodyJSON(_ body: [UInt8]) -> JSON {
+    if let text = String(validating: body, as: UTF8.self) { return .string(text) }
+    return .object([JSON.Member("base64", .string(Base64.encode(body)))])
+}
+
+extension TransferProgress {
+    fileprivate func write(into writer: inout JSONWriter, isSucceeded: Bool) {
+        writer.beginObject()
+        writer.member("bytes_received", bytesReceived)
+        writer.memberOrNull("bytes_expected_to_receive", bytesExpectedToReceive)
+        writer.member("bytes_sent", bytesSent)
+        writer.memberOrNull("bytes_expected_to_send", bytesExpectedToSend)
+        writer.memberOrNull("fraction_completed", isSucceeded ? 1 : fractionCompleted)
+        writer.member("bytes_per_second", bytesPerSecond)
+        writer.memberOrNull("seconds_remaining", isSucceeded ? 0 : secondsRemaining)
+        writer.endObject()
+    }
+
+    /// Of the direction that carries the file: sending while something is to be sent.
+    private var leading: (done: Int64, expected: Int64)? {
+        if let expected = bytesExpectedToSend, expected > 0 { return (bytesSent, expected) }
+        if let expected = bytesExpectedToReceive, expected > 0 { return (bytesReceived, expected) }
+        return nil
+    }
+
+    private var fractionCompleted: Double? {
+        leading.map { min(1, max(0, Double($0.done) / Double($0.expected))) }
+    }
+
+    private var secondsRemaining: Double? {
+        guard bytesPerSecond > 0, let leading else { return nil }
+        return max(0, Double(leading.expected - leading.done)) / bytesPerSecond
+    }
+}
+
+extension TransferResponse {
+    /// The `response` object of the contract. A field that came several times is joined with `, `
+    /// (RFC 9110 §5.3), `Set-Cookie` with a line feed.
+    package var json: [UInt8] {
+        var names: [String] = []
+        var values: [String: (name: String, value: String)] = [:]
+        for header in headers {
+            let key = header.name.lowercased()
+            if let first = values[key] {
+                let separator = key == "set-cookie" ? "\n" : ", "
+                values[key] = (first.name, first.value + separator + header.value)
+            } else {
+                names.append(key)
+                values[key] = (header.name, header.value)
+            }
+        }
+        var writer = JSONWriter(reservingCapacity: 512)
+        writer.beginObject()
+        writer.member("status", status)
+        writer.member("url", url)
+        writer.name("headers")
+        writer.beginObject()
+        for name in names {
+            if let field = values[name] { writer.member(field.name, field.value) }
+        }
+        writer.endObject()
+        writer.memberOrNull("mime_type", mimeType)
+        writer.memberOrNull("suggested_filename", suggestedFilename)
+        writer.memberOrNull("expected_content_length", expectedContentLength)
+        writer.endObject()
+        return writer.bytes
+    }
+}
+
+extension TransferResult {
+    /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it in.
+    package func json(job: JobID) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 256)
+        writer.beginObject()
+        writer.memberOrNull("path", path)
+        writer.member("size", size)
+        writer.member("sha256", sha256)
+        writer.member("verified", verified.rawValue)
+        writer.name("content_url")
+        // Of an upload nothing stays here that could be fetched.
+        if path != nil || isKept || body != nil {
+            writer.value("/v1/jobs/\(job)/content")
+        } else {
+            writer.null()
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+}

@@ -1,0 +1,269 @@
+/// A job that was read from untrusted JSON and found right, with what is kept apart from its spec.
+package struct ValidatedJob: Sendable {
+    package let spec: JobSpec
+    /// The bytes of an inline source or body, as they will be sent.
+    package let payload: [UInt8]?
+    package let secrets: JobSecrets
+    /// `scheme://host:port` of the request.
+    package let origin: String
+
+    /// Reads and checks one job; every complaint is thrown at once.
+    ///
+    /// `prefix` is where the job is in the document: `#`, or `#/jobs/17` in a batch. `refusal` is the egress
+    /// policy: why a URL cannot be accepted, nil when it may be tried.
+    package init(
+        _ json: JSON, at prefix: String = "#", refusal: (WebURL) -> String?
+    ) throws(InvalidFields) {
+        let complaints = Complaints()
+        let job = withoutActuallyEscaping(refusal) { refusal in
+            let decoding = JobDecoding(complaints: complaints, refusal: refusal)
+            return decoding.job(json, at: prefix)
+        }
+        guard complaints.isEmpty, let job else { throw InvalidFields(complaints.errors) }
+        self = job
+    }
+
+    /// One that was found right before: a job that is submitted again.
+    package init(spec: JobSpec, payload: [UInt8]?, secrets: JobSecrets, origin: String) {
+        self.spec = spec
+        self.payload = payload
+        self.secrets = secrets
+        self.origin = origin
+    }
+}
+
+/// The contract's job body, member by member. A member that is wrong gets its complaint and its default, so
+/// that one pass finds everything.
+struct JobDecoding {
+    let complaints: Complaints
+    let refusal: (WebURL) -> String?
+    /// Sizes and lengths beyond this are no safe JSON numbers (RFC 8259 §6).
+    static let byteCountMax: Int64 = 1 << 53 - 1
+
+    func job(_ json: JSON, at prefix: String) -> ValidatedJob? {
+        guard var fields = FieldReader(json, at: prefix, complaints) else { return nil }
+        if !fields.has("kind") { fields.complain("kind", "required", "A job needs a kind.") }
+        let kind = fields.choice("kind", JobKind.self, later: ["stream"])
+        let session = session(&fields)
+        let description = text(&fields, "description", byteCountMax: Limits.descriptionByteCountMax)
+        let metadata = metadata(&fields)
+        if !fields.has("request") { fields.complain("request", "required", "A job needs a request.") }
+        let request = request(&fields, kind)
+        let destination = destination(&fields, kind)
+        let source = source(&fields, kind)
+        let integrity = integrity(&fields)
+        let redirects = redirects(&fields)
+        let accept = acceptance(&fields)
+        let schedule = schedule(&fields)
+        let rate = network(&fields)
+        let retry = retry(&fields)
+        let webhook = webhook(&fields)
+        fields.off("mirrors", .array([]), "Mirrors are")
+        fields.off("resume_data", .null, "Resume data is")
+        fields.only(["fail"], "on_challenge", later: ["ask"])
+        segments(&fields)
+        fields.finish()
+        guard complaints.isEmpty, let kind, let request else { return nil }
+        let spec = JobSpec(
+            kind: kind, session: session, description: description, metadata: metadata, request: request.spec,
+            destination: destination, source: source?.source, integrity: integrity, redirects: redirects,
+            accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
+        return ValidatedJob(
+            spec: spec, payload: request.payload ?? source?.payload,
+            secrets: JobSecrets(headers: request.secrets, webhookSecret: webhook?.secret),
+            origin: request.origin)
+    }
+
+    private func segments(_ fields: inout FieldReader) {
+        guard let count = fields.integer("segments", in: 1...64), count > 1 else { return }
+        fields.complain(
+            "segments", "not_supported",
+            "More than one segment is not supported yet by this version of Ferry.")
+    }
+
+    private func session(_ fields: inout FieldReader) -> String {
+        guard let name = fields.string("session", byteCounts: 1...Limits.nameByteCountMax) else {
+            return "default"
+        }
+        let isFit = name.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"):
+                true
+            default: "-._~:@".utf8.contains(byte)
+            }
+        }
+        if !isFit {
+            fields.complain(
+                "session", "invalid_value", "A session's name is made of letters, digits and -._~:@.")
+        }
+        return name
+    }
+
+    /// Text that PostgreSQL can keep: no NUL.
+    private func text(_ fields: inout FieldReader, _ name: String, byteCountMax: Int) -> String? {
+        guard let text = fields.string(name, byteCounts: 0...byteCountMax, isNullable: true) else {
+            return nil
+        }
+        if text.utf8.contains(0) { fields.complain(name, "invalid_value", "This must not contain U+0000.") }
+        return text
+    }
+
+    private func metadata(_ fields: inout FieldReader) -> [JobSpec.Pair] {
+        guard var object = fields.object("metadata") else { return [] }
+        var pairs: [JobSpec.Pair] = []
+        for member in object.all(countMax: Limits.metadataCountMax) {
+            if !(1...Limits.metadataNameByteCountMax).contains(member.name.utf8.count)
+                || member.name.utf8.contains(0)
+            {
+                object.complain(
+                    member.name, "invalid_value",
+                    "A name has 1 to \(Limits.metadataNameByteCountMax) bytes and no U+0000.")
+            }
+            let value = text(&object, member.name, byteCountMax: Limits.metadataValueByteCountMax)
+            if member.value.isNull {
+                object.complain(member.name, "wrong_type", "This must be a string, not null.")
+            }
+            pairs.append(JobSpec.Pair(member.name, value ?? ""))
+        }
+        return pairs
+    }
+
+    private func integrity(_ fields: inout FieldReader) -> JobSpec.Integrity {
+        guard var object = fields.object("integrity") else { return JobSpec.Integrity() }
+        var integrity = JobSpec.Integrity()
+        integrity.size = object.integer("size", in: 0...Self.byteCountMax, isNullable: true)
+        integrity.md5 = digest(&object, "md5", byteCount: 16)
+        integrity.sha1 = digest(&object, "sha1", byteCount: 20)
+        integrity.sha256 = digest(&object, "sha256", byteCount: 32)
+        integrity.sha512 = digest(&object, "sha512", byteCount: 64)
+        object.off("crc32c", .null, "CRC-32C is")
+        object.finish()
+        return integrity
+    }
+
+    private func digest(_ fields: inout FieldReader, _ name: String, byteCount: Int) -> String? {
+        guard let text = fields.string(name, isNullable: true) else { return nil }
+        guard let bytes = hexDecoded(text), bytes.count == byteCount else {
+            fields.complain(name, "invalid_value", "This must be \(byteCount * 2) hexadecimal digits.")
+            return nil
+        }
+        return hexEncoded(bytes)
+    }
+
+    private func redirects(_ fields: inout FieldReader) -> JobSpec.Redirects {
+        var redirects = JobSpec.Redirects.standard
+        guard var object = fields.object("redirects") else { return redirects }
+        redirects.policy = object.choice("policy", JobSpec.Redirects.Policy.self, later: ["ask"]) ?? .follow
+        redirects.countMax = object.integer("max", in: 0...Int64(Limits.redirectCountMax)).map(Int.init) ?? 20
+        redirects.sendsCredentialsAcrossOrigins = object.bool("send_credentials_across_origins") ?? false
+        object.finish()
+        return redirects
+    }
+
+    private func acceptance(_ fields: inout FieldReader) -> JobSpec.Acceptance {
+        guard var object = fields.object("accept") else { return JobSpec.Acceptance() }
+        var accept = JobSpec.Acceptance()
+        accept.status = object.strings("status", countMax: 50, byteCountMax: 3) ?? []
+        for (index, status) in accept.status.enumerated() where !isStatusPattern(status) {
+            complaints.add(
+                "\(object.pointer("status"))/\(index)", "invalid_value",
+                "This must be three digits such as \"404\", or a class such as \"2xx\".")
+        }
+        accept.contentTypes = object.strings("content_type", countMax: 50, byteCountMax: 255) ?? []
+        for (index, type) in accept.contentTypes.enumerated() where !isMediaRange(type) {
+            complaints.add(
+                "\(object.pointer("content_type"))/\(index)", "invalid_value",
+                "This must be a media type such as \"image/png\" or \"image/*\".")
+        }
+        accept.byteCountMax = object.integer("max_bytes", in: 0...Self.byteCountMax, isNullable: true)
+        object.finish()
+        return accept
+    }
+
+    private func schedule(_ fields: inout FieldReader) -> JobSpec.Schedule {
+        var schedule = JobSpec.Schedule.standard
+        guard var object = fields.object("schedule") else { return schedule }
+        schedule.priority = object.number("priority", in: 0...1) ?? schedule.priority
+        schedule.earliestBeginAt = object.timestamp("earliest_begin_at")
+        schedule.expectedBytesToSend = object.integer(
+            "expected_bytes_to_send", in: 0...Self.byteCountMax, isNullable: true)
+        schedule.expectedBytesToReceive = object.integer(
+            "expected_bytes_to_receive", in: 0...Self.byteCountMax, isNullable: true)
+        schedule.timeoutForResource =
+            object.number("timeout_for_resource", in: 1...31_536_000) ?? schedule.timeoutForResource
+        object.only(
+            ["default"], "network_service_type",
+            later: [
+                "background", "video", "voice", "responsive_data", "av_streaming", "responsive_av",
+                "call_signaling",
+            ])
+        object.off("deadline_at", .null, "A deadline is")
+        object.off("discretionary", .bool(false), "Discretionary scheduling is")
+        object.off("waits_for_connectivity", .bool(false), "Waiting for connectivity is")
+        object.off("confirm_before_begin", .bool(false), "Confirmation before the start is")
+        object.off("depends_on", .array([]), "Dependencies are")
+        object.only(["fail"], "on_dependency_failure", later: ["ignore"])
+        object.finish()
+        return schedule
+    }
+
+    private func network(_ fields: inout FieldReader) -> Int64? {
+        guard var object = fields.object("network") else { return nil }
+        let rate = object.integer("max_bytes_per_second", in: 1...Self.byteCountMax, isNullable: true)
+        object.off("allow_expensive", .bool(true), "Avoiding expensive networks is")
+        object.off("allow_constrained", .bool(true), "Avoiding constrained networks is")
+        object.finish()
+        return rate
+    }
+
+    private func retry(_ fields: inout FieldReader) -> JobSpec.RetryRules {
+        var rules = JobSpec.RetryRules.standard
+        guard var object = fields.object("retry") else { return rules }
+        rules.attemptCountMax =
+            object.integer("max_attempts", in: 1...100).map(Int.init) ?? rules.attemptCountMax
+        rules.delayInitial = object.number("initial_delay", in: 0...86_400) ?? rules.delayInitial
+        rules.multiplier = object.number("multiplier", in: 1...10) ?? rules.multiplier
+        let delayMax = object.number("max_delay", in: 0...86_400)
+        if let delayMax, delayMax < rules.delayInitial, object.has("initial_delay") {
+            object.complain("max_delay", "invalid_combination", "This must not be below initial_delay.")
+        }
+        // An initial delay beyond the default bound raises it; nobody asked for the bound.
+        rules.delayMax = delayMax ?? max(rules.delayMax, rules.delayInitial)
+        rules.repeatsNonIdempotent = object.bool("non_idempotent") ?? false
+        object.finish()
+        return rules
+    }
+}
+
+extension JobSpec.Redirects {
+    /// What a job gets that says nothing.
+    package static let standard = Self(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false)
+}
+
+extension JobSpec.Schedule {
+    /// What a job gets that says nothing: the middle priority, at once, a week in all.
+    package static let standard = Self(
+        priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
+        timeoutForResource: 604_800)
+}
+
+extension JobSpec.RetryRules {
+    /// What a job gets that says nothing.
+    package static let standard = Self(
+        attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false)
+}
+
+private func isStatusPattern(_ text: String) -> Bool {
+    let bytes = Array(text.utf8)
+    guard bytes.count == 3, (49...53).contains(bytes[0]) else { return false }
+    return bytes[1...].allSatisfy { $0 == UInt8(ascii: "x") }
+        || bytes[1...].allSatisfy { (48...57).contains($0) }
+}
+
+private func isMediaRange(_ text: String) -> Bool {
+    let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+    guard parts.count == 2 else { return false }
+    if parts[0] == "*" { return parts[1] == "*" }
+    return HeaderRules.isName(String(parts[0])) && (parts[1] == "*" || HeaderRules.isName(String(parts[1])))
+}

@@ -1,0 +1,214 @@
+extension JobSpec {
+    /// The job's accepted fields as one JSON object with their effective values: what is stored, and what
+    /// every answer and webhook shows. Holds no secret and no body: `{"set": true}` and sizes stand for them.
+    package func encode() -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 1_536)
+        writer.beginObject()
+        writer.member("kind", kind.rawValue)
+        writer.member("session", session)
+        writer.memberOrNull("description", description)
+        writer.name("metadata")
+        writer.beginObject()
+        for pair in metadata { writer.member(pair.name, pair.value) }
+        writer.endObject()
+        request.write(into: &writer)
+        writer.name("mirrors")
+        writer.raw(emptyArray)
+        writeDestination(into: &writer)
+        writeSource(into: &writer)
+        writeIntegrity(into: &writer)
+        writer.name("resume_data")
+        writer.null()
+        writeRules(into: &writer)
+        writeSchedule(into: &writer)
+        writer.name("network")
+        writer.beginObject()
+        writer.member("allow_expensive", true)
+        writer.member("allow_constrained", true)
+        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+        writer.endObject()
+        writeRetry(into: &writer)
+        writer.member("segments", 1)
+        writeWebhook(into: &writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func writeDestination(into writer: inout JSONWriter) {
+        writer.name("destination")
+        guard let destination else { return writer.null() }
+        writer.beginObject()
+        writer.member("path", destination.path)
+        writer.member("if_exists", destination.ifExists.rawValue)
+        writer.endObject()
+    }
+
+    private func writeSource(into writer: inout JSONWriter) {
+        writer.name("source")
+        switch source {
+        case .path(let path):
+            writer.beginObject()
+            writer.member("path", path)
+            writer.endObject()
+        case .inline(let body): body.write(into: &writer)
+        case nil: writer.null()
+        }
+    }
+
+    private func writeIntegrity(into writer: inout JSONWriter) {
+        writer.name("integrity")
+        writer.beginObject()
+        writer.memberOrNull("size", integrity.size)
+        writer.memberOrNull("md5", integrity.md5)
+        writer.memberOrNull("sha1", integrity.sha1)
+        writer.memberOrNull("sha256", integrity.sha256)
+        writer.memberOrNull("sha512", integrity.sha512)
+        writer.name("crc32c")
+        writer.null()
+        writer.endObject()
+    }
+
+    private func writeRules(into writer: inout JSONWriter) {
+        writer.name("redirects")
+        writer.beginObject()
+        writer.member("policy", redirects.policy.rawValue)
+        writer.member("max", redirects.countMax)
+        writer.member("send_credentials_across_origins", redirects.sendsCredentialsAcrossOrigins)
+        writer.endObject()
+        writer.name("accept")
+        writer.beginObject()
+        writer.name("status")
+        writer.beginArray()
+        for status in accept.status { writer.value(status) }
+        writer.endArray()
+        writer.name("content_type")
+        writer.beginArray()
+        for type in accept.contentTypes { writer.value(type) }
+        writer.endArray()
+        writer.memberOrNull("max_bytes", accept.byteCountMax)
+        writer.endObject()
+        writer.member("on_challenge", "fail")
+    }
+
+    private func writeSchedule(into writer: inout JSONWriter) {
+        writer.name("schedule")
+        writer.beginObject()
+        writer.member("priority", schedule.priority)
+        writer.member("network_service_type", "default")
+        writer.memberOrNull("earliest_begin_at", schedule.earliestBeginAt)
+        writer.name("deadline_at")
+        writer.null()
+        writer.member("discretionary", false)
+        writer.member("waits_for_connectivity", false)
+        writer.member("confirm_before_begin", false)
+        writer.memberOrNull("expected_bytes_to_send", schedule.expectedBytesToSend)
+        writer.memberOrNull("expected_bytes_to_receive", schedule.expectedBytesToReceive)
+        writer.member("timeout_for_resource", schedule.timeoutForResource)
+        writer.name("depends_on")
+        writer.raw(emptyArray)
+        writer.member("on_dependency_failure", "fail")
+        writer.endObject()
+    }
+
+    private func writeRetry(into writer: inout JSONWriter) {
+        writer.name("retry")
+        writer.beginObject()
+        writer.member("max_attempts", retry.attemptCountMax)
+        writer.member("initial_delay", retry.delayInitial)
+        writer.member("multiplier", retry.multiplier)
+        writer.member("max_delay", retry.delayMax)
+        writer.member("non_idempotent", retry.repeatsNonIdempotent)
+        writer.endObject()
+    }
+
+    private func writeWebhook(into writer: inout JSONWriter) {
+        writer.name("webhook")
+        guard let webhook else { return writer.null() }
+        writer.beginObject()
+        writer.member("url", webhook.url)
+        writer.name("events")
+        writer.beginArray()
+        for event in webhook.events { writer.value(event.rawValue) }
+        writer.endArray()
+        writer.name("secret")
+        if webhook.hasSecret { writer.raw(isSet) } else { writer.null() }
+        writer.endObject()
+    }
+}
+
+extension JobSpec.RequestSpec {
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.name("request")
+        writer.beginObject()
+        writer.member("url", url)
+        writer.member("method", method)
+        writer.name("headers")
+        writer.beginObject()
+        for header in headers {
+            writer.name(header.name)
+            if HeaderRules.isSecret(header.name) { writer.raw(isSet) } else { writer.value(header.value) }
+        }
+        writer.endObject()
+        writer.name("body")
+        if let body { body.write(into: &writer) } else { writer.null() }
+        writer.member("cache_policy", "use_protocol_cache_policy")
+        writer.member("timeout_for_request", timeoutForRequest)
+        writer.member("accept_encoding", "identity")
+        writer.member("http_version", "1.1")
+        for name in ["proxy", "auth", "tls"] {
+            writer.name(name)
+            writer.null()
+        }
+        writer.endObject()
+    }
+}
+
+extension JobSpec.Body {
+    /// `{"text": {"size": 5}}`: the form, and the size instead of the bytes.
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.name(form.rawValue)
+        writer.beginObject()
+        writer.member("size", byteCount)
+        writer.endObject()
+        writer.endObject()
+    }
+}
+
+private let isSet = Array(#"{"set":true}"#.utf8)
+private let emptyArray = Array("[]".utf8)
+
+extension JobSecrets {
+    /// The form that is sealed and stored.
+    package func encode() -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 128)
+        writer.beginObject()
+        writer.name("headers")
+        writer.beginArray()
+        for header in headers {
+            writer.beginArray()
+            writer.value(header.name)
+            writer.value(header.value)
+            writer.endArray()
+        }
+        writer.endArray()
+        writer.memberOrNull("webhook_secret", webhookSecret)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Reads what `encode` wrote.
+    package init(json: [UInt8]) throws(StoredJSONError) {
+        let stored = try StoredObject(json)
+        headers = []
+        for pair in stored.array("headers") {
+            guard let pair = pair.array, pair.count == 2, let name = pair[0].string,
+                let value = pair[1].string
+            else {
+                throw StoredJSONError("headers")
+            }
+            headers.append(JobSpec.Pair(name, value))
+        }
+        webhookSecret = stored.string("webhook_secret")
+    }
+}

@@ -1,0 +1,164 @@
+/// A stored document is not what this version, or an older one, has written.
+package struct StoredJSONError: Error, Sendable, Equatable {
+    /// The member that is missing or wrong, or `syntax`.
+    package let member: String
+    init(_ member: String) { self.member = member }
+}
+
+/// The members of an object that we wrote ourselves. What is absent reads as nil: an older version may have
+/// written it.
+struct StoredObject {
+    let json: JSON
+
+    init(_ text: [UInt8]) throws(StoredJSONError) {
+        do throws(JSON.SyntaxError) {
+            json = try JSON.parse(text)
+        } catch {
+            throw StoredJSONError("syntax")
+        }
+        guard json.members != nil else { throw StoredJSONError("syntax") }
+    }
+
+    init(_ json: JSON) { self.json = json }
+
+    func string(_ name: String) -> String? { json[name]?.string }
+    func integer(_ name: String) -> Int64? { json[name]?.integer }
+    func double(_ name: String) -> Double? { json[name]?.double }
+    func bool(_ name: String) -> Bool { json[name]?.bool ?? false }
+    func array(_ name: String) -> [JSON] { json[name]?.array ?? [] }
+    func strings(_ name: String) -> [String] { array(name).compactMap(\.string) }
+    func object(_ name: String) -> StoredObject? {
+        guard let value = json[name], value.members != nil else { return nil }
+        return StoredObject(value)
+    }
+    func need<T>(_ value: T?, _ name: String) throws(StoredJSONError) -> T {
+        guard let value else { throw StoredJSONError(name) }
+        return value
+    }
+    func timestamp(_ name: String) throws(StoredJSONError) -> Timestamp? {
+        guard let text = string(name) else { return nil }
+        return try need(Timestamp(rfc3339: text), name)
+    }
+    /// Members whose values are strings; others (`{"set": true}`) read as empty.
+    func pairs(_ name: String) -> [JobSpec.Pair] {
+        (json[name]?.members ?? []).map { JobSpec.Pair($0.name, $0.value.string ?? "") }
+    }
+}
+
+extension JobSpec {
+    /// Reads what `encode` wrote. Throws when it is damaged; the row is then to be left alone and reported.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+        let stored = try StoredObject(storedJSON)
+        let request = try stored.need(stored.object("request"), "request")
+        let webhook = stored.object("webhook")
+        self.init(
+            kind: try stored.need(stored.string("kind").flatMap(JobKind.init), "kind"),
+            session: try stored.need(stored.string("session"), "session"),
+            description: stored.string("description"), metadata: stored.pairs("metadata"),
+            request: try RequestSpec(request), destination: try Destination(stored.object("destination")),
+            source: try Source(stored.object("source")), integrity: Integrity(stored.object("integrity")),
+            redirects: try Redirects(stored.object("redirects")), accept: Acceptance(stored.object("accept")),
+            schedule: try Schedule(stored.object("schedule")),
+            bytesPerSecondMax: stored.object("network")?.integer("max_bytes_per_second"),
+            retry: RetryRules(stored.object("retry")), webhook: try webhook.map(WebhookSpec.init(stored:)))
+    }
+}
+
+extension JobSpec.RequestSpec {
+    fileprivate init(_ stored: StoredObject) throws(StoredJSONError) {
+        self.init(
+            url: try stored.need(stored.string("url"), "url"),
+            method: try stored.need(stored.string("method"), "method"), headers: stored.pairs("headers"),
+            body: try stored.object("body").map(JobSpec.Body.init(stored:)),
+            timeoutForRequest: stored.double("timeout_for_request") ?? 60)
+    }
+}
+
+extension JobSpec.Body {
+    fileprivate init(stored: StoredObject) throws(StoredJSONError) {
+        guard let member = stored.json.members?.first, let form = Form(rawValue: member.name) else {
+            throw StoredJSONError("body")
+        }
+        let size = try stored.need(member.value["size"]?.integer, "size")
+        self.init(form: form, byteCount: Int(clamping: size))
+    }
+}
+
+extension JobSpec.Destination {
+    fileprivate init?(_ stored: StoredObject?) throws(StoredJSONError) {
+        guard let stored else { return nil }
+        self.init(
+            path: try stored.need(stored.string("path"), "path"),
+            ifExists: try stored.need(stored.string("if_exists").flatMap(IfExists.init), "if_exists"))
+    }
+}
+
+extension JobSpec.Source {
+    fileprivate init?(_ stored: StoredObject?) throws(StoredJSONError) {
+        guard let stored else { return nil }
+        if let path = stored.string("path") {
+            self = .path(path)
+        } else {
+            self = .inline(try JobSpec.Body(stored: stored))
+        }
+    }
+}
+
+extension JobSpec.Integrity {
+    fileprivate init(_ stored: StoredObject?) {
+        self.init(
+            size: stored?.integer("size"), md5: stored?.string("md5"), sha1: stored?.string("sha1"),
+            sha256: stored?.string("sha256"), sha512: stored?.string("sha512"))
+    }
+}
+
+extension JobSpec.Redirects {
+    fileprivate init(_ stored: StoredObject?) throws(StoredJSONError) {
+        self = .standard
+        guard let stored else { return }
+        policy = try stored.need(stored.string("policy").flatMap(Policy.init), "policy")
+        countMax = stored.integer("max").map { Int(clamping: $0) } ?? countMax
+        sendsCredentialsAcrossOrigins = stored.bool("send_credentials_across_origins")
+    }
+}
+
+extension JobSpec.Acceptance {
+    fileprivate init(_ stored: StoredObject?) {
+        self.init(
+            status: stored?.strings("status") ?? [], contentTypes: stored?.strings("content_type") ?? [],
+            byteCountMax: stored?.integer("max_bytes"))
+    }
+}
+
+extension JobSpec.Schedule {
+    fileprivate init(_ stored: StoredObject?) throws(StoredJSONError) {
+        self = .standard
+        guard let stored else { return }
+        priority = stored.double("priority") ?? priority
+        earliestBeginAt = try stored.timestamp("earliest_begin_at")
+        expectedBytesToSend = stored.integer("expected_bytes_to_send")
+        expectedBytesToReceive = stored.integer("expected_bytes_to_receive")
+        timeoutForResource = stored.double("timeout_for_resource") ?? timeoutForResource
+    }
+}
+
+extension JobSpec.RetryRules {
+    fileprivate init(_ stored: StoredObject?) {
+        self = .standard
+        guard let stored else { return }
+        attemptCountMax = stored.integer("max_attempts").map { Int(clamping: $0) } ?? attemptCountMax
+        delayInitial = stored.double("initial_delay") ?? delayInitial
+        multiplier = stored.double("multiplier") ?? multiplier
+        delayMax = stored.double("max_delay") ?? delayMax
+        repeatsNonIdempotent = stored.bool("non_idempotent")
+    }
+}
+
+extension JobSpec.WebhookSpec {
+    fileprivate init(stored: StoredObject) throws(StoredJSONError) {
+        self.init(
+            url: try stored.need(stored.string("url"), "url"),
+            events: stored.strings("events").compactMap(EventType.init),
+            hasSecret: stored.object("secret") != nil)
+    }
+}

@@ -1,0 +1,36 @@
+/// Every bound of the product, with unit and reason.
+package enum Limits {
+    /// Bytes of the body of one submission: headers and metadata fit many times; larger data goes by file.
+    package static let submissionByteCountMax = 1 << 20
+    /// Bytes of the body of a batch: 10,000 jobs of about 3 KiB.
+    package static let batchByteCountMax = 32 << 20
+    package static let batchJobCountMax = 10_000
+    package static let urlByteCountMax = 8_192
+    package static let headerCountMax = 100
+    package static let headerByteCountMax = 16_384
+    package static let metadataCountMax = 50
+    package static let metadataNameByteCountMax = 128
+    package static let metadataValueByteCountMax = 2_048
+    package static let descriptionByteCountMax = 1_024
+    package static let nameByteCountMax = 128
+    package static let pathByteCountMax = 1_024
+    package static let idempotencyKeyByteCountMax = 255
+    package static let listLimitDefault = 50
+    package static let listLimitMax = 500
+    /// Seconds that `Prefer: wait` may hold an answer.
+    package static let waitSecondsMax = 60.0
+    /// A `data` job's body up to this many bytes is kept in the database, a longer one becomes a file.
+    package static let inlineBodyByteCountMax = 256 << 10
+    /// Header bytes of one response (libcurl's own cap is 300 KiB).
+    package static let responseHeaderByteCountMax = 64 << 10
+    package static let redirectCountMax = 50
+    /// Rows per statement of the intake lane.
+    package static let intakeBatchMax = 500
+    /// Leases per claim.
+    package static let claimBatchMax = 200
+    /// Results per transaction.
+    package static let resultBatchMax = 500
+    /// Seconds after which a silent node has lost its jobs, and between its heartbeats.
+    package static let leaseSeconds = 15.0
+    package static let heartbeatSeconds = 3.0
+}

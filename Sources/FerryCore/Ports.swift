@@ -1,0 +1,116 @@
+// The doors between stages: each has two conformers, the real one and the tests'.
+
+/// Where a submission goes. The reply comes after the commit, on the lane's thread: it must not block.
+package protocol JobIntake: Sendable {
+    func submit(_ submission: Submission)
+}
+
+/// Jobs that are accepted together or not at all.
+package struct Submission: Sendable {
+    package let jobs: [NewJob]
+    package let idempotency: Idempotency?
+    /// Called exactly once.
+    package let reply: @Sendable (Result<Accepted, StoreError>) -> Void
+
+    package init(
+        jobs: [NewJob], idempotency: Idempotency?,
+        reply: @escaping @Sendable (Result<Accepted, StoreError>) -> Void
+    ) {
+        self.jobs = jobs
+        self.idempotency = idempotency
+        self.reply = reply
+    }
+
+    package struct Idempotency: Sendable, Equatable {
+        package let tenant: String
+        /// Route and key: a key is bound to the method and path that it came with.
+        package let route: String
+        package let key: String
+        /// SHA-256 of method, path and body.
+        package let fingerprint: [UInt8]
+        package init(tenant: String, route: String, key: String, fingerprint: [UInt8]) {
+            self.tenant = tenant
+            self.route = route
+            self.key = key
+            self.fingerprint = fingerprint
+        }
+    }
+
+    /// One entry a job, in order.
+    package struct Accepted: Sendable {
+        package struct Job: Sendable {
+            package let id: JobID
+            package let state: JobState
+            package let waitingFor: WaitingFor?
+            package let createdAt: Timestamp
+            /// Set when it was leased to this node with its acceptance.
+            package let startedAt: Timestamp?
+            package let node: NodeID?
+            package let nextAttemptAt: Timestamp?
+            package init(
+                id: JobID, state: JobState, waitingFor: WaitingFor?, createdAt: Timestamp,
+                startedAt: Timestamp?,
+                node: NodeID?, nextAttemptAt: Timestamp?
+            ) {
+                self.id = id
+                self.state = state
+                self.waitingFor = waitingFor
+                self.createdAt = createdAt
+                self.startedAt = startedAt
+                self.node = node
+                self.nextAttemptAt = nextAttemptAt
+            }
+        }
+        package let jobs: [Job]
+        /// The same key and body were accepted before: these are that submission's jobs.
+        package let isReplay: Bool
+        package init(jobs: [Job], isReplay: Bool) {
+            self.jobs = jobs
+            self.isReplay = isReplay
+        }
+    }
+}
+
+/// Why the store could not do what it was asked.
+package enum StoreError: Error, Sendable, Equatable {
+    /// The database cannot be reached or did not answer in time. Nothing is known to be stored: ask again.
+    case unavailable
+    /// The idempotency key was used for another body.
+    case idempotencyKeyReused
+    /// A request with the same idempotency key is being processed.
+    case idempotencyKeyInProgress
+    /// Too much waits in front of the store.
+    case overloaded
+    case notFound
+    /// The job is not in a state that allows this.
+    case invalidState(JobState)
+    /// `If-Match` names another revision.
+    case stale(revision: Int32)
+    /// Something that must not happen; details are in the log.
+    case failed
+}
+
+/// Runs attempts. Any thread may call; every attempt that is begun ends in exactly one result at the `ResultSink`.
+package protocol AttemptRunner: Sendable {
+    func begin(_ attempts: [Attempt])
+    /// Stops the attempt if it runs here; its result is `cancelled` (or what it became just before).
+    func cancel(_ job: JobID)
+    func progress(of job: JobID) -> TransferProgress?
+}
+
+/// Takes results; they are committed in batches, and the slot is freed afterwards.
+package protocol ResultSink: Sendable {
+    func record(_ result: AttemptResult)
+}
+
+/// Says whether this node may still act for the attempts it holds: false once its last heartbeat that the
+/// database confirmed is older than the lease allows. Asked before a file gets its final name.
+package protocol LeaseHolder: Sendable {
+    var holdsLease: Bool { get }
+}
+
+/// Told after the commit that jobs have become terminal on this node (for `Prefer: wait`), and that there are deliveries.
+package protocol CommitObserver: Sendable {
+    func jobsFinished(_ jobs: [JobID])
+    func deliveriesAdded(_ count: Int)
+}

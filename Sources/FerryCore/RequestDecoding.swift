@@ -1,0 +1,291 @@
+// The parts of a job's body that name places and carry bytes: request, source, destination, webhook.
+
+/// A request with what is kept apart from it.
+struct DecodedRequest {
+    var spec: JobSpec.RequestSpec
+    var payload: [UInt8]?
+    var secrets: [JobSpec.Pair]
+    var origin: String
+}
+
+extension JobDecoding {
+    func request(_ fields: inout FieldReader, _ kind: JobKind?) -> DecodedRequest? {
+        guard var object = fields.object("request") else { return nil }
+        if !object.has("url") { object.complain("url", "required", "A request needs a url.") }
+        let url = url(&object, "url")
+        let method = method(&object, kind)
+        let (headers, secrets) = headers(&object)
+        let body = body(&object, kind, method)
+        let timeout = object.number("timeout_for_request", in: 1...604_800) ?? 60
+        object.only(
+            ["use_protocol_cache_policy"], "cache_policy",
+            later: [
+                "reload_ignoring_local_cache_data", "reload_ignoring_local_and_remote_cache_data",
+                "return_cache_data_else_load", "return_cache_data_dont_load",
+                "reload_revalidating_cache_data",
+            ])
+        object.only(["identity"], "accept_encoding", later: ["gzip", "br", "any"])
+        object.only(["auto", "1.1"], "http_version", later: ["2", "3"])
+        object.off("proxy", .null, "A proxy is")
+        object.off("auth", .null, "request.auth is (send an Authorization header instead)")
+        object.off("tls", .null, "TLS settings are")
+        object.finish()
+        guard let url else { return nil }
+        return DecodedRequest(
+            spec: JobSpec.RequestSpec(
+                url: url.string, method: method, headers: headers, body: body?.body,
+                timeoutForRequest: timeout),
+            payload: body?.payload, secrets: secrets, origin: url.origin)
+    }
+
+    /// A URL that is well formed and that the egress policy does not refuse.
+    func url(_ fields: inout FieldReader, _ name: String) -> WebURL? {
+        guard let text = fields.string(name) else { return nil }
+        do throws(WebURL.Failure) {
+            let url = try WebURL.parse(text)
+            if let reason = refusal(url) {
+                fields.complain(name, "blocked_address", reason)
+                return nil
+            }
+            return url
+        } catch {
+            fields.complain(name, "invalid_value", error.message)
+            return nil
+        }
+    }
+
+    private func method(_ fields: inout FieldReader, _ kind: JobKind?) -> String {
+        let standard = kind == .upload ? "PUT" : "GET"
+        guard let method = fields.string("method", byteCounts: 1...32) else { return standard }
+        let isFit =
+            method.utf8.first.map { (65...90).contains($0) } == true
+            && method.utf8.allSatisfy {
+                (65...90).contains($0) || (48...57).contains($0) || $0 == 45 || $0 == 95
+            }
+        if !isFit {
+            fields.complain(
+                "method", "invalid_value", "A method is made of upper-case letters, digits, - and _.")
+        } else if method == "CONNECT" || method == "TRACE" {
+            fields.complain("method", "invalid_value", "\(method) is not a method of a transfer.")
+        } else if kind == .download, method == "HEAD" {
+            fields.complain("method", "invalid_combination", "The answer to HEAD has no body to download.")
+        } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
+            fields.complain(
+                "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")
+        }
+        return method
+    }
+
+    private func headers(_ fields: inout FieldReader) -> (shown: [JobSpec.Pair], secret: [JobSpec.Pair]) {
+        guard var object = fields.object("headers") else { return ([], []) }
+        var shown: [JobSpec.Pair] = []
+        var secret: [JobSpec.Pair] = []
+        var names: Set<String> = []
+        var byteCount = 0
+        for member in object.all(countMax: Limits.headerCountMax) {
+            let name = member.name
+            guard let value = object.string(name) else { continue }
+            byteCount += name.utf8.count + value.utf8.count
+            if !HeaderRules.isName(name) {
+                object.complain(name, "invalid_value", "This is not the name of a header field.")
+            } else if HeaderRules.isForbidden(name) {
+                object.complain(name, "invalid_value", "This header field is set by the service itself.")
+            } else if !HeaderRules.isValue(value) {
+                object.complain(name, "invalid_value", "A header's value has no control characters.")
+            } else if !names.insert(name.lowercased()).inserted {
+                object.complain(name, "duplicate", "This header field occurs twice.")
+            }
+            let isSecret = HeaderRules.isSecret(name)
+            shown.append(JobSpec.Pair(name, isSecret ? "" : value))
+            if isSecret { secret.append(JobSpec.Pair(name, value)) }
+        }
+        if byteCount > Limits.headerByteCountMax {
+            complaints.add(
+                object.path, "too_long", "All together may have \(Limits.headerByteCountMax) bytes.")
+        }
+        return (shown, secret)
+    }
+
+    private func body(
+        _ fields: inout FieldReader, _ kind: JobKind?, _ method: String
+    ) -> (body: JobSpec.Body, payload: [UInt8])? {
+        guard var object = fields.object("body", isNullable: true) else { return nil }
+        if let kind, kind != .data {
+            object.complaints.add(
+                object.path, "invalid_combination",
+                kind == .upload
+                    ? "An upload sends its source; leave the body out." : "A download sends no body.")
+        } else if method == "GET" || method == "HEAD" {
+            object.complaints.add(
+                object.path, "invalid_combination", "A \(method) request has no body; set method to POST.")
+        }
+        let given = exactlyOne(&object, ["json", "form", "text", "base64", "multipart"])
+        var bytes: (JobSpec.Body.Form, [UInt8])?
+        switch given {
+        case "json":
+            var writer = JSONWriter()
+            if let value = object.value("json") { writer.value(value) }
+            bytes = (.json, writer.bytes)
+        case "form": bytes = form(&object).map { (.form, $0) }
+        case "text", "base64": bytes = inline(&object)
+        case "multipart":
+            _ = object.value("multipart")
+            object.complain(
+                "multipart", "not_supported", "A multipart body is not supported yet by this version.")
+        default: break
+        }
+        object.finish()
+        return bytes.map { (JobSpec.Body(form: $0, byteCount: $1.count), $1) }
+    }
+
+    private func form(_ fields: inout FieldReader) -> [UInt8]? {
+        guard var object = fields.object("form") else { return nil }
+        var pairs: [JobSpec.Pair] = []
+        for member in object.all(countMax: 1_000) {
+            if let value = object.string(member.name) { pairs.append(JobSpec.Pair(member.name, value)) }
+        }
+        return formEncoded(pairs)
+    }
+
+    private func inline(_ fields: inout FieldReader) -> (JobSpec.Body.Form, [UInt8])? {
+        if let text = fields.string("text") { return (.text, Array(text.utf8)) }
+        guard let text = fields.string("base64") else { return nil }
+        guard let bytes = Base64.decode(text) else {
+            fields.complain("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
+            return nil
+        }
+        return (.base64, bytes)
+    }
+
+    /// The one of these members that is there; a complaint when it is none or several.
+    private func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
+        let given = names.filter { fields.has($0) }
+        if given.count != 1 {
+            complaints.add(
+                fields.path, given.isEmpty ? "required" : "invalid_combination",
+                "Exactly one of these must be given: \(names.joined(separator: ", ")).")
+            for name in given { _ = fields.value(name) }
+        }
+        return given.count == 1 ? given[0] : nil
+    }
+
+    func source(_ fields: inout FieldReader, _ kind: JobKind?) -> (source: JobSpec.Source, payload: [UInt8]?)?
+    {
+        guard var object = fields.object("source", isNullable: true) else {
+            if kind == .upload, !fields.has("source") || fields.value("source")?.isNull == true {
+                fields.complain("source", "required", "An upload needs a source.")
+            }
+            return nil
+        }
+        if let kind, kind != .upload {
+            complaints.add(object.path, "invalid_combination", "Only an upload has a source.")
+        }
+        let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
+        for name in ["upload", "job", "url", "s3"] where given == name {
+            _ = object.value(name)
+            object.complain(
+                name, "not_supported", "This source is not supported yet by this version of Ferry.")
+        }
+        object.off("form", .null, "Sending as multipart/form-data is")
+        var source: (JobSpec.Source, [UInt8]?)?
+        switch given {
+        case "path": source = path(&object).map { (.path($0), nil) }
+        case "text", "base64":
+            source = inline(&object).map { (.inline(JobSpec.Body(form: $0, byteCount: $1.count)), $1) }
+        default: break
+        }
+        object.finish()
+        return source
+    }
+
+    func destination(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.Destination? {
+        guard var object = fields.object("destination", isNullable: true) else { return nil }
+        if let kind, kind != .download {
+            complaints.add(object.path, "invalid_combination", "Only a download has a destination.")
+        }
+        var isElsewhere = false
+        for name in ["url", "s3", "method", "headers"] where object.value(name) != nil {
+            isElsewhere = true
+            object.complain(
+                name, "not_supported", "This destination is not supported yet by this version of Ferry.")
+        }
+        if !isElsewhere, !object.has("path") {
+            object.complain("path", "required", "A destination needs a path.")
+        }
+        let path = path(&object)
+        let ifExists = object.choice("if_exists", JobSpec.Destination.IfExists.self)
+        object.finish()
+        return path.map { JobSpec.Destination(path: $0, ifExists: ifExists ?? .replace) }
+    }
+
+    /// A path below a root, by its text alone; links are the engine's business.
+    private func path(_ fields: inout FieldReader) -> String? {
+        guard let path = fields.string("path", byteCounts: 1...Limits.pathByteCountMax) else { return nil }
+        let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let reason: String? =
+            if path.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) {
+                "A path has no control characters."
+            } else if path.utf8.first == UInt8(ascii: "/") {
+                "A path is relative to the storage root; it does not begin with a slash."
+            } else if parts.contains(where: {
+                $0.isEmpty || $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8)
+            }) {
+                "A path has no empty, \".\" or \"..\" parts."
+            } else if parts.contains(where: { $0.count > 255 }) {
+                "Each part of a path may have 255 bytes."
+            } else if parts.contains(where: { $0.starts(with: ".ferry-".utf8) }) {
+                "Names that begin with \".ferry-\" are the service's own."
+            } else {
+                nil
+            }
+        if let reason { fields.complain("path", "invalid_value", reason) }
+        return path
+    }
+
+    func webhook(_ fields: inout FieldReader) -> (spec: JobSpec.WebhookSpec, secret: String?)? {
+        guard var object = fields.object("webhook", isNullable: true) else { return nil }
+        if !object.has("url") { object.complain("url", "required", "A webhook needs a url.") }
+        let url = url(&object, "url")
+        let events = events(&object)
+        let secret = object.string("secret", isNullable: true)
+        if let secret, WebhookSecret(secret) == nil {
+            object.complain(
+                "secret", "invalid_value",
+                "A secret is whsec_ and the base64 of 24 to 64 bytes (Standard Webhooks).")
+        }
+        object.finish()
+        return url.map {
+            (JobSpec.WebhookSpec(url: $0.string, events: events, hasSecret: secret != nil), secret)
+        }
+    }
+
+    private func events(_ fields: inout FieldReader) -> [EventType] {
+        guard let names = fields.strings("events", countMax: 20, byteCountMax: 64) else {
+            return EventType.allCases
+        }
+        if names.isEmpty, complaints.isEmpty {
+            fields.complain("events", "invalid_value", "Name at least one event, or leave this out.")
+        }
+        var events: [EventType] = []
+        for (index, name) in names.enumerated() {
+            if let event = EventType(rawValue: name) {
+                events.append(event)
+                continue
+            }
+            let isLater = laterEvents.contains(name)
+            complaints.add(
+                "\(fields.pointer("events"))/\(index)", isLater ? "not_supported" : "invalid_value",
+                isLater
+                    ? "This event is not supported yet by this version of Ferry."
+                    : "This must be one of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
+        }
+        return events
+    }
+}
+
+/// Events of the contract that this version does not have yet.
+private let laterEvents: Set<String> = [
+    "job.created", "job.started", "job.waiting_for_connectivity", "job.will_begin", "job.challenge",
+    "job.redirect", "job.resumed_at_offset", "job.attempt_failed", "session.events_finished",
+    "session.invalidated",
+]

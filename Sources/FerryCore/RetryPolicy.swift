@@ -1,0 +1,35 @@
+/// When a failed attempt is followed by another: a pure function of the rules, the error and the clock.
+package struct RetryPolicy: Sendable {
+    package enum Verdict: Sendable, Equatable {
+        /// Try again at this instant.
+        case retry(at: Timestamp)
+        /// The error is final.
+        case final(TransferError)
+    }
+
+    /// A server may ask for at most a day.
+    package static let retryAfterMax: Double = 86_400
+
+    /// `jitter`: from 0 to 1, drawn by the caller. The delay is spread over ±20 % (as Svix and River do), so that
+    /// jobs that failed together do not return together. `Retry-After` is a lower bound, never shortened.
+    package static func verdict(
+        rules: JobSpec.RetryRules, error: TransferError, failedAttemptCount: Int, retryAfter: Double?,
+        now: Timestamp,
+        resourceDeadline: Timestamp, jitter: Double
+    ) -> Verdict {
+        guard error.isRetryable, failedAttemptCount < rules.attemptCountMax else { return .final(error) }
+        var delay = rules.delayInitial
+        for _ in 1..<max(failedAttemptCount, 1) where delay < rules.delayMax { delay *= rules.multiplier }
+        delay = min(delay, rules.delayMax) * (0.8 + 0.4 * jitter)
+        if let retryAfter { delay = max(delay, min(retryAfter, retryAfterMax) * (1 + 0.1 * jitter)) }
+        let next = now + delay
+        guard next < resourceDeadline else {
+            return .final(
+                TransferError(
+                    .resourceTimeout,
+                    "The resource timeout would be over before the next attempt; the last one failed: \(error.message)",
+                    phase: error.phase, isRetryable: false))
+        }
+        return .retry(at: next)
+    }
+}

@@ -1,0 +1,59 @@
+/// Lower-case hexadecimal.
+package func hexEncoded(_ bytes: some Collection<UInt8>) -> String {
+    let digits = Array("0123456789abcdef".utf8)
+    var text: [UInt8] = []
+    text.reserveCapacity(bytes.count * 2)
+    for byte in bytes {
+        text.append(digits[Int(byte >> 4)])
+        text.append(digits[Int(byte & 15)])
+    }
+    return String(decoding: text, as: UTF8.self)
+}
+
+/// Reads pairs of hexadecimal digits in either case; nil for anything else.
+package func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
+    var bytes: [UInt8] = []
+    var high: UInt8?
+    for byte in text.utf8 {
+        let digit: UInt8
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - 48
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - 87
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - 55
+        default: return nil
+        }
+        if let first = high {
+            bytes.append(first << 4 | digit)
+            high = nil
+        } else {
+            high = digit
+        }
+    }
+    return high == nil ? bytes : nil
+}
+
+/// `application/x-www-form-urlencoded` (WHATWG URL §5.2).
+package func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
+    var text: [UInt8] = []
+    for (index, pair) in pairs.enumerated() {
+        if index > 0 { text.append(UInt8(ascii: "&")) }
+        appendFormEncoded(pair.name, to: &text)
+        text.append(UInt8(ascii: "="))
+        appendFormEncoded(pair.value, to: &text)
+    }
+    return text
+}
+
+private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
+    let digits = Array("0123456789ABCDEF".utf8)
+    for byte in part.utf8 {
+        switch byte {
+        case UInt8(ascii: " "): text.append(UInt8(ascii: "+"))
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "*"), UInt8(ascii: "-"), UInt8(ascii: "."),
+            UInt8(ascii: "_"):
+            text.append(byte)
+        default: text.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+        }
+    }
+}

@@ -1,0 +1,129 @@
+/// An instant: microseconds since 1970-01-01T00:00:00Z, as PostgreSQL keeps it.
+package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible {
+    package let microseconds: Int64
+
+    package init(microseconds: Int64) { self.microseconds = microseconds }
+
+    package static func < (a: Self, b: Self) -> Bool { a.microseconds < b.microseconds }
+    package static func + (a: Self, seconds: Double) -> Self {
+        // Clamped: a delay from outside may be far beyond the calendar.
+        let added = Double(a.microseconds) + seconds * 1_000_000
+        return Timestamp(microseconds: Int64(min(max(added, -9e15), 9e15)))
+    }
+    /// Seconds from `b` to `a`.
+    package static func - (a: Self, b: Self) -> Double { Double(a.microseconds - b.microseconds) / 1_000_000 }
+
+    /// RFC 3339 in UTC with six digits of a second: `2026-11-21T22:00:00.000000Z`.
+    package var description: String { String(decoding: utf8, as: UTF8.self) }
+
+    package var utf8: [UInt8] {
+        let days = floorDivide(microseconds, 86_400_000_000)
+        let ofDay = microseconds - days * 86_400_000_000
+        let (year, month, day) = civil(days: days)
+        let seconds = ofDay / 1_000_000
+        var text: [UInt8] = []
+        text.reserveCapacity(27)
+        append(year, 4, to: &text)
+        text.append(UInt8(ascii: "-"))
+        append(month, 2, to: &text)
+        text.append(UInt8(ascii: "-"))
+        append(day, 2, to: &text)
+        text.append(UInt8(ascii: "T"))
+        append(seconds / 3600, 2, to: &text)
+        text.append(UInt8(ascii: ":"))
+        append(seconds / 60 % 60, 2, to: &text)
+        text.append(UInt8(ascii: ":"))
+        append(seconds % 60, 2, to: &text)
+        text.append(UInt8(ascii: "."))
+        append(ofDay % 1_000_000, 6, to: &text)
+        text.append(UInt8(ascii: "Z"))
+        return text
+    }
+
+    /// Reads an RFC 3339 `date-time` (§5.6) with any offset and up to nine digits of a second, years 0001 to 9999. Nil otherwise.
+    package init?(rfc3339 text: some StringProtocol) {
+        let b = Array(text.utf8)
+        guard b.count >= 20, b[4] == UInt8(ascii: "-"), b[7] == UInt8(ascii: "-"),
+            b[10] | 32 == UInt8(ascii: "t"),
+            b[13] == UInt8(ascii: ":"), b[16] == UInt8(ascii: ":"),
+            let year = number(b, 0..<4), let month = number(b, 5..<7), let day = number(b, 8..<10),
+            let hour = number(b, 11..<13), let minute = number(b, 14..<16), let second = number(b, 17..<19),
+            year >= 1, (1...12).contains(month), (1...daysIn(month, year)).contains(day),
+            hour < 24, minute < 60, second < 61
+        else { return nil }
+        var index = 19
+        var fraction: Int64 = 0
+        if b[index] == UInt8(ascii: ".") {
+            let digits = b[(index + 1)...].prefix { (48...57).contains($0) }
+            guard (1...9).contains(digits.count) else { return nil }
+            for position in 0..<6 {
+                let digit = position < digits.count ? Int64(digits[digits.startIndex + position]) - 48 : 0
+                fraction = fraction * 10 + digit
+            }
+            index += 1 + digits.count
+        }
+        guard index < b.count, let offset = offsetSeconds(b[index...]) else { return nil }
+        let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+        self.init(microseconds: seconds * 1_000_000 + fraction)
+    }
+}
+
+private func append(_ number: Int64, _ width: Int, to text: inout [UInt8]) {
+    var divisor: Int64 = 1
+    for _ in 1..<width { divisor *= 10 }
+    while divisor > 0 {
+        text.append(UInt8(truncatingIfNeeded: 48 + number / divisor % 10))
+        divisor /= 10
+    }
+}
+
+private func number(_ bytes: [UInt8], _ range: Range<Int>) -> Int64? {
+    var value: Int64 = 0
+    for byte in bytes[range] {
+        guard (48...57).contains(byte) else { return nil }
+        value = value * 10 + Int64(byte - 48)
+    }
+    return value
+}
+
+private func offsetSeconds(_ bytes: ArraySlice<UInt8>) -> Int64? {
+    let b = Array(bytes)
+    if b.count == 1, b[0] | 32 == UInt8(ascii: "z") { return 0 }
+    guard b.count == 6, b[0] == UInt8(ascii: "+") || b[0] == UInt8(ascii: "-"), b[3] == UInt8(ascii: ":"),
+        let hours = number(b, 1..<3), let minutes = number(b, 4..<6), hours < 24, minutes < 60
+    else { return nil }
+    return (b[0] == UInt8(ascii: "-") ? -1 : 1) * (hours * 3600 + minutes * 60)
+}
+
+private func floorDivide(_ a: Int64, _ b: Int64) -> Int64 {
+    a >= 0 ? a / b : -((-a + b - 1) / b)
+}
+
+private func daysIn(_ month: Int64, _ year: Int64) -> Int64 {
+    let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+    switch month {
+    case 2: return isLeap ? 29 : 28
+    case 4, 6, 9, 11: return 30
+    default: return 31
+    }
+}
+
+/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in eras of 400 years that begin in March.
+private func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
+    let y = month <= 2 ? year - 1 : year
+    let era = floorDivide(y, 400)
+    let yearOfEra = y - era * 400
+    let dayOfYear = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1
+    return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+}
+
+private func civil(days: Int64) -> (Int64, Int64, Int64) {
+    let z = days + 719_468
+    let era = floorDivide(z, 146_097)
+    let dayOfEra = z - era * 146_097
+    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+    let shifted = (5 * dayOfYear + 2) / 153
+    let month = shifted < 10 ? shifted + 3 : shifted - 9
+    return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, dayOfYear - (153 * shifted + 2) / 5 + 1)
+}

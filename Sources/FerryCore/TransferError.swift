@@ -1,0 +1,89 @@
+/// Why a job or an attempt did not succeed. Client-visible; operators' details travel beside it.
+package struct TransferError: Error, Sendable, Equatable {
+    /// Stable, documented in `docs/errors.md`; the raw value is what clients switch on.
+    package enum Code: String, Sendable, CaseIterable {
+        case hostNotFound = "host_not_found"
+        case couldNotConnect = "could_not_connect"
+        case connectionLost = "connection_lost"
+        case timedOut = "timed_out"
+        case resourceTimeout = "resource_timeout"
+        case tlsFailed = "tls_failed"
+        case certificateInvalid = "certificate_invalid"
+        case authenticationRequired = "authentication_required"
+        case unacceptableStatus = "unacceptable_status"
+        case unacceptableContentType = "unacceptable_content_type"
+        case tooManyRedirects = "too_many_redirects"
+        case redirectInvalid = "redirect_invalid"
+        case responseInvalid = "response_invalid"
+        case responseTooLarge = "response_too_large"
+        case incompleteBody = "incomplete_body"
+        case sizeMismatch = "size_mismatch"
+        case digestMismatch = "digest_mismatch"
+        case sourceNotFound = "source_not_found"
+        case sourceChanged = "source_changed"
+        case destinationExists = "destination_exists"
+        case destinationInvalid = "destination_invalid"
+        case storageFull = "storage_full"
+        case storageFailed = "storage_failed"
+        case blockedAddress = "blocked_address"
+        case requestNotRepeatable = "request_not_repeatable"
+        case cancelled
+        case nodeLost = "node_lost"
+        case internalError = "internal_error"
+    }
+    package enum Class: String, Sendable, CaseIterable {
+        case connectivity, timeout, tls, authentication
+        case httpStatus = "http_status"
+        case integrity, storage, request, blocked, dependency, cancelled
+        case internalError = "internal"
+    }
+    package enum Phase: String, Sendable, CaseIterable {
+        case resolving, connecting, securing, sending, waiting, receiving, finishing
+    }
+
+    package let code: Code
+    /// One sentence for people; never a secret, a resolved address or the library's own words.
+    package let message: String
+    package let phase: Phase
+    /// Whether another attempt can help.
+    package let isRetryable: Bool
+
+    package init(_ code: Code, _ message: String, phase: Phase, isRetryable: Bool) {
+        self.code = code
+        self.message = message
+        self.phase = phase
+        self.isRetryable = isRetryable
+    }
+
+    package var errorClass: Class {
+        switch code {
+        case .hostNotFound, .couldNotConnect, .connectionLost: .connectivity
+        case .timedOut, .resourceTimeout: .timeout
+        case .tlsFailed, .certificateInvalid: .tls
+        case .authenticationRequired: .authentication
+        case .unacceptableStatus: .httpStatus
+        case .incompleteBody, .sizeMismatch, .digestMismatch, .sourceChanged: .integrity
+        case .destinationExists, .destinationInvalid, .sourceNotFound, .storageFull, .storageFailed: .storage
+        case .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
+            .responseTooLarge,
+            .requestNotRepeatable:
+            .request
+        case .blockedAddress: .blocked
+        case .cancelled: .cancelled
+        case .nodeLost, .internalError: .internalError
+        }
+    }
+
+    /// The `error` object of the contract.
+    package var json: [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 160)
+        writer.beginObject()
+        writer.member("code", code.rawValue)
+        writer.member("message", message)
+        writer.member("class", errorClass.rawValue)
+        writer.member("phase", phase.rawValue)
+        writer.member("retryable", isRetryable)
+        writer.endObject()
+        return writer.bytes
+    }
+}

@@ -1,0 +1,253 @@
+/// An absolute `http` or `https` URL (RFC 3986), taken apart once and strictly: what this type accepts,
+/// libcurl and the egress policy understand in the same way.
+///
+/// Normalised: scheme and host in lower case, no dot segments, no fragment, bytes beyond ASCII
+/// percent-encoded.
+package struct WebURL: Sendable, Hashable, CustomStringConvertible {
+    package enum Scheme: String, Sendable, CaseIterable {
+        case http, https
+        package var defaultPort: UInt16 { self == .http ? 80 : 443 }
+    }
+
+    /// Why a text is not accepted.
+    package enum Failure: Error, Sendable, Equatable {
+        case tooLong, forbiddenCharacter, notAbsolute, unsupportedScheme, userInformation, emptyHost,
+            nonASCIIHost
+        case zoneIdentifier, invalidHost, invalidPort
+
+        /// A sentence for the client.
+        package var message: String {
+            switch self {
+            case .tooLong: "A URL may have at most \(Limits.urlByteCountMax) bytes."
+            case .forbiddenCharacter:
+                "A URL may not contain spaces or control characters; percent-encode them."
+            case .notAbsolute: "The URL must be absolute: https://host/path."
+            case .unsupportedScheme: "Only http and https URLs are supported."
+            case .userInformation:
+                "User name and password may not be part of the URL; send an Authorization header instead."
+            case .emptyHost: "The URL names no host."
+            case .nonASCIIHost: "The host contains characters beyond ASCII; use punycode (xn--…)."
+            case .zoneIdentifier: "An IPv6 address may not have a zone identifier."
+            case .invalidHost: "The host is neither a domain name nor an IP address."
+            case .invalidPort: "The port must be a number from 1 to 65535."
+            }
+        }
+    }
+
+    package let scheme: Scheme
+    /// Lower case; an IPv6 address is in brackets. Numeric forms are kept as they were written.
+    package let host: String
+    /// The port that is connected to, whether it was written or not.
+    package let port: UInt16
+    /// Begins with a slash, percent-encoded.
+    package let path: String
+    /// Without its question mark; nil when there is none.
+    package let query: String?
+    /// The address, when the host is one; every form that inet_aton(3) reads (`127.1`, `0x7f000001`) is one.
+    package let address: IPAddress?
+
+    /// Reads an absolute URL. A fragment is dropped.
+    package static func parse(_ text: String) throws(Failure) -> WebURL {
+        guard text.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
+        guard !text.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
+        let parts = Reference(text)
+        guard let name = parts.scheme else { throw .notAbsolute }
+        guard let scheme = Scheme(rawValue: name.lowercased()) else { throw .unsupportedScheme }
+        guard let authority = parts.authority else { throw .notAbsolute }
+        return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
+    }
+
+    private init(scheme: Scheme, authority: Substring, path: String, query: String?) throws(Failure) {
+        guard !authority.utf8.contains(UInt8(ascii: "@")) else { throw .userInformation }
+        let (host, portText) = try Self.split(authority: authority)
+        self.scheme = scheme
+        (self.host, address) = try Self.checkedHost(host)
+        port = portText.isEmpty ? scheme.defaultPort : try Self.port(portText)
+        self.path = encoded(removingDotSegments(path.isEmpty ? "/" : path))
+        self.query = query.map(encoded)
+        guard string.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
+    }
+
+    /// `scheme://host:port`, the port always written.
+    package var origin: String { "\(scheme.rawValue)://\(host):\(port)" }
+
+    /// The whole URL; a default port is left out.
+    package var string: String {
+        let authority = port == scheme.defaultPort ? host : "\(host):\(port)"
+        return "\(scheme.rawValue)://\(authority)\(path)\(query.map { "?" + $0 } ?? "")"
+    }
+
+    package var description: String { string }
+
+    /// Whether scheme, host and port are the same (RFC 6454 §5): credentials may go along.
+    package func isSameOrigin(as other: WebURL) -> Bool {
+        scheme == other.scheme && host == other.host && port == other.port
+    }
+
+    /// What a `Location` of an answer from this URL names (RFC 3986 §5.2). White space around it is dropped
+    /// and spaces within are percent-encoded, as browsers do; everything else is checked as `parse` checks
+    /// it.
+    package func resolving(_ reference: String) throws(Failure) -> WebURL {
+        guard reference.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
+        let trimmed = reference.trimmed
+        guard !trimmed.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
+        let parts = Reference(trimmed)
+        if let name = parts.scheme {
+            guard let scheme = Scheme(rawValue: name.lowercased()) else { throw .unsupportedScheme }
+            guard let authority = parts.authority else { throw .notAbsolute }
+            return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
+        }
+        if let authority = parts.authority {
+            return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
+        }
+        let own = Substring("\(host):\(port)")
+        if parts.path.isEmpty {
+            return try WebURL(scheme: scheme, authority: own, path: path, query: parts.query ?? query)
+        }
+        if parts.path.utf8.first == UInt8(ascii: "/") {
+            return try WebURL(scheme: scheme, authority: own, path: parts.path, query: parts.query)
+        }
+        // Merge (§5.2.3): everything up to the last slash of our path, then the reference.
+        let base = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(path[...$0]) } ?? "/"
+        return try WebURL(scheme: scheme, authority: own, path: base + parts.path, query: parts.query)
+    }
+}
+
+// MARK: - Authority
+
+extension WebURL {
+    private static func split(authority: Substring) throws(Failure) -> (host: Substring, port: Substring) {
+        if authority.utf8.first == UInt8(ascii: "[") {
+            guard let end = authority.utf8.firstIndex(of: UInt8(ascii: "]")) else { throw .invalidHost }
+            let rest = authority[authority.utf8.index(after: end)...]
+            guard rest.isEmpty || rest.utf8.first == UInt8(ascii: ":") else { throw .invalidHost }
+            return (authority[...end], rest.dropFirst())
+        }
+        guard let colon = authority.utf8.firstIndex(of: UInt8(ascii: ":")) else { return (authority, "") }
+        return (authority[..<colon], authority[authority.utf8.index(after: colon)...])
+    }
+
+    private static func port(_ text: Substring) throws(Failure) -> UInt16 {
+        guard text.utf8.count <= 5, text.utf8.allSatisfy({ (48...57).contains($0) }), let port = UInt16(text),
+            port > 0
+        else { throw .invalidPort }
+        return port
+    }
+
+    private static func checkedHost(_ host: Substring) throws(Failure) -> (String, IPAddress?) {
+        guard !host.isEmpty else { throw .emptyHost }
+        guard host.utf8.allSatisfy({ $0 < 0x80 }) else { throw .nonASCIIHost }
+        let lower = host.lowercased()
+        if lower.utf8.first == UInt8(ascii: "[") {
+            guard !lower.utf8.contains(UInt8(ascii: "%")) else { throw .zoneIdentifier }
+            guard let address = IPAddress(text: String(lower.dropFirst().dropLast())), address.isIPv6 else {
+                throw .invalidHost
+            }
+            return (lower, address)
+        }
+        var labels = lower.split(separator: ".", omittingEmptySubsequences: false)
+        if labels.count > 1, labels.last?.isEmpty == true { labels.removeLast() }
+        guard lower.utf8.count <= 253, let last = labels.last, labels.allSatisfy(isLabel) else {
+            throw .invalidHost
+        }
+        // A name whose last label is a number is an IPv4 address or nothing (WHATWG URL, "ends in a number").
+        guard IPAddress.isNumber(last) else { return (lower, nil) }
+        guard let address = IPAddress(legacyV4: labels.joined(separator: ".")) else { throw .invalidHost }
+        return (lower, address)
+    }
+
+    private static func isLabel(_ label: Substring) -> Bool {
+        (1...63).contains(label.utf8.count)
+            && label.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"),
+                    UInt8(ascii: "-"), UInt8(ascii: "_"):
+                    true
+                default: false
+                }
+            }
+    }
+}
+
+// MARK: - RFC 3986 pieces
+
+/// The components of a URI reference (RFC 3986 appendix B); the fragment is dropped.
+private struct Reference {
+    var scheme: Substring?
+    var authority: Substring?
+    var path: String
+    var query: String?
+
+    init(_ text: String) {
+        var rest = text[...]
+        if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) { rest = rest[..<hash] }
+        if let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?")) {
+            query = String(rest[rest.utf8.index(after: mark)...])
+            rest = rest[..<mark]
+        }
+        if let colon = rest.utf8.firstIndex(of: UInt8(ascii: ":")), Self.isScheme(rest[..<colon]) {
+            scheme = rest[..<colon]
+            rest = rest[rest.utf8.index(after: colon)...]
+        }
+        if rest.utf8.starts(with: "//".utf8) {
+            let start = rest.utf8.index(rest.startIndex, offsetBy: 2)
+            let end = rest[start...].utf8.firstIndex(of: UInt8(ascii: "/")) ?? rest.endIndex
+            authority = rest[start..<end]
+            rest = rest[end...]
+        }
+        path = String(rest)
+    }
+
+    private static func isScheme(_ text: Substring) -> Bool {
+        guard let first = text.utf8.first, isLetter(first) else { return false }
+        return text.utf8.allSatisfy { isLetter($0) || (48...57).contains($0) || "+-.".utf8.contains($0) }
+    }
+
+    private static func isLetter(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+    }
+}
+
+/// RFC 3986 §5.2.4, for a path that begins with a slash. `%2e` is a dot, as servers see it (WHATWG URL).
+private func removingDotSegments(_ path: String) -> String {
+    var segments: [Substring] = []
+    let all = path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+    for (index, segment) in all.enumerated() {
+        let isLast = index == all.count - 1
+        switch segment.utf8.count <= 6 ? segment.lowercased() : "" {
+        case ".", "%2e":
+            if isLast { segments.append("") }
+        case "..", ".%2e", "%2e.", "%2e%2e":
+            if !segments.isEmpty { segments.removeLast() }
+            if isLast { segments.append("") }
+        default: segments.append(segment)
+        }
+    }
+    return "/" + segments.joined(separator: "/")
+}
+
+/// Bytes that no request line may hold (spaces, controls, everything beyond ASCII), percent-encoded.
+private func encoded(_ text: String) -> String {
+    guard text.utf8.contains(where: { $0 <= 0x20 || $0 >= 0x7F }) else { return text }
+    let digits = Array("0123456789ABCDEF".utf8)
+    var bytes: [UInt8] = []
+    for byte in text.utf8 {
+        if byte <= 0x20 || byte >= 0x7F {
+            bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+        } else {
+            bytes.append(byte)
+        }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+}
+
+extension String {
+    /// Without the white space of HTTP (RFC 9110 §5.6.3) at either end.
+    fileprivate var trimmed: String {
+        let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
+        guard let first = utf8.firstIndex(where: { !isSpace($0) }),
+            let last = utf8.lastIndex(where: { !isSpace($0) })
+        else { return "" }
+        return String(self[first...last])
+    }
+}

@@ -1,0 +1,195 @@
+package import FerryCore
+
+/// The life of one attempt as a pure function: an event in, what is to be done out. No clock, no I/O.
+///
+/// Whatever the order of events, `report` comes exactly once and nothing after it.
+package struct AttemptMachine: Sendable {
+    /// What an answer's head decided; the bytes after it follow from that.
+    package enum HeadVerdict: Sendable, Equatable {
+        case accept
+        /// Another request answers this one; the caller remembers which.
+        case redirect
+        /// The server does not know `Expect` (417): the same request without it.
+        case resend
+        case refuse(TransferError, retryAfter: Double?)
+    }
+
+    /// A transfer that ended without a whole answer.
+    package struct Failure: Sendable, Equatable {
+        package let error: TransferError
+        /// A kept connection was dead, no byte of an answer came, and the request may be repeated.
+        package let mayRepeatAtOnce: Bool
+        package init(_ error: TransferError, mayRepeatAtOnce: Bool) {
+            self.error = error
+            self.mayRepeatAtOnce = mayRepeatAtOnce
+        }
+    }
+
+    package enum Event: Sendable {
+        case prepared
+        case preparationFailed(TransferError)
+        case head(HeadVerdict)
+        /// More of an unwanted body came than is worth reading.
+        case enoughDiscarded
+        /// The body cannot be taken any further (too long, no room).
+        case bodyRefused(TransferError)
+        /// nil: libcurl has seen the whole answer.
+        case transferEnded(Failure?)
+        case timedOut(TransferError)
+        case stored(TransferResult)
+        case storageFailed(TransferError)
+        /// The publication was stopped before the file got its name.
+        case revoked
+        case cancel
+        /// The node drains.
+        case release
+    }
+
+    package enum Action: Sendable {
+        /// Send the current request. `fresh`: not on a kept connection.
+        case start(fresh: Bool)
+        /// End the transfer that runs; nothing more is heard of it.
+        case stopTransfer
+        /// The redirect that the head named becomes the current request.
+        case follow
+        case leaveOutExpect
+        case store
+        case revokeStorage
+        case discardBytes
+        case report(AttemptResult.Outcome)
+    }
+
+    private enum Stop {
+        case cancelled, released
+        var outcome: AttemptResult.Outcome {
+            switch self {
+            case .cancelled: .cancelled
+            case .released: .released
+            }
+        }
+    }
+
+    private enum State {
+        case preparing(Stop?)
+        case exchanging(HeadVerdict?)
+        case storing(Stop?)
+        case ended
+    }
+
+    private var state = State.preparing(nil)
+    private var hasRepeated = false
+    private var hasResent = false
+
+    package init() {}
+
+    package var isEnded: Bool { if case .ended = state { true } else { false } }
+
+    package mutating func handle(_ event: Event) -> [Action] {
+        switch state {
+        case .preparing(let stop): whilePreparing(event, stop)
+        case .exchanging(let verdict): whileExchanging(event, verdict)
+        case .storing(let stop): whileStoring(event, stop)
+        case .ended: []
+        }
+    }
+
+    private mutating func end(_ outcome: AttemptResult.Outcome, after actions: [Action] = []) -> [Action] {
+        state = .ended
+        return actions + [.discardBytes, .report(outcome)]
+    }
+
+    private mutating func whilePreparing(_ event: Event, _ stop: Stop?) -> [Action] {
+        switch event {
+        case .prepared:
+            if let stop { return end(stop.outcome) }
+            state = .exchanging(nil)
+            return [.start(fresh: false)]
+        case .preparationFailed(let error):
+            return end(stop?.outcome ?? .failed(error, retryAfter: nil))
+        case .cancel:
+            state = .preparing(.cancelled)
+            return []
+        case .release:
+            state = .preparing(stop ?? .released)
+            return []
+        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .storageFailed, .revoked:
+            return []
+        }
+    }
+
+    private mutating func whileExchanging(_ event: Event, _ verdict: HeadVerdict?) -> [Action] {
+        switch event {
+        case .head(let verdict):
+            state = .exchanging(verdict)
+            return []
+        case .enoughDiscarded:
+            guard let verdict, verdict != .accept else { return [] }
+            return [.stopTransfer] + conclude(verdict, nil)
+        case .bodyRefused(let error), .timedOut(let error):
+            return end(.failed(error, retryAfter: nil), after: [.stopTransfer])
+        case .transferEnded(let failure):
+            guard let verdict else { return endedWithoutHead(failure) }
+            return conclude(verdict, failure)
+        case .cancel:
+            return end(.cancelled, after: [.stopTransfer])
+        case .release:
+            return end(.released, after: [.stopTransfer])
+        case .prepared, .preparationFailed, .stored, .storageFailed, .revoked:
+            return []
+        }
+    }
+
+    private mutating func endedWithoutHead(_ failure: Failure?) -> [Action] {
+        guard let failure else {
+            let error = TransferError(
+                .responseInvalid, "The server's answer had no head.", phase: .waiting, isRetryable: true)
+            return end(.failed(error, retryAfter: nil))
+        }
+        guard failure.mayRepeatAtOnce, !hasRepeated else { return end(.failed(failure.error, retryAfter: nil)) }
+        hasRepeated = true
+        return [.start(fresh: true)]
+    }
+
+    /// The answer is over, whole or not; only an accepted one has to be whole.
+    private mutating func conclude(_ verdict: HeadVerdict, _ failure: Failure?) -> [Action] {
+        switch verdict {
+        case .accept:
+            if let failure { return end(.failed(failure.error, retryAfter: nil)) }
+            state = .storing(nil)
+            return [.store]
+        case .redirect:
+            state = .exchanging(nil)
+            return [.follow, .start(fresh: false)]
+        case .resend:
+            guard !hasResent else {
+                let error = TransferError(
+                    .unacceptableStatus, "The server answered with status 417.", phase: .waiting, isRetryable: false)
+                return end(.failed(error, retryAfter: nil))
+            }
+            hasResent = true
+            state = .exchanging(nil)
+            return [.leaveOutExpect, .start(fresh: false)]
+        case .refuse(let error, let retryAfter):
+            return end(.failed(error, retryAfter: retryAfter))
+        }
+    }
+
+    private mutating func whileStoring(_ event: Event, _ stop: Stop?) -> [Action] {
+        switch event {
+        case .stored(let result):
+            // Published before anybody could stop it: what is done counts.
+            state = .ended
+            return [.report(.succeeded(result))]
+        case .storageFailed(let error):
+            return end(stop?.outcome ?? .failed(error, retryAfter: nil))
+        case .revoked:
+            return end((stop ?? .released).outcome)
+        case .cancel:
+            state = .storing(.cancelled)
+            return [.revokeStorage]
+        case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut:
+            // A drain waits for what is nearly done.
+            return []
+        }
+    }
+}

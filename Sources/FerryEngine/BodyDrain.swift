@@ -1,0 +1,103 @@
+import FerryCore
+
+/// Takes a body as it arrives: in memory while it is small, then in the partial file. Loop thread only.
+final class BodyDrain {
+    /// Where and how the bytes are kept.
+    struct Plan {
+        /// Bytes that may stay in memory.
+        let memoryLimit: Int
+        let byteCountMax: Int64?
+        /// Asked when the first file is needed.
+        let destination: () throws(TransferError) -> Destination
+        let digests: Digests
+        /// Hands the digest of a large file to the file threads.
+        let makeTail: (PartialFile, Digests) -> DigestTail
+    }
+
+    private let plan: Plan
+    private var memory: [UInt8] = []
+    private var file: PartialFile?
+    private var tail: DigestTail?
+    private(set) var byteCount: Int64 = 0
+
+    init(_ plan: Plan, expected: Int64?) throws(TransferError) {
+        self.plan = plan
+        if let expected {
+            try checkLength(expected)
+            if expected <= Int64(plan.memoryLimit) { memory.reserveCapacity(Int(expected)) }
+        }
+    }
+
+    /// Throws `response_too_large`, `storage_full`, `storage_failed` or what the destination's path deserves.
+    func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
+        let total = byteCount + Int64(bytes.count)
+        try checkLength(total)
+        if file == nil, total <= Int64(plan.memoryLimit) {
+            memory.append(contentsOf: bytes)
+        } else {
+            try appendToFile(bytes)
+        }
+        byteCount = total
+    }
+
+    private func checkLength(_ count: Int64) throws(TransferError) {
+        guard count <= plan.byteCountMax ?? .max else {
+            throw TransferError(
+                .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving, isRetryable: false)
+        }
+    }
+
+    private func appendToFile(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
+        let file: PartialFile
+        if let open = self.file {
+            file = open
+        } else {
+            let destination = try plan.destination()
+            let place = try destination.root.directory(destination.directory, making: true)
+            file = try PartialFile(destination, in: place)
+            self.file = file
+            try file.append(memory)
+            plan.digests.update(memory)
+            memory = []
+        }
+        try file.append(bytes)
+        if let tail {
+            tail.advance(to: file.byteCount)
+        } else {
+            plan.digests.update(bytes)
+            if file.byteCount >= EngineLimits.inlineDigestByteCountMax { tail = plan.makeTail(file, plan.digests) }
+        }
+    }
+
+    /// Bytes that wait for their digest.
+    var lag: Int64 { tail?.lag(at: byteCount) ?? 0 }
+
+    /// What was received, whole; nil when it went to a file.
+    var inMemory: [UInt8]? { file == nil ? memory : nil }
+
+    var digests: Digests { plan.digests }
+    func destination() throws(TransferError) -> Destination { try plan.destination() }
+
+    /// Hands the bytes to the file threads; the drain must not be used afterwards.
+    func publish(_ lane: FileLane, _ make: (Publication.Bytes) -> Publication) -> Publication {
+        guard let file else {
+            let publication = make(.memory(memory))
+            lane.send(.publish(publication))
+            return publication
+        }
+        let publication = make(.file(file, tail))
+        if let tail {
+            tail.finish(at: file.byteCount, then: .publish(publication))
+        } else {
+            lane.send(.publish(publication))
+        }
+        return publication
+    }
+
+    /// Removes the partial file, if there is one.
+    func discard(_ lane: FileLane) {
+        guard let file else { return }
+        self.file = nil
+        lane.send(.run { file.discard() })
+    }
+}

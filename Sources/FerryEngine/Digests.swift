@@ -1,0 +1,186 @@
+import CSys
+import FerryCore
+import Glibc
+import OpenSSL
+import Synchronization
+
+/// The digests of one body: SHA-256 always, and whatever else the job names.
+///
+/// One thread at a time: the loop's, then (behind a lock) a file thread's.
+final class Digests: @unchecked Sendable {
+    private final class Running {
+        var digest: Digest
+        let expected: String?
+        init(_ algorithm: Digest.Algorithm, expected: String?) {
+            digest = Digest(algorithm)
+            self.expected = expected
+        }
+    }
+
+    private let running: [Running]
+    private let expectedSize: Int64?
+    private(set) var byteCount: Int64 = 0
+
+    init(_ integrity: JobSpec.Integrity) {
+        var running = [Running(.sha256, expected: integrity.sha256)]
+        if let md5 = integrity.md5 { running.append(Running(.md5, expected: md5)) }
+        if let sha1 = integrity.sha1 { running.append(Running(.sha1, expected: sha1)) }
+        if let sha512 = integrity.sha512 { running.append(Running(.sha512, expected: sha512)) }
+        self.running = running
+        expectedSize = integrity.size
+    }
+
+    func update(_ bytes: UnsafeRawBufferPointer) {
+        byteCount += Int64(bytes.count)
+        for one in running { one.digest.update(bytes) }
+    }
+
+    func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
+
+    /// Begins anew.
+    func reset() {
+        byteCount = 0
+        for one in running { _ = one.digest.finish() }
+    }
+
+    /// The SHA-256 in hexadecimal. Throws when size or digest are not what the job demands. Once.
+    func finish() throws(TransferError) -> String {
+        if let expectedSize, expectedSize != byteCount {
+            throw TransferError(
+                .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).", phase: .finishing,
+                isRetryable: true)
+        }
+        var sha256 = ""
+        for one in running {
+            let actual = hexadecimal(one.digest.finish())
+            if one.digest.algorithm == .sha256 { sha256 = actual }
+            guard one.expected == nil || one.expected == actual else {
+                throw TransferError(
+                    .digestMismatch, "The \(one.digest.algorithm.rawValue) of the bytes is another one.",
+                    phase: .finishing, isRetryable: true)
+            }
+        }
+        return sha256
+    }
+}
+
+func hexadecimal(_ bytes: [UInt8]) -> String {
+    let digits = Array("0123456789abcdef".utf8)
+    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+}
+
+/// Hashes a file behind its writer (or reader), on file threads, and starts its write-back.
+///
+/// The loop tells how far the bytes are; at most one file thread works on it at a time.
+final class DigestTail: Sendable {
+    private struct State {
+        var available: Int64
+        var isScheduled = false
+        var whenFinished: FileWork?
+        var failure: TransferError?
+    }
+
+    private static let sliceByteCount: Int64 = 8 << 20
+    private static let signalByteCount: Int64 = 1 << 20
+
+    /// What is read, who keeps it open, and whether it is written meanwhile (then its write-back is started).
+    struct Bytes: Sendable {
+        let descriptor: Int32
+        let owner: any AnyObject & Sendable
+        let isWritten: Bool
+    }
+
+    private let bytes: Bytes
+    private let digests: Digests
+    private let lane: FileLane
+    private let onProgress: @Sendable () -> Void
+    private let state: Mutex<State>
+    private let digested: Atomic<Int64>
+    private let signalled: Atomic<Int64>
+
+    /// `digests` has seen the first `offset` bytes already. `onProgress` is called on
+    /// a file thread after each slice.
+    init(_ bytes: Bytes, _ digests: Digests, lane: FileLane, onProgress: @escaping @Sendable () -> Void) {
+        self.bytes = bytes
+        self.digests = digests
+        self.lane = lane
+        self.onProgress = onProgress
+        state = Mutex(State(available: digests.byteCount))
+        digested = Atomic(digests.byteCount)
+        signalled = Atomic(digests.byteCount)
+    }
+
+    /// Bytes that are not hashed yet.
+    func lag(at available: Int64) -> Int64 { available - digested.load(ordering: .relaxed) }
+
+    /// Loop thread: so many bytes are there. Cheap; wakes a file thread once a megabyte.
+    func advance(to available: Int64) {
+        guard available - signalled.load(ordering: .relaxed) >= Self.signalByteCount else { return }
+        signalled.store(available, ordering: .relaxed)
+        schedule { $0.available = max($0.available, available) }
+    }
+
+    /// Everything is there: `work` runs on a file thread once all of it is hashed. Once.
+    func finish(at available: Int64, then work: FileWork) {
+        schedule {
+            $0.available = available
+            $0.whenFinished = work
+        }
+    }
+
+    /// What went wrong while reading; nil when the digests are right.
+    var failure: TransferError? { state.withLock { $0.failure } }
+
+    private func schedule(_ change: (inout State) -> Void) {
+        let mustSend = state.withLock { state in
+            change(&state)
+            defer { state.isScheduled = true }
+            return !state.isScheduled
+        }
+        if mustSend { lane.send(.digest(self)) }
+    }
+
+    /// File thread: one slice; comes again if there is more.
+    func run(_ buffer: UnsafeMutableRawBufferPointer) {
+        let target = state.withLock { $0.available }
+        let start = digested.load(ordering: .relaxed)
+        let end = min(target, start + Self.sliceByteCount)
+        var offset = start
+        while offset < end {
+            let count = pread(bytes.descriptor, buffer.baseAddress, min(buffer.count, Int(end - offset)), off_t(offset))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else {
+                fail()
+                return
+            }
+            digests.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            offset += Int64(count)
+        }
+        digested.store(offset, ordering: .relaxed)
+        if bytes.isWritten, offset > start { csys_start_writeback(bytes.descriptor, start, offset - start) }
+        let (again, work) = state.withLock { state -> (Bool, FileWork?) in
+            if state.available > offset { return (true, nil) }
+            state.isScheduled = false
+            defer { state.whenFinished = nil }
+            return (false, state.whenFinished)
+        }
+        if again { lane.send(.digest(self)) }
+        if let work { lane.send(work) }
+        onProgress()
+    }
+
+    /// The file is shorter than it was, or cannot be read. What waits for the end goes on and sees `failure`.
+    private func fail() {
+        let work = state.withLock { state -> FileWork? in
+            state.failure = TransferError(
+                .storageFailed, "The file could not be read while it was hashed.", phase: .finishing,
+                isRetryable: true)
+            state.isScheduled = false
+            state.available = digested.load(ordering: .relaxed)
+            defer { state.whenFinished = nil }
+            return state.whenFinished
+        }
+        if let work { lane.send(work) }
+        onProgress()
+    }
+}

@@ -1,0 +1,122 @@
+import Curl
+package import FerryCore
+package import Logging
+import Synchronization
+import Sys
+
+/// Runs attempts with libcurl on loops of its own, and files on threads of their own.
+///
+/// Any thread may call anything but `drain` and `stop`, which wait and belong to the life cycle.
+package final class Engine: AttemptRunner {
+    private struct Lane: Sendable {
+        let loop: CurlLoop
+        let state: LoopBound<EngineLoop>
+    }
+
+    private let context: EngineContext
+    private let lanes: [Lane]
+    private let isDraining = Atomic<Bool>(false)
+
+    /// Starts the threads. Throws when libcurl cannot be used or the process is out of descriptors.
+    package init(
+        configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder, clock: any WallClock,
+        logger: Logger
+    ) throws {
+        let context = EngineContext(configuration, sink: sink, lease: lease, clock: clock, logger: logger)
+        self.context = context
+        let count = max(1, configuration.loopCount)
+        lanes = try (0..<count).map { index in
+            let kept = max(16, configuration.keptConnectionCount / count)
+            let loop = try CurlLoop(name: "ferry-curl-\(index)", keptConnections: kept)
+            return Lane(
+                loop: loop,
+                state: LoopBound(on: loop) { multi, state in
+                    EngineLoop(context, index: index, loop: loop, multi: multi, state: state)
+                })
+        }
+    }
+
+    /// Takes the attempts at once and runs all of them; bounded by whoever leases.
+    package func begin(_ attempts: [Attempt]) {
+        context.metrics.began(attempts.count)
+        var placed = [[(Attempt, ProgressMeter)]](repeating: [], count: lanes.count)
+        for attempt in attempts {
+            let lane = place(attempt)
+            let progress = ProgressMeter()
+            context.registry.add(attempt, Registry.Entry(number: attempt.number, loop: lane, progress: progress))
+            placed[lane].append((attempt, progress))
+        }
+        for (lane, batch) in zip(lanes, placed) where !batch.isEmpty {
+            let isDraining = isDraining.load(ordering: .sequentiallyConsistent)
+            let accepted =
+                !isDraining
+                && lane.loop.perform { [state = lane.state] multi in
+                    let loop = state.get(multi)
+                    for (attempt, progress) in batch { loop.begin(attempt, progress) }
+                }
+            if !accepted {
+                for (attempt, _) in batch { context.report(unbegun: attempt, .released) }
+            }
+        }
+    }
+
+    private func place(_ attempt: Attempt) -> Int {
+        let home = Int(attempt.origin.hashValue.magnitude % UInt(lanes.count))
+        guard attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) else { return home }
+        return context.bulk.leastLoaded(preferred: home)
+    }
+
+    /// Closes the attempt's socket within a turn of its loop. Does nothing when the job does not run here.
+    package func cancel(_ job: JobID) {
+        guard let entry = context.registry[job] else { return }
+        let lane = lanes[entry.loop]
+        lane.loop.perform { [state = lane.state] multi in state.get(multi).cancel(job) }
+    }
+
+    package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
+
+    /// The results of these jobs are committed: what kept their files recognisable goes.
+    package func settled(_ jobs: [JobID]) {
+        let leftovers = context.leftovers.take(jobs)
+        guard !leftovers.isEmpty else { return }
+        context.lane.send(.run { for one in leftovers { one.removePartial() } })
+    }
+
+    /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and waits
+    /// for it. Twice is once more the waiting.
+    package func drain(seconds: Double) {
+        isDraining.store(true, ordering: .sequentiallyConsistent)
+        if context.registry.waitUntilEmpty(seconds: seconds) { return }
+        for lane in lanes {
+            lane.loop.perform { [state = lane.state] multi in state.get(multi).releaseAll() }
+        }
+        if !context.registry.waitUntilEmpty(seconds: 30) {
+            context.logger.error("transfers did not end", metadata: ["count": "\(context.registry.count)"])
+        }
+    }
+
+    /// Drains without patience and ends the threads. The engine cannot be used afterwards.
+    package func stop() {
+        drain(seconds: 0)
+        context.lane.stop()
+        for lane in lanes { lane.loop.stop() }
+    }
+
+    package var snapshot: EngineSnapshot {
+        var snapshot = context.metrics.snapshot
+        snapshot.live = context.registry.count
+        let latest = lanes.map(\.loop.lastTurnNanoseconds).min() ?? 0
+        snapshot.loopAgeSeconds = Double(monotonicNanoseconds() - latest) / 1e9
+        return snapshot
+    }
+}
+
+extension Attempt {
+    /// Whether the job itself says that much is to be moved.
+    var isExpectedToBeBulk: Bool {
+        let most = max(
+            spec.schedule.expectedBytesToReceive ?? 0, spec.schedule.expectedBytesToSend ?? 0,
+            spec.integrity.size ?? 0)
+        return most >= EngineLimits.bulkByteCountMin
+    }
+}

@@ -1,0 +1,71 @@
+package import FerryCore
+
+/// How an engine is set up. Immutable for its life.
+package struct EngineConfiguration: Sendable {
+    package enum FileSync: String, Sendable, CaseIterable {
+        /// Bytes and name are on stable storage before an attempt counts as succeeded.
+        case full
+        /// Left to the kernel.
+        case none
+    }
+
+    /// Threads that drive transfers.
+    package var loopCount = 2
+    /// Threads that hash, sync and publish files.
+    package var fileThreadCount = 4
+    /// A tenant's directory; it is made when it is missing.
+    package var storageRoot: @Sendable (_ tenant: String) -> String
+    /// Where files without a destination are kept, in 256 subdirectories (`KeptFiles.path`).
+    package var keptDirectory: String
+    package var fileSync = FileSync.full
+    package var egress: EgressPolicy
+    package var userAgent: String
+    /// Idle connections that all loops together keep; at least the number of transfers at once.
+    package var keptConnectionCount = 512
+
+    package init(
+        storageRoot: @escaping @Sendable (_ tenant: String) -> String, keptDirectory: String, egress: EgressPolicy,
+        userAgent: String
+    ) {
+        self.storageRoot = storageRoot
+        self.keptDirectory = keptDirectory
+        self.egress = egress
+        self.userAgent = userAgent
+    }
+}
+
+/// Bounds of one transfer, with unit and reason.
+enum EngineLimits {
+    /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
+    static let smallFileByteCountMax = 16 << 10
+    /// Bytes of a body that are hashed where they arrive; the rest is hashed behind the writer by a file thread.
+    static let inlineDigestByteCountMax: Int64 = 1 << 20
+    /// Bytes from which a transfer is bulk: large buffers, spread over the loops.
+    static let bulkByteCountMin: Int64 = 1 << 20
+    /// Bytes that a writer may be ahead of its digest before reading stops, and below which it goes on.
+    static let digestLagMax: Int64 = 64 << 20
+    static let digestLagResume: Int64 = 32 << 20
+    /// Bytes of a body nobody wants that are read so that the connection can be used again.
+    static let discardByteCountMax = 64 << 10
+    /// Untouched pages cost nothing, so slow transfers do not pay for this.
+    static let receiveBufferSize = 64 << 10
+    static let bulkReceiveBufferSize = 512 << 10
+    static let bulkSendBufferSize = 512 << 10
+    /// What one step of a transfer with a speed limit moves.
+    static let pacedBufferSize = 16 << 10
+    /// Milliseconds for name resolution, connection and TLS handshake.
+    static let connectTimeout = 30_000
+    /// Hosts that are remembered as sources of bulk.
+    static let bulkOriginCountMax = 10_000
+    /// Names that `if_exists: rename` tries.
+    static let renameCountMax = 1_000
+}
+
+/// Where the service keeps the file of a job without destination.
+package enum KeptFiles {
+    /// Relative to the directory of kept files: two hexadecimal digits, a slash, the job's identifier.
+    package static func path(for job: JobID) -> String {
+        let shard = String(job.low & 0xFF, radix: 16)
+        return (shard.utf8.count == 1 ? "0" + shard : shard) + "/\(job)"
+    }
+}

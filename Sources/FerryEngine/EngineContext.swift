@@ -1,0 +1,160 @@
+import FerryCore
+import Glibc
+import Logging
+import Synchronization
+import Sys
+
+/// What all loops and file threads of an engine share.
+final class EngineContext: Sendable {
+    let configuration: EngineConfiguration
+    let builder: RequestBuilder
+    let lane: FileLane
+    let leftovers = Leftovers()
+    let metrics = EngineMetrics()
+    let registry = Registry()
+    let bulk: BulkBoard
+    let lease: any LeaseHolder
+    let clock: any WallClock
+    let logger: Logger
+    private let sink: any ResultSink
+    private let roots = Mutex<[String: StorageDirectory]>([:])
+
+    init(
+        _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder, clock: any WallClock,
+        logger: Logger
+    ) {
+        self.configuration = configuration
+        builder = RequestBuilder(userAgent: configuration.userAgent)
+        lane = FileLane(threadCount: configuration.fileThreadCount)
+        bulk = BulkBoard(loopCount: configuration.loopCount)
+        self.sink = sink
+        self.lease = lease
+        self.clock = clock
+        self.logger = logger
+    }
+
+    /// Opened once each and kept. A root that was removed meanwhile is made again.
+    func root(_ path: String) throws(TransferError) -> StorageDirectory {
+        if let open = roots.withLock({ $0[path] }), open.isLinked { return open }
+        let opened = try StorageDirectory.root(path)
+        roots.withLock { roots in
+            if roots.count >= 1_000 { roots = [:] }
+            roots[path] = opened
+        }
+        return opened
+    }
+
+    /// Where the file of an attempt goes: the destination that it names, or the kept files.
+    func destination(of attempt: Attempt) throws(TransferError) -> Destination {
+        if let named = attempt.spec.destination {
+            return Destination(
+                root: try root(configuration.storageRoot(attempt.tenant)), path: named.path,
+                ifExists: named.ifExists, of: attempt, isKept: false)
+        }
+        return Destination(
+            root: try root(configuration.keptDirectory), path: KeptFiles.path(for: attempt.job), ifExists: .replace,
+            of: attempt, isKept: true)
+    }
+
+    /// The one place from which results leave.
+    func report(_ result: AttemptResult) {
+        metrics.ended(result.outcome)
+        registry.remove(result.attempt)
+        sink.record(result)
+    }
+
+    func report(unbegun attempt: Attempt, _ outcome: AttemptResult.Outcome) {
+        report(AttemptResult(attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
+    }
+}
+
+extension StorageDirectory {
+    /// False once the directory has been removed.
+    fileprivate var isLinked: Bool {
+        var status = stat()
+        return fstat(descriptor, &status) == 0 && status.st_nlink > 0
+    }
+}
+
+/// Which attempt of a job runs, and where. Any thread.
+final class Registry: Sendable {
+    struct Entry: Sendable {
+        let number: Int32
+        let loop: Int
+        let progress: ProgressMeter
+    }
+    private let entries = Mutex<[JobID: Entry]>([:])
+    private let running = Mutex<Set<AttemptKey>>([])
+    private let emptied = EventDescriptor()
+
+    func add(_ attempt: Attempt, _ entry: Entry) {
+        entries.withLock { $0[attempt.job] = entry }
+        running.withLock { _ = $0.insert(AttemptKey(attempt)) }
+    }
+
+    func remove(_ attempt: Attempt) {
+        entries.withLock { entries in
+            // A later attempt of the same job may have taken the place.
+            if entries[attempt.job]?.number == attempt.number { entries[attempt.job] = nil }
+        }
+        let isEmpty = running.withLock { running in
+            running.remove(AttemptKey(attempt))
+            return running.isEmpty
+        }
+        if isEmpty { emptied.signal() }
+    }
+
+    subscript(job: JobID) -> Entry? { entries.withLock { $0[job] } }
+    var count: Int { running.withLock { $0.count } }
+
+    /// Waits until nothing runs; false when the time is over first. One waiter at a time.
+    func waitUntilEmpty(seconds: Double) -> Bool {
+        let end = monotonicNanoseconds() + Int64(max(0, seconds) * 1e9)
+        while count > 0 {
+            let left = end - monotonicNanoseconds()
+            guard left > 0 else { return false }
+            var descriptors = pollfd(fd: emptied.descriptor, events: Int16(POLLIN), revents: 0)
+            _ = poll(&descriptors, 1, Int32(min(left / 1_000_000 + 1, 1_000)))
+            emptied.clear()
+        }
+        return true
+    }
+}
+
+struct AttemptKey: Hashable, Sendable {
+    let job: JobID
+    let number: Int32
+    init(_ attempt: Attempt) {
+        job = attempt.job
+        number = attempt.number
+    }
+}
+
+/// Which hosts send or take bulk, and how much of it each loop carries: many large transfers of one host are spread
+/// over the loops, small ones stay together for their connections' sake.
+final class BulkBoard: Sendable {
+    private let origins = Mutex<Set<String>>([])
+    private let live: Mutex<[Int]>
+
+    init(loopCount: Int) { live = Mutex(Array(repeating: 0, count: max(1, loopCount))) }
+
+    func isBulk(_ origin: String) -> Bool { origins.withLock { $0.contains(origin) } }
+
+    func note(_ origin: String) {
+        origins.withLock { origins in
+            if origins.count >= EngineLimits.bulkOriginCountMax { origins = [] }
+            origins.insert(origin)
+        }
+    }
+
+    /// The loop with the fewest bulk transfers; `preferred` when it is among them.
+    func leastLoaded(preferred: Int) -> Int {
+        live.withLock { live in
+            let fewest = live.min() ?? 0
+            return live[preferred] == fewest ? preferred : live.firstIndex(of: fewest) ?? preferred
+        }
+    }
+
+    func began(on loop: Int) { live.withLock { $0[loop] += 1 } }
+    func ended(on loop: Int) { live.withLock { $0[loop] -= 1 } }
+}

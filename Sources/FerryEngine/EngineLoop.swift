@@ -1,0 +1,77 @@
+import Curl
+import FerryCore
+
+/// The attempts of one loop. Loop thread only.
+final class EngineLoop {
+    let context: EngineContext
+    let index: Int
+    /// Not the multi's owner: `Engine` is.
+    let loop: CurlLoop
+    unowned let multi: CurlMulti
+    /// This object, for closures that other threads carry.
+    let state: LoopBound<EngineLoop>
+    private var live: [AttemptKey: LiveTransfer] = [:]
+    private var lastScan: Int64
+
+    init(_ context: EngineContext, index: Int, loop: CurlLoop, multi: CurlMulti, state: LoopBound<EngineLoop>) {
+        self.context = context
+        self.index = index
+        self.loop = loop
+        self.multi = multi
+        self.state = state
+        lastScan = multi.now
+        multi.everySecond { [unowned self] now in scan(now) }
+    }
+
+    /// Lets any thread say something to this loop; dropped after its stop.
+    var teller: @Sendable (@escaping @Sendable (EngineLoop) -> Void) -> Void {
+        { [loop, state] body in loop.perform { multi in body(state.get(multi)) } }
+    }
+
+    /// Runs the attempt; its result comes sooner or later, in any case once.
+    func begin(_ attempt: Attempt, _ progress: ProgressMeter) {
+        guard !attempt.isCancelRequested else {
+            context.report(unbegun: attempt, .cancelled)
+            return
+        }
+        guard let url = try? WebURL.parse(attempt.spec.request.url) else {
+            let error = TransferError(
+                .internalError, "The job's URL cannot be read.", phase: .resolving, isRetryable: false)
+            context.report(unbegun: attempt, .failed(error, retryAfter: nil))
+            return
+        }
+        let transfer = LiveTransfer(attempt, url, progress, on: self)
+        live[AttemptKey(attempt)] = transfer
+        transfer.begin()
+    }
+
+    func cancel(_ job: JobID) {
+        guard let number = context.registry[job]?.number else { return }
+        live[AttemptKey(job, number)]?.handle(.cancel)
+    }
+
+    /// Ends everything that is not about to be published anyway.
+    func releaseAll() {
+        for transfer in Array(live.values) { transfer.handle(.release) }
+    }
+
+    /// A file thread has something to say to an attempt that may be gone.
+    func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
+
+    func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
+
+    func ended(_ key: AttemptKey) { live[key] = nil }
+
+    private func scan(_ now: Int64) {
+        let seconds = Double(now - lastScan) / 1e9
+        lastScan = now
+        for transfer in Array(live.values) { transfer.secondPassed(now, seconds) }
+    }
+}
+
+extension AttemptKey {
+    init(_ job: JobID, _ number: Int32) {
+        self.job = job
+        self.number = number
+    }
+}

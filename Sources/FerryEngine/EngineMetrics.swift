@@ -1,0 +1,70 @@
+package import FerryCore
+import Curl
+import Synchronization
+
+/// Counts since the start of the process, for `/metrics`.
+package struct EngineSnapshot: Sendable {
+    package var attemptsBegun: Int64 = 0
+    package var attemptsSucceeded: Int64 = 0
+    package var attemptsCancelled: Int64 = 0
+    package var attemptsReleased: Int64 = 0
+    /// By `TransferError.Class`.
+    package var attemptsFailed: [TransferError.Class: Int64] = [:]
+    /// Body bytes of ended attempts and of the running ones.
+    package var bytesReceived: Int64 = 0
+    package var bytesSent: Int64 = 0
+    package var connectionsOpened: Int64 = 0
+    package var connectionsReused: Int64 = 0
+    /// Attempts that have begun and not ended.
+    package var live = 0
+    /// Seconds since the loop that is latest came round; above two, something blocks it.
+    package var loopAgeSeconds: Double = 0
+}
+
+/// The counters behind `EngineSnapshot`. Any thread.
+final class EngineMetrics: Sendable {
+    private let begun = Atomic<Int64>(0)
+    private let received = Atomic<Int64>(0)
+    private let sent = Atomic<Int64>(0)
+    private let opened = Atomic<Int64>(0)
+    private let reused = Atomic<Int64>(0)
+    private let succeeded = Atomic<Int64>(0)
+    private let cancelled = Atomic<Int64>(0)
+    private let released = Atomic<Int64>(0)
+    private let failed = Mutex<[TransferError.Class: Int64]>([:])
+
+    func began(_ count: Int) { begun.wrappingAdd(Int64(count), ordering: .relaxed) }
+    func received(_ count: Int) { received.wrappingAdd(Int64(count), ordering: .relaxed) }
+    func sent(_ count: Int) { sent.wrappingAdd(Int64(count), ordering: .relaxed) }
+
+    func connected(_ info: TransferInfo) {
+        if info.newConnections > 0 {
+            opened.wrappingAdd(Int64(info.newConnections), ordering: .relaxed)
+        } else if info.timings.preTransfer > 0 {
+            reused.wrappingAdd(1, ordering: .relaxed)
+        }
+    }
+
+    func ended(_ outcome: AttemptResult.Outcome) {
+        switch outcome {
+        case .succeeded: succeeded.wrappingAdd(1, ordering: .relaxed)
+        case .failed(let error, _): failed.withLock { $0[error.errorClass, default: 0] += 1 }
+        case .cancelled: cancelled.wrappingAdd(1, ordering: .relaxed)
+        case .released: released.wrappingAdd(1, ordering: .relaxed)
+        }
+    }
+
+    var snapshot: EngineSnapshot {
+        var snapshot = EngineSnapshot()
+        snapshot.attemptsBegun = begun.load(ordering: .relaxed)
+        snapshot.attemptsSucceeded = succeeded.load(ordering: .relaxed)
+        snapshot.attemptsCancelled = cancelled.load(ordering: .relaxed)
+        snapshot.attemptsReleased = released.load(ordering: .relaxed)
+        snapshot.attemptsFailed = failed.withLock { $0 }
+        snapshot.bytesReceived = received.load(ordering: .relaxed)
+        snapshot.bytesSent = sent.load(ordering: .relaxed)
+        snapshot.connectionsOpened = opened.load(ordering: .relaxed)
+        snapshot.connectionsReused = reused.load(ordering: .relaxed)
+        return snapshot
+    }
+}

@@ -1,0 +1,454 @@
+import Curl
+import FerryCore
+import Logging
+
+/// One attempt while it runs: hands libcurl's words to the machine and does what the machine says. Loop thread only.
+final class LiveTransfer: EasyDelegate {
+    private enum Sink {
+        case none
+        case drain(BodyDrain)
+        case discard
+    }
+
+    let attempt: Attempt
+    private let key: AttemptKey
+    private let progress: ProgressMeter
+    private unowned let loop: EngineLoop
+    private var context: EngineContext { loop.context }
+
+    private var machine = AttemptMachine()
+    private var hop: Hop
+    private var next: Hop?
+    private var expects = true
+    private var source: BodySource?
+    private var destination: Destination?
+    private var transfer: Transfer?
+    private var parser = ResponseHeadParser()
+    private var head: ResponseHead?
+    private var sink = Sink.none
+    private var discardedByteCount = 0
+    private var publication: Publication?
+    private var lastActivity: Int64
+    private let resourceDeadline: Int64
+    private var isBulk = false
+    private var waitsForDigest = false
+    private var pace: Pace?
+
+    init(_ attempt: Attempt, _ url: WebURL, _ progress: ProgressMeter, on loop: EngineLoop) {
+        self.attempt = attempt
+        key = AttemptKey(attempt)
+        self.progress = progress
+        self.loop = loop
+        hop = Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
+        lastActivity = loop.multi.now
+        pace = attempt.spec.bytesPerSecondMax.map { Pace(bytesPerSecond: $0, now: loop.multi.now) }
+        let left = min(max(0, attempt.resourceDeadline - loop.context.clock.now()), 1e9)
+        resourceDeadline = loop.multi.now + Int64(left * 1e9)
+    }
+
+    // MARK: Preparation
+
+    /// Opens the source, and sees to what earlier attempts have left.
+    func begin() {
+        if attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) { becomeBulk() }
+        do throws(TransferError) {
+            source = try makeSource()
+            hop.sendsBody = source != nil
+            progress.expect(toSend: source?.byteCount)
+            guard attempt.spec.kind == .download else {
+                handle(.prepared)
+                return
+            }
+            let destination = try context.destination(of: attempt)
+            self.destination = destination
+            guard attempt.number > 1 else {
+                handle(.prepared)
+                return
+            }
+            let (key, tell) = (key, loop.teller)
+            context.lane.send(
+                .run {
+                    destination.removeEarlierAttempts()
+                    tell { $0.handle(.prepared, for: key) }
+                })
+        } catch {
+            handle(.preparationFailed(error))
+        }
+    }
+
+    private func makeSource() throws(TransferError) -> BodySource? {
+        let digests = Digests(attempt.spec.kind == .upload ? attempt.spec.integrity : JobSpec.Integrity())
+        if let payload = attempt.payload { return BodySource(payload: payload, digests: digests) }
+        guard case .path(let path)? = attempt.spec.source else { return nil }
+        let root = try context.root(context.configuration.storageRoot(attempt.tenant))
+        let file = try SourceFile(path, below: root)
+        if file.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        let lane = context.lane
+        return BodySource(file: file, digests: digests) { file, digests in
+            DigestTail(
+                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests, lane: lane) {}
+        }
+    }
+
+    private func becomeBulk() {
+        guard !isBulk else { return }
+        isBulk = true
+        context.bulk.note(attempt.origin)
+        context.bulk.began(on: loop.index)
+    }
+
+    // MARK: The machine
+
+    func handle(_ event: AttemptMachine.Event) {
+        for action in machine.handle(event) { perform(action) }
+    }
+
+    private func perform(_ action: AttemptMachine.Action) {
+        switch action {
+        case .start(let fresh): start(fresh: fresh)
+        case .stopTransfer:
+            transfer?.cancel()
+            transfer = nil
+        case .follow:
+            if let next { hop = next }
+            next = nil
+        case .leaveOutExpect: expects = false
+        case .store: store()
+        case .revokeStorage: publication?.revoke()
+        case .discardBytes:
+            if case .drain(let drain) = sink { drain.discard(context.lane) }
+            sink = .none
+        case .report(let outcome): report(outcome)
+        }
+    }
+
+    private func start(fresh: Bool) {
+        parser = ResponseHeadParser()
+        head = nil
+        sink = .none
+        discardedByteCount = 0
+        lastActivity = loop.multi.now
+        source?.rewind()
+        let isRepeatable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
+        var request = context.builder.request(for: attempt, hop, body: source?.byteCount, expects: expects)
+        request.receiveBufferSize = isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
+        if pace != nil { request.receiveBufferSize = EngineLimits.pacedBufferSize }
+        if pace != nil { request.sendBufferSize = EngineLimits.pacedBufferSize }
+        // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new one.
+        request.usesFreshConnection = fresh || !isRepeatable
+        do throws(CurlError) {
+            transfer = try loop.multi.start(request, delegate: self)
+        } catch {
+            let context = TransportContext(hasHead: false, isRepeatable: isRepeatable, sentWholeBody: false)
+            handle(.transferEnded(transportFailure(error, TransferInfo(), context)))
+        }
+    }
+
+    private func report(_ outcome: AttemptResult.Outcome) {
+        if isBulk { context.bulk.ended(on: loop.index) }
+        loop.ended(key)
+        context.report(
+            AttemptResult(
+                attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
+                bytesSent: progress.bytesSent))
+    }
+
+    private var response: TransferResponse? {
+        guard let head else { return nil }
+        return TransferResponse(
+            status: head.status, url: hop.url.string, headers: head.headers, mimeType: head.mimeType,
+            suggestedFilename: suggestedFilename(head, url: hop.url), expectedContentLength: head.contentLength)
+    }
+
+    // MARK: What libcurl says
+
+    func willConnect(to address: SocketAddress) -> Bool { allows(address) }
+    func willSend(to address: SocketAddress) -> Bool { allows(address) }
+
+    private func allows(_ address: SocketAddress) -> Bool {
+        let plain =
+            address.isIPv6
+            ? IPAddress(v6High: address.high, low: address.low)
+            : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
+        return context.configuration.egress.allows(plain, port: address.port)
+    }
+
+    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
+        lastActivity = loop.multi.now
+        switch parser.take(line) {
+        case .more:
+            return true
+        case .complete(let head):
+            self.head = head
+            return takeHead(head)
+        case .invalid:
+            return refuse(.responseInvalid, "The server's answer is not HTTP.")
+        case .tooLarge:
+            return refuse(.responseInvalid, "The head of the server's answer is too large.")
+        }
+    }
+
+    private func refuse(_ code: TransferError.Code, _ message: String) -> Bool {
+        handle(.bodyRefused(TransferError(code, message, phase: .waiting, isRetryable: false)))
+        return false
+    }
+
+    private func takeHead(_ head: ResponseHead) -> Bool {
+        let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress)
+        let expected = expects && hop.sendsBody && (source?.byteCount ?? 0) >= 1 << 20
+        let judgement = judge.judge(head, hop, expected: expected, now: context.clock.now())
+        if case .follow(let hop) = judgement { next = hop }
+        sink = .discard
+        if case .accept = judgement, attempt.spec.kind != .upload {
+            do throws(TransferError) {
+                let drain = try makeDrain(head)
+                sink = .drain(drain)
+            } catch {
+                handle(.bodyRefused(error))
+                return false
+            }
+        }
+        handle(.head(judgement.verdict))
+        return true
+    }
+
+    private func makeDrain(_ head: ResponseHead) throws(TransferError) -> BodyDrain {
+        let length = hop.method == "HEAD" ? 0 : head.contentLength
+        progress.expect(toReceive: length)
+        if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        let (key, tell, lane) = (key, loop.teller, context.lane)
+        let syncs = context.configuration.fileSync == .full
+        let destination = { [destination, context, attempt] () throws(TransferError) -> Destination in
+            if let destination { return destination }
+            return try context.destination(of: attempt)
+        }
+        let plan = BodyDrain.Plan(
+            memoryLimit: attempt.spec.kind == .data
+                ? Limits.inlineBodyByteCountMax : EngineLimits.smallFileByteCountMax,
+            byteCountMax: attempt.spec.accept.byteCountMax,
+            destination: destination,
+            digests: Digests(attempt.spec.integrity),
+            makeTail: { file, digests in
+                let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
+                return DigestTail(bytes, digests, lane: lane) { tell { $0.resume(key) } }
+            })
+        return try BodyDrain(plan, expected: length)
+    }
+
+    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        lastActivity = loop.multi.now
+        switch sink {
+        case .drain(let drain):
+            if drain.lag > EngineLimits.digestLagMax {
+                waitsForDigest = true
+                return .pause
+            }
+            guard mayMove(bytes.count) else { return .pause }
+            do throws(TransferError) {
+                try drain.append(bytes)
+            } catch {
+                handle(.bodyRefused(error))
+                return .abort
+            }
+            progress.set(received: drain.byteCount)
+            context.metrics.received(bytes.count)
+            return .proceed
+        case .discard, .none:
+            return discard(bytes.count)
+        }
+    }
+
+    private func discard(_ count: Int) -> BodyVerdict {
+        discardedByteCount += count
+        context.metrics.received(count)
+        guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
+        handle(.enoughDiscarded)
+        guard !machine.isEnded, let source, source.sent == source.byteCount, next == nil else { return .abort }
+        // An upload is over; how much the server has to say about it does not matter.
+        perform(.stopTransfer)
+        handle(.transferEnded(nil))
+        return .abort
+    }
+
+    /// Whether the job's own limit lets these bytes pass now; otherwise comes back when it does. libcurl's limit
+    /// is an average that lets a megabyte through at once.
+    private func mayMove(_ count: Int) -> Bool {
+        guard let wait = pace?.take(count, now: loop.multi.now) else { return true }
+        guard wait > 0 else { return true }
+        loop.multi.after(nanoseconds: wait) { [weak self] in
+            guard let self, !waitsForDigest else { return }
+            lastActivity = loop.multi.now
+            transfer?.resume()
+        }
+        return false
+    }
+
+    /// The digest is no longer far behind the writer.
+    func digestCaughtUp() {
+        guard waitsForDigest, case .drain(let drain) = sink, drain.lag < EngineLimits.digestLagResume else { return }
+        waitsForDigest = false
+        lastActivity = loop.multi.now
+        transfer?.resume()
+    }
+
+    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
+        lastActivity = loop.multi.now
+        guard let source else { return .bytes(0) }
+        guard source.sent == source.byteCount || mayMove(buffer.count) else { return .pause }
+        do throws(TransferError) {
+            let count = try source.read(into: buffer)
+            progress.set(sent: source.sent)
+            context.metrics.sent(count)
+            return .bytes(count)
+        } catch {
+            handle(.bodyRefused(error))
+            return .abort
+        }
+    }
+
+    func rewindBody() -> Bool {
+        guard let source, source.sent == 0 || RequestBuilder.isRepeatable(attempt.spec, method: hop.method) else {
+            return false
+        }
+        source.rewind()
+        return true
+    }
+
+    func finished(_ outcome: TransferOutcome) {
+        transfer = nil
+        context.metrics.connected(outcome.info)
+        guard let error = outcome.error else {
+            handle(.transferEnded(nil))
+            return
+        }
+        context.logger.debug(
+            "transfer failed",
+            metadata: ["job": "\(attempt.job)", "attempt": "\(attempt.number)", "cause": "\(error)"])
+        if outcome.blockedAddress != nil {
+            handle(.transferEnded(.init(blockedAddress(.connecting), mayRepeatAtOnce: false)))
+            return
+        }
+        let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
+        let facts = TransportContext(
+            hasHead: head != nil, isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
+            sentWholeBody: isSent)
+        handle(.transferEnded(transportFailure(error, outcome.info, facts)))
+    }
+
+    // MARK: The end
+
+    private func store() {
+        if attempt.spec.kind == .upload {
+            storeUpload()
+            return
+        }
+        guard case .drain(let drain) = sink else { return }
+        guard attempt.spec.kind == .data, let body = drain.inMemory else {
+            do throws(TransferError) {
+                try publish(drain, to: drain.destination())
+            } catch {
+                handle(.storageFailed(error))
+            }
+            return
+        }
+        do throws(TransferError) {
+            drain.digests.update(body)
+            let sha256 = try drain.digests.finish()
+            handle(
+                .stored(
+                    TransferResult(
+                        path: nil, size: drain.byteCount, sha256: sha256, body: body, isKept: false,
+                        verified: verification)))
+        } catch {
+            handle(.storageFailed(error))
+        }
+    }
+
+    private var verification: TransferResult.Verification {
+        let integrity = attempt.spec.integrity
+        if integrity.md5 ?? integrity.sha1 ?? integrity.sha256 ?? integrity.sha512 != nil { return .digest }
+        return integrity.size != nil || head?.isDelimited ?? false ? .length : .none
+    }
+
+    private func publish(_ drain: BodyDrain, to destination: Destination) {
+        sink = .none
+        let (key, state) = (key, loop.state)
+        let plan = { [context, loop, verification] (bytes: Publication.Bytes) in
+            Publication.Plan(
+                bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
+                syncs: context.configuration.fileSync == .full, lease: context.lease, leftovers: context.leftovers,
+                loop: loop.loop,
+                deliver: { multi, outcome in
+                    let event: AttemptMachine.Event =
+                        switch outcome {
+                        case .stored(let result): .stored(result)
+                        case .failed(let error): .storageFailed(error)
+                        case .revoked: .revoked
+                        }
+                    state.get(multi).handle(event, for: key)
+                })
+        }
+        publication = drain.publish(context.lane) { Publication(plan($0)) }
+    }
+
+    private func storeUpload() {
+        guard let source, source.sent == source.byteCount || !hop.sendsBody else {
+            handle(
+                .storageFailed(
+                    TransferError(
+                        .connectionLost, "The server answered before it had the whole body.", phase: .sending,
+                        isRetryable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method))))
+            return
+        }
+        do throws(TransferError) {
+            try source.check()
+        } catch {
+            handle(.storageFailed(error))
+            return
+        }
+        let (key, tell, digests, verification) = (key, loop.teller, source.digests, verification)
+        let size = source.byteCount
+        source.whenHashed(context.lane) { tail in
+            let event: AttemptMachine.Event
+            do throws(TransferError) {
+                if let failure = tail?.failure { throw failure }
+                event = .stored(
+                    TransferResult(
+                        path: nil, size: size, sha256: try digests.finish(), body: nil, isKept: false,
+                        verified: verification))
+            } catch {
+                event = .storageFailed(error)
+            }
+            tell { $0.handle(event, for: key) }
+        }
+    }
+
+    // MARK: The watchdog
+
+    /// Once a second: nothing may wait for ever.
+    func secondPassed(_ now: Int64, _ seconds: Double) {
+        progress.measure(seconds: seconds)
+        if now >= resourceDeadline {
+            handle(
+                .timedOut(
+                    TransferError(
+                        .resourceTimeout, "The time for the whole job is over.", phase: phase, isRetryable: false)))
+        } else if let transfer, !transfer.isPaused,
+            now - lastActivity > Int64(attempt.spec.request.timeoutForRequest * 1e9)
+        {
+            let isRetryable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
+            handle(
+                .timedOut(
+                    TransferError(
+                        .timedOut, "No byte moved for \(attempt.spec.request.timeoutForRequest) seconds.",
+                        phase: phase, isRetryable: isRetryable)))
+        }
+    }
+
+    private var phase: TransferError.Phase {
+        if head != nil { return .receiving }
+        guard let info = transfer?.info, info.timings.preTransfer > 0 else { return .connecting }
+        let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
+        return isSent ? .waiting : .sending
+    }
+}

@@ -1,0 +1,38 @@
+import FerryCore
+import Synchronization
+
+/// How far one attempt is: written by its loop, read from anywhere.
+final class ProgressMeter: Sendable {
+    private let received = Atomic<Int64>(0)
+    private let sent = Atomic<Int64>(0)
+    /// Negative is unknown.
+    private let expectedToReceive = Atomic<Int64>(-1)
+    private let expectedToSend = Atomic<Int64>(-1)
+    private let rate = Atomic<UInt64>(Double(0).bitPattern)
+    private let measured = Atomic<Int64>(0)
+
+    func set(received count: Int64) { received.store(count, ordering: .relaxed) }
+    func set(sent count: Int64) { sent.store(count, ordering: .relaxed) }
+    func expect(toReceive count: Int64?) { expectedToReceive.store(count ?? -1, ordering: .relaxed) }
+    func expect(toSend count: Int64?) { expectedToSend.store(count ?? -1, ordering: .relaxed) }
+
+    var bytesReceived: Int64 { received.load(ordering: .relaxed) }
+    var bytesSent: Int64 { sent.load(ordering: .relaxed) }
+
+    /// Loop thread, about once a second: an average that forgets half of the past in two seconds.
+    func measure(seconds: Double) {
+        let total = bytesReceived + bytesSent
+        let now = Double(max(0, total - measured.exchange(total, ordering: .relaxed))) / max(seconds, 0.001)
+        let before = Double(bitPattern: rate.load(ordering: .relaxed))
+        rate.store((before == 0 ? now : before * 0.7 + now * 0.3).bitPattern, ordering: .relaxed)
+    }
+
+    var snapshot: TransferProgress {
+        let toReceive = expectedToReceive.load(ordering: .relaxed)
+        let toSend = expectedToSend.load(ordering: .relaxed)
+        return TransferProgress(
+            bytesReceived: bytesReceived, bytesExpectedToReceive: toReceive < 0 ? nil : toReceive,
+            bytesSent: bytesSent, bytesExpectedToSend: toSend < 0 ? nil : toSend,
+            bytesPerSecond: Double(bitPattern: rate.load(ordering: .relaxed)))
+    }
+}

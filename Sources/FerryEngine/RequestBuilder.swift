@@ -1,0 +1,94 @@
+import Curl
+import FerryCore
+
+/// One request on the way to the final answer: the job's own, or what a redirect made of it.
+struct Hop: Sendable {
+    var url: WebURL
+    var method: String
+    var sendsBody: Bool
+    var redirectCount = 0
+    /// False once a redirect has left the job's origin, unless the job allows it.
+    var keepsCredentials = true
+}
+
+/// Attempt and hop → what libcurl is told. The only place that decides it.
+struct RequestBuilder: Sendable {
+    let userAgent: String
+
+    /// `expects`: whether `Expect: 100-continue` may be sent.
+    func request(for attempt: Attempt, _ hop: Hop, body: Int64?, expects: Bool) -> TransferRequest {
+        let spec = attempt.spec
+        var request = TransferRequest(url: hop.url.string)
+        request.method = hop.method
+        request.body = hop.sendsBody ? .known(body ?? 0) : .none
+        if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
+        request.headers = headers(attempt, hop)
+        request.expectsContinue = expects
+        request.connectTimeout = min(EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
+        request.sendBufferSize =
+            (body ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
+        return request
+    }
+
+    /// Whether a repetition cannot do harm (RFC 9110 §9.2.2), or the job says so.
+    static func isRepeatable(_ spec: JobSpec, method: String) -> Bool {
+        spec.retry.repeatsNonIdempotent
+            || ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method.uppercased())
+    }
+
+    private func headers(_ attempt: Attempt, _ hop: Hop) -> [TransferRequest.Header] {
+        let spec = attempt.spec
+        var headers: [TransferRequest.Header] = []
+        headers.reserveCapacity(spec.request.headers.count + 4)
+        var named: Set<String> = []
+        for pair in attempt.secrets.headers where hop.keepsCredentials {
+            named.insert(pair.name.lowercased())
+            headers.append(.init(pair.name, pair.value))
+        }
+        for pair in spec.request.headers {
+            let name = pair.name.lowercased()
+            let isSecret = attempt.secrets.headers.contains { equalIgnoringCase($0.name, pair.name) }
+            if isSecret || Self.ownedHeaders.contains(name) { continue }
+            if !hop.keepsCredentials, Self.isCredential(name) { continue }
+            if hop.redirectCount > 0, name == "host" { continue }
+            if !hop.sendsBody, name.hasPrefix("content-") { continue }
+            named.insert(name)
+            headers.append(.init(pair.name, pair.value))
+        }
+        func add(_ name: String, _ value: String?) {
+            if let value, !named.contains(name.lowercased()) { headers.append(.init(name, value)) }
+        }
+        add("User-Agent", userAgent)
+        // Without it any coding may come (RFC 9110 §12.5.3), and the bytes would not be the file's.
+        add("Accept-Encoding", "identity")
+        add("traceparent", attempt.traceparent)
+        if hop.sendsBody { add("Content-Type", Self.contentType(spec)) }
+        return headers
+    }
+
+    private static func contentType(_ spec: JobSpec) -> String? {
+        let form: JobSpec.Body.Form
+        switch (spec.request.body, spec.source) {
+        case (let body?, _): form = body.form
+        case (nil, .inline(let body)?): form = body.form
+        case (nil, .path?), (nil, nil): return nil
+        }
+        switch form {
+        case .json: return "application/json"
+        case .form: return "application/x-www-form-urlencoded"
+        case .text: return "text/plain; charset=utf-8"
+        case .base64: return "application/octet-stream"
+        }
+    }
+
+    /// Framing and the connection are ours.
+    private static let ownedHeaders: Set<String> = [
+        "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer",
+        "upgrade", "expect",
+    ]
+
+    private static func isCredential(_ name: String) -> Bool {
+        ["authorization", "proxy-authorization", "cookie", "cookie2"].contains(name) || name.hasSuffix("-token")
+            || name.hasSuffix("api-key") || name.hasSuffix("-secret") || name.hasSuffix("-signature")
+    }
+}

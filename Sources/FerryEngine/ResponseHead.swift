@@ -1,0 +1,143 @@
+package import FerryCore
+
+/// The head of one answer: status and header fields in order, duplicates kept.
+package struct ResponseHead: Sendable, Equatable {
+    package var status: Int
+    /// Trimmed; bytes that are not UTF-8 are read as ISO 8859-1, as HTTP once said.
+    package var headers: [JobSpec.Pair] = []
+    /// `HTTP/1.0` and below need a length, or the body ends with the connection.
+    package var isHTTP1: Bool
+
+    package init(status: Int, isHTTP1: Bool) {
+        self.status = status
+        self.isHTTP1 = isHTTP1
+    }
+
+    /// The first field of that name, ignoring case.
+    package func first(_ name: String) -> String? {
+        headers.first { equalIgnoringCase($0.name, name) }?.value
+    }
+
+    /// `Content-Length`, when it is one number (RFC 9110 §8.6 lets equal duplicates pass; libcurl refuses others).
+    package var contentLength: Int64? {
+        guard let text = first("content-length"), !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) })
+        else { return nil }
+        return Int64(text)
+    }
+
+    /// Whether the end of the body is marked by anything but the end of the connection.
+    package var isDelimited: Bool {
+        if !isHTTP1 || contentLength != nil || status == 204 || status == 304 { return true }
+        return first("transfer-encoding")?.lowercased().hasSuffix("chunked") ?? false
+    }
+
+    /// `type/subtype` in lower case, without parameters.
+    package var mimeType: String? {
+        guard let value = first("content-type") else { return nil }
+        let type = trim(value.utf8.prefix { $0 != UInt8(ascii: ";") })
+        return type.isEmpty ? nil : Substring(type).lowercased()
+    }
+
+    /// Seconds that `Retry-After` asks for (RFC 9110 §10.2.3): a number or a date; nil when it says neither.
+    package func retryAfter(now: Timestamp) -> Double? {
+        guard let value = first("retry-after") else { return nil }
+        if !value.isEmpty, value.utf8.count <= 10, value.utf8.allSatisfy({ (48...57).contains($0) }) {
+            return Double(value)
+        }
+        return httpDate(value).map { max(0, $0 - now) }
+    }
+}
+
+/// Takes the lines of a head as they arrive and hands out the final head. Bounded; refuses what is ambiguous.
+package struct ResponseHeadParser: Sendable {
+    package enum Step: Sendable, Equatable {
+        case more
+        /// The head of the answer (not 1xx) is complete.
+        case complete(ResponseHead)
+        case invalid
+        case tooLarge
+    }
+
+    private var head: ResponseHead?
+    private var byteCount = 0
+    private var isComplete = false
+
+    package init() {}
+
+    /// One line without its end. After `complete`, lines are trailers: counted, not kept.
+    package mutating func take(_ line: some BidirectionalCollection<UInt8>) -> Step {
+        byteCount += line.count + 2
+        guard byteCount <= Limits.responseHeaderByteCountMax else { return .tooLarge }
+        if isComplete {
+            // libcurl answers 417 by itself with the same request without `Expect`; what follows is a head again.
+            // No trailer begins like this: a slash is not part of a name.
+            guard line.starts(with: "HTTP/".utf8) else { return .more }
+            (head, isComplete) = (nil, false)
+        }
+        guard var current = head else { return takeStatusLine(line) }
+        if line.isEmpty {
+            guard current.status >= 200 || current.status == 101 else {
+                head = nil
+                return .more
+            }
+            isComplete = true
+            return .complete(current)
+        }
+        // RFC 9112 §5.2: obsolete folding; §5.1: no space before the colon.
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon != line.startIndex,
+            line[..<colon].allSatisfy(isTokenByte)
+        else { return .invalid }
+        let value = trim(line[line.index(after: colon)...])
+        guard !value.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else { return .invalid }
+        current.headers.append(JobSpec.Pair(text(line[..<colon]), text(value)))
+        head = current
+        return .more
+    }
+
+    /// `HTTP/1.1 200 OK` or `HTTP/2 200`.
+    private mutating func takeStatusLine(_ line: some BidirectionalCollection<UInt8>) -> Step {
+        let words = line.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
+        guard words.count >= 2, words[0].starts(with: "HTTP/".utf8), words[1].count == 3,
+            words[1].allSatisfy({ (48...57).contains($0) }), let status = Int(String(decoding: words[1], as: UTF8.self)),
+            status >= 100
+        else { return .invalid }
+        head = ResponseHead(status: status, isHTTP1: words[0].dropFirst(5).first == UInt8(ascii: "1"))
+        return .more
+    }
+}
+
+private func trim<Bytes: BidirectionalCollection<UInt8>>(_ bytes: Bytes) -> Bytes.SubSequence {
+    guard let first = bytes.firstIndex(where: { $0 != 0x20 && $0 != 0x09 }),
+        let last = bytes.lastIndex(where: { $0 != 0x20 && $0 != 0x09 })
+    else { return bytes[bytes.endIndex...] }
+    return bytes[first...last]
+}
+
+private func text(_ bytes: some Collection<UInt8>) -> String {
+    if let text = String(validating: bytes, as: UTF8.self) { return text }
+    return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+}
+
+/// RFC 9110 §5.6.2.
+func isTokenByte(_ byte: UInt8) -> Bool {
+    switch byte {
+    case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+    case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E, 0x5F, 0x60, 0x7C, 0x7E: true
+    default: false
+    }
+}
+
+/// Field names are ASCII; nothing else is folded.
+func equalIgnoringCase(_ a: String, _ b: String) -> Bool {
+    let lower: (UInt8) -> UInt8 = { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 }
+    return a.utf8.count == b.utf8.count && zip(a.utf8, b.utf8).allSatisfy { lower($0) == lower($1) }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7, the form that senders must use); nil for anything else.
+package func httpDate(_ text: String) -> Timestamp? {
+    let words = text.split(separator: " ")
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    guard words.count == 6, words[5] == "GMT", let month = months.firstIndex(of: String(words[2])) else { return nil }
+    let number = month + 1 < 10 ? "0\(month + 1)" : "\(month + 1)"
+    return Timestamp(rfc3339: "\(words[3])-\(number)-\(words[1])T\(words[4])Z")
+}

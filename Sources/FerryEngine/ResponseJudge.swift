@@ -1,0 +1,121 @@
+import FerryCore
+
+/// What to do about an answer, decided at its head. Pure.
+struct ResponseJudge: Sendable {
+    enum Judgement: Sendable {
+        case accept
+        case follow(Hop)
+        case resend
+        case refuse(TransferError, retryAfter: Double?)
+
+        var verdict: AttemptMachine.HeadVerdict {
+            switch self {
+            case .accept: .accept
+            case .follow: .redirect
+            case .resend: .resend
+            case .refuse(let error, let retryAfter): .refuse(error, retryAfter: retryAfter)
+            }
+        }
+    }
+
+    let spec: JobSpec
+    let egress: EgressPolicy
+
+    /// `expected`: whether the request carried `Expect: 100-continue`.
+    func judge(_ head: ResponseHead, _ hop: Hop, expected: Bool, now: Timestamp) -> Judgement {
+        if Self.redirects.contains(head.status), spec.redirects.policy == .follow,
+            let location = head.first("location")
+        {
+            return redirect(head.status, to: location, hop)
+        }
+        if head.status == 417, expected { return .resend }
+        guard acceptsStatus(head.status) else { return refuseStatus(head, hop, now: now) }
+        guard acceptsType(head.mimeType) else {
+            return .refuse(
+                TransferError(
+                    .unacceptableContentType, "The answer's content type is not one that the job accepts.",
+                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        }
+        if hop.method != "HEAD", let length = head.contentLength, let most = spec.accept.byteCountMax, length > most {
+            return .refuse(
+                TransferError(
+                    .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting, isRetryable: false),
+                retryAfter: nil)
+        }
+        return .accept
+    }
+
+    private static let redirects: Set<Int> = [301, 302, 303, 307, 308]
+
+    private func acceptsStatus(_ status: Int) -> Bool {
+        if spec.accept.status.isEmpty { return spec.kind == .data || (200..<300).contains(status) }
+        return spec.accept.status.contains { pattern in
+            pattern == "\(status)" || pattern.count == 3 && pattern.hasSuffix("xx") && pattern.hasPrefix("\(status / 100)")
+        }
+    }
+
+    private func acceptsType(_ type: String?) -> Bool {
+        spec.accept.contentTypes.isEmpty
+            || spec.accept.contentTypes.contains { pattern in
+                guard let type else { return false }
+                let pattern = pattern.lowercased()
+                return pattern == "*/*" || pattern == type
+                    || pattern.hasSuffix("/*") && type.hasPrefix(pattern.dropLast())
+            }
+    }
+
+    private func refuseStatus(_ head: ResponseHead, _ hop: Hop, now: Timestamp) -> Judgement {
+        let status = head.status
+        if status == 401 || status == 407 {
+            return .refuse(
+                TransferError(
+                    .authenticationRequired, "The server asks for other credentials (status \(status)).",
+                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        }
+        // 425 and 429 say that nothing was done (RFC 8470 §5.2, RFC 6585 §4); of the others nobody knows.
+        let isRetryable =
+            [425, 429].contains(status)
+            || Self.passing.contains(status) && RequestBuilder.isRepeatable(spec, method: hop.method)
+        return .refuse(
+            TransferError(
+                .unacceptableStatus, "The server answered with status \(status).", phase: .waiting,
+                isRetryable: isRetryable), retryAfter: isRetryable ? head.retryAfter(now: now) : nil)
+    }
+
+    /// Statuses of a trouble that may pass; 520 to 524 are what large proxies say about their origin.
+    private static let passing: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524]
+
+    private func redirect(_ status: Int, to location: String, _ hop: Hop) -> Judgement {
+        guard hop.redirectCount < spec.redirects.countMax else {
+            return .refuse(
+                TransferError(
+                    .tooManyRedirects, "The server redirected more than \(spec.redirects.countMax) times.",
+                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        }
+        guard let url = try? hop.url.resolving(location) else {
+            return .refuse(
+                TransferError(
+                    .redirectInvalid, "The server redirected to something that is no http or https URL.",
+                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        }
+        guard egress.refusal(of: url) == nil else { return .refuse(blockedAddress(.waiting), retryAfter: nil) }
+        var next = hop
+        next.url = url
+        next.redirectCount += 1
+        if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
+            next.keepsCredentials = false
+        }
+        // RFC 9110 §15.4: 303 asks for GET; after 301 and 302 a POST becomes one, as everybody does it.
+        let becomesGET = status == 303 && hop.method != "HEAD" || status < 303 && hop.method == "POST"
+        if becomesGET, hop.method != "GET" {
+            next.method = "GET"
+            next.sendsBody = false
+        }
+        return .follow(next)
+    }
+}
+
+func blockedAddress(_ phase: TransferError.Phase) -> TransferError {
+    TransferError(
+        .blockedAddress, "The URL leads to an address that may not be reached.", phase: phase, isRetryable: false)
+}

@@ -1,0 +1,137 @@
+import CSys
+import FerryCore
+import Glibc
+
+/// An open directory below which everything is found: whatever a path says, the kernel does not leave it
+/// (openat2(2), RESOLVE_BENEATH). Closed with its last owner.
+final class StorageDirectory: Sendable {
+    let descriptor: Int32
+
+    private init(_ descriptor: Int32) { self.descriptor = descriptor }
+
+    deinit { close(descriptor) }
+
+    /// Opens a root by its trusted absolute path; makes it, with its parents, when it is missing.
+    static func root(_ path: String) throws(TransferError) -> StorageDirectory {
+        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
+        var opened = open(path, flags)
+        if opened < 0, errno == ENOENT {
+            var made = ""
+            for part in path.split(separator: "/") {
+                made += path.hasPrefix("/") || !made.isEmpty ? "/\(part)" : "\(part)"
+                mkdir(made, 0o755)
+            }
+            opened = open(path, flags)
+        }
+        guard opened >= 0 else { throw storageError(errno) }
+        return StorageDirectory(opened)
+    }
+
+    /// Opens a directory below this one; an empty path is this one. With `making`, what is missing is made.
+    func directory(_ path: String, making: Bool) throws(TransferError) -> StorageDirectory {
+        if path.isEmpty { return StorageDirectory(try beneath(".", O_RDONLY | O_DIRECTORY)) }
+        let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
+        if opened >= 0 { return StorageDirectory(opened) }
+        guard errno == ENOENT, making else { throw storageError(errno) }
+        let (parent, name) = splitPath(path)
+        let above = try directory(parent, making: true)
+        if mkdirat(above.descriptor, name, 0o755) == 0 {
+            // A directory nobody can find after a power cut would take its files along.
+            fsync(above.descriptor)
+        } else if errno != EEXIST {
+            throw storageError(errno)
+        }
+        return StorageDirectory(try beneath(path, O_RDONLY | O_DIRECTORY))
+    }
+
+    /// A regular file to read. Throws `source_not_found` for anything else.
+    func regularFile(_ path: String) throws(TransferError) -> (descriptor: Int32, status: stat) {
+        let missing = TransferError(
+            .sourceNotFound, "There is no readable file at the source's path.", phase: .sending, isRetryable: false)
+        // Not blocking: opening a FIFO would wait for a writer.
+        let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
+        guard opened >= 0 else {
+            if [EMFILE, ENFILE, ENOMEM, EIO].contains(errno) { throw storageError(errno) }
+            throw missing
+        }
+        var status = stat()
+        guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            close(opened)
+            throw missing
+        }
+        return (opened, status)
+    }
+
+    /// Makes a file that did not exist, for writing and reading.
+    func newFile(_ name: String) throws(TransferError) -> Int32 {
+        let opened = openat(descriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o644)
+        guard opened >= 0 else { throw storageError(errno) }
+        return opened
+    }
+
+    /// The names in this directory that begin like that.
+    func names(beginningWith prefix: String) -> [String] {
+        let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard copy >= 0, let stream = fdopendir(copy) else { return [] }
+        defer { closedir(stream) }
+        var found: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name.hasPrefix(prefix) { found.append(name) }
+        }
+        return found
+    }
+
+    /// The inode of a name, not following a symbolic link; nil when there is none.
+    func inode(_ name: String) -> ino_t? {
+        var status = stat()
+        return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status.st_ino : nil
+    }
+
+    func remove(_ name: String) { unlinkat(descriptor, name, 0) }
+
+    private func beneath(_ path: String, _ flags: Int32) throws(TransferError) -> Int32 {
+        let opened = csys_open_beneath(descriptor, path, flags | O_CLOEXEC, 0, 0)
+        guard opened >= 0 else { throw storageError(errno) }
+        return opened
+    }
+}
+
+/// `a/b/c` as `a/b` and `c`.
+func splitPath(_ path: String) -> (directory: String, name: String) {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return ("", path) }
+    return (String(path[..<slash]), String(path[path.utf8.index(after: slash)...]))
+}
+
+/// What an errno of the file system means for the job.
+func storageError(_ code: Int32) -> TransferError {
+    switch code {
+    case ENOSPC, EDQUOT:
+        TransferError(.storageFull, "There is no room left for the file.", phase: .finishing, isRetryable: true)
+    case ENOTDIR, EISDIR, EXDEV, ELOOP, ENAMETOOLONG, EINVAL:
+        TransferError(
+            .destinationInvalid, "The destination's path cannot be a file there.", phase: .finishing,
+            isRetryable: false)
+    case EEXIST:
+        TransferError(
+            .destinationExists, "There is a file at the destination already.", phase: .finishing, isRetryable: false)
+    case EACCES, EPERM, EROFS:
+        TransferError(
+            .storageFailed, "The service may not write at the destination.", phase: .finishing, isRetryable: false)
+    default:
+        TransferError(.storageFailed, "The file could not be written.", phase: .finishing, isRetryable: true)
+    }
+}
+
+/// Writes everything at a place of its own; no shared position, short writes continued (pwrite(2)).
+func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
+    var done = 0
+    while done < bytes.count {
+        let count = pwrite(descriptor, bytes.baseAddress.map { $0 + done }, bytes.count - done, off_t(offset) + done)
+        if count < 0, errno == EINTR { continue }
+        guard count > 0 else { throw storageError(count == 0 ? ENOSPC : errno) }
+        done += count
+    }
+}

@@ -1,0 +1,77 @@
+package import FerryCore
+
+/// The name that an answer suggests for its bytes, made safe to be a name in any directory: one path part, no
+/// controls, not hidden, at most 255 bytes. nil when nothing usable is left.
+package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
+    if let value = head.first("content-disposition"), let name = dispositionFilename(value).flatMap(safeFilename) {
+        return name
+    }
+    let last = url.path.split(separator: "/").last.map(String.init)
+    return last.flatMap { safeFilename(percentDecoded($0, isLatin1: false)) }
+}
+
+/// `filename*` before `filename` (RFC 6266 §4.3).
+private func dispositionFilename(_ value: String) -> String? {
+    let parameters = parameters(of: value)
+    if let extended = parameters.first(where: { $0.name == "filename*" })?.value {
+        // RFC 8187 §3.2.1: charset'language'value.
+        let parts = extended.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
+        if parts.count == 3, ["utf-8", "iso-8859-1"].contains(parts[0].lowercased()) {
+            return percentDecoded(String(parts[2]), isLatin1: parts[0].lowercased() != "utf-8")
+        }
+    }
+    return parameters.first { $0.name == "filename" }?.value
+}
+
+/// The parameters after the first semicolon; names in lower case, quoted strings unquoted (RFC 9110 §5.6.6).
+private func parameters(of value: String) -> [(name: String, value: String)] {
+    var found: [(name: String, value: String)] = []
+    var rest = value.drop { $0 != ";" }
+    while !rest.isEmpty {
+        rest = rest.drop { $0 == ";" || $0 == " " || $0 == "\t" }
+        let name = rest.prefix { $0 != "=" && $0 != ";" }
+        rest = rest.dropFirst(name.count)
+        guard rest.first == "=" else { continue }
+        rest = rest.dropFirst()
+        var text = ""
+        if rest.first == "\"" {
+            rest = rest.dropFirst()
+            while let character = rest.popFirst(), character != "\"" {
+                text.append(character == "\\" ? rest.popFirst() ?? "\\" : character)
+            }
+            rest = rest.drop { $0 != ";" }
+        } else {
+            text = String(rest.prefix { $0 != ";" && $0 != " " })
+            rest = rest.drop { $0 != ";" }
+        }
+        found.append((name.filter { $0 != " " }.lowercased(), text))
+    }
+    return found
+}
+
+private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
+    var bytes: [UInt8] = []
+    var rest = text.utf8[...]
+    while let byte = rest.popFirst() {
+        let hexadecimal = String(decoding: rest.prefix(2), as: UTF8.self)
+        if byte == UInt8(ascii: "%"), hexadecimal.utf8.count == 2, let value = UInt8(hexadecimal, radix: 16) {
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        } else {
+            bytes.append(byte)
+        }
+    }
+    return isLatin1
+        ? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) })) : String(decoding: bytes, as: UTF8.self)
+}
+
+private func safeFilename(_ name: String) -> String? {
+    let last = name.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? ""
+    let visible = last.unicodeScalars.filter { scalar in
+        !(scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || scalar.properties.isBidiControl)
+    }
+    var safe = String(String.UnicodeScalarView(visible)).drop { $0 == "." || $0 == " " }
+    while safe.last == " " || safe.last == "." { safe = safe.dropLast() }
+    while safe.utf8.count > 255 { safe = safe.dropLast() }
+    return safe.isEmpty ? nil : String(safe)
+}

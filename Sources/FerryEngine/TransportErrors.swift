@@ -1,0 +1,67 @@
+import Curl
+import FerryCore
+
+/// What is known about a request when libcurl gives up.
+struct TransportContext: Sendable {
+    var hasHead: Bool
+    /// Whether a repetition can do no harm.
+    var isRepeatable: Bool
+    var sentWholeBody: Bool
+}
+
+/// libcurl's code and timings → what the client is told: a code, a phase, one plain sentence without addresses.
+func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: TransportContext) -> AttemptMachine.Failure {
+    let phase = phase(info, context)
+    let mapped = mapped(error, phase)
+    let mayHaveReached = info.timings.preTransfer > 0 || info.headerBytesSent > 0
+    let isRetryable = mapped.isRetryable && (context.isRepeatable || !mayHaveReached)
+    let diedOnArrival: Set<Int> = [CurlError.gotNothing, CurlError.sendError, CurlError.receiveError]
+    return AttemptMachine.Failure(
+        TransferError(mapped.code, mapped.message, phase: phase, isRetryable: isRetryable),
+        mayRepeatAtOnce: info.newConnections == 0 && !context.hasHead && context.isRepeatable
+            && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
+}
+
+private func phase(_ info: TransferInfo, _ context: TransportContext) -> TransferError.Phase {
+    if context.hasHead { return .receiving }
+    if info.timings.nameLookup == 0 { return .resolving }
+    if info.timings.preTransfer > 0 { return context.sentWholeBody ? .waiting : .sending }
+    return info.timings.connect == 0 ? .connecting : .securing
+}
+
+private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> TransferError {
+    func make(_ code: TransferError.Code, _ message: String, _ isRetryable: Bool) -> TransferError {
+        TransferError(code, message, phase: phase, isRetryable: isRetryable)
+    }
+    switch error.code {
+    case CurlError.couldNotResolveHost, CurlError.couldNotResolveProxy:
+        return make(.hostNotFound, "The host's name could not be resolved.", true)
+    case CurlError.couldNotConnect:
+        return make(.couldNotConnect, "The server could not be connected.", true)
+    case CurlError.operationTimedOut:
+        return make(.timedOut, "The server could not be connected in time.", true)
+    case CurlError.partialFile:
+        return make(.incompleteBody, "The connection ended before the whole body had arrived.", true)
+    case CurlError.sslConnectError, CurlError.sslCipher:
+        return make(.tlsFailed, "The TLS handshake failed.", true)
+    case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.pinnedKeyMismatch:
+        return make(.certificateInvalid, "The server's certificate is not valid for this host.", false)
+    case CurlError.sslCertificateProblem, CurlError.caCertificateBadFile:
+        return make(.tlsFailed, "The TLS credentials could not be used.", false)
+    case CurlError.unsupportedProtocol, CurlError.weirdServerReply:
+        return make(.responseInvalid, "The server's answer is not HTTP.", true)
+    case CurlError.malformedURL, CurlError.badFunctionArgument:
+        return make(.internalError, "The request could not be formed.", false)
+    case CurlError.sendFailedRewind:
+        return make(.requestNotRepeatable, "The request would have had to be sent twice.", false)
+    case CurlError.gotNothing, CurlError.sendError, CurlError.receiveError, CurlError.http2Stream,
+        CurlError.uploadFailed:
+        return phase == .receiving
+            ? make(.incompleteBody, "The connection ended before the whole body had arrived.", true)
+            : make(.connectionLost, "The connection ended without an answer.", true)
+    case CurlError.outOfMemory:
+        return make(.internalError, "The node is out of memory.", true)
+    default:
+        return make(.connectionLost, "The transfer failed.", true)
+    }
+}

@@ -1,0 +1,173 @@
+import Curl
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryStore
+import FerryWebhooks
+import Glibc
+import HTTPServer
+import Logging
+import OpenSSL
+import Sys
+
+/// A node: every part, built in the order of the flow and stopped against it.
+final class Application: Sendable {
+    private let configuration: Configuration
+    private let parts: NodeParts
+    // Held for the lock on the data directory.
+    private let identity: NodeIdentity
+    private let database: Database
+    private let surface: Surface
+    private let firstStart: FirstStart
+    private let logger: Logger
+
+    private init(
+        _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
+        surface: Surface, firstStart: FirstStart, logger: Logger
+    ) {
+        self.configuration = configuration
+        self.parts = parts
+        self.identity = identity
+        self.database = database
+        self.surface = surface
+        self.firstStart = firstStart
+        self.logger = logger
+    }
+
+    /// Builds and starts everything; returns when requests are answered.
+    static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
+        let descriptors = raiseDescriptorLimit()
+        if descriptors < UInt64(configuration.concurrency * 2 + configuration.httpConnections + 200) {
+            logger.warning(
+                "The limit of open files is low for this concurrency; transfers may fail.",
+                metadata: ["limit": "\(descriptors)"])
+        }
+        try prepareDataDirectory(configuration)
+        let identity = try NodeIdentity(dataDirectory: configuration.dataDirectory)
+        let database = try Database.open(configuration, logger: logger)
+        var isStarted = false
+        defer { if !isStarted { database.close() } }
+        for number in try database.migrate() {
+            logger.notice("A migration was applied.", metadata: ["migration": "\(number)"])
+        }
+        let application = try build(configuration, identity: identity, database: database, logger: logger)
+        isStarted = true
+        return application
+    }
+
+    private static func build(
+        _ configuration: Configuration, identity: NodeIdentity, database: Database, logger: Logger
+    ) throws -> Application {
+        let box = SecretBox(key: try secretKey(configuration))
+        let clock = DatabaseClock()
+        let isWorker = configuration.roles.contains(.worker)
+        let slots = SlotLedger(capacity: isWorker ? configuration.concurrency : 0)
+        let egress = EgressPolicy(
+            allowing: configuration.egressAllow, blockedEndpoints: ownEndpoints(configuration))
+        let openSecrets = secretsOpener(box)
+        let store = Store(
+            StoreConfiguration(
+                url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
+                isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets))
+        let engine = try makeEngine(configuration, store: store, clock: clock, egress: egress, logger: logger)
+        let observers = Observers()
+        try store.start(runner: engine, observer: observers)
+        let firstStart = try FirstStart.settle(configuration, store: store, box: box, now: clock.now())
+        let webhooks = try makeWebhooks(
+            configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
+            logger: logger)
+        let health = Health(store: store, engine: engine, dataDirectory: configuration.dataDirectory)
+        let parts = NodeParts(
+            store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box, clock: clock,
+            egress: egress, paths: StoragePaths(configuration), openSecrets: openSecrets)
+        let surface = try Surface(configuration, parts: parts, logger: logger)
+        observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)
+        try surface.listen()
+        return Application(
+            configuration, parts, identity: identity, database: database, surface: surface, firstStart: firstStart,
+            logger: logger)
+    }
+
+    /// Says that it is ready: one line on standard output; what is shown only once goes to standard error.
+    func announce() {
+        parts.health.becomeReady()
+        let host = configuration.listenHost.contains(":") ? "[\(configuration.listenHost)]" : configuration.listenHost
+        let address = "http://\(host):\(surface.port)"
+        firstStart.announce(address: address)
+        let line = Array("Ferry is ready on \(address)\n".utf8)
+        _ = write(STDOUT_FILENO, line, line.count)
+    }
+
+    /// False when a part has ended without which nothing works.
+    var isHealthy: Bool { !parts.health.isBroken }
+
+    /// Readiness first, then no new work, then what runs may end; the parts stop against the flow.
+    func stop() {
+        parts.health.beginDraining()
+        parts.store.drain()
+        parts.engine?.drain(seconds: configuration.drainSeconds)
+        parts.webhooks?.stop()
+        surface.drain(seconds: 5)
+        parts.store.stop()
+        parts.engine?.stop()
+        surface.stop()
+        database.close()
+        logger.notice("Ferry has stopped.")
+    }
+
+    private static func makeEngine(
+        _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy, logger: Logger
+    ) throws -> Engine? {
+        guard configuration.roles.contains(.worker) else { return nil }
+        let paths = StoragePaths(configuration)
+        var settings = EngineConfiguration(
+            storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
+            userAgent: "Ferry/\(ferryVersion)")
+        settings.loopCount = configuration.transferLoops
+        settings.fileSync = configuration.fileSync == .full ? .full : .none
+        settings.keptConnectionCount = max(64, min(configuration.concurrency, 4096))
+        return try Engine(
+            configuration: settings, sink: store.dispatcher, lease: store.watch, clock: clock, logger: logger)
+    }
+
+    private static func makeWebhooks(
+        _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
+        secret: WebhookSecret, logger: Logger
+    ) throws -> WebhookSender? {
+        guard configuration.roles.contains(.webhooks) else { return nil }
+        let settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
+        return try WebhookSender(
+            queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
+    }
+
+    private static func secretsOpener(_ box: SecretBox) -> @Sendable ([UInt8]) -> JobSecrets? {
+        { sealed in
+            guard let plain = try? box.open(sealed) else { return nil }
+            return try? JobSecrets(json: plain)
+        }
+    }
+
+    /// Ferry's own API is no place for a transfer, whatever networks are allowed.
+    private static func ownEndpoints(_ configuration: Configuration) -> [EgressPolicy.Endpoint] {
+        guard let address = IPAddress(text: configuration.listenHost) else { return [] }
+        return [EgressPolicy.Endpoint(address, port: configuration.listenPort)]
+    }
+}
+
+/// Where a tenant's files are. The tenant `default` is the operator's own.
+struct StoragePaths: Sendable {
+    private let storageRoot: String
+    private let dataDirectory: String
+
+    init(_ configuration: Configuration) {
+        storageRoot = configuration.storageRoot
+        dataDirectory = configuration.dataDirectory
+    }
+
+    /// Files of jobs without a destination.
+    var kept: String { dataDirectory + "/results" }
+
+    func root(of tenant: String) -> String {
+        tenant == "default" ? storageRoot : "\(dataDirectory)/tenants/\(tenant)/files"
+    }
+}

@@ -1,0 +1,96 @@
+import Curl
+import FerryCore
+import FerryStore
+import Glibc
+import Logging
+import Sys
+
+/// One finding of `ferry check`.
+private struct Finding {
+    let name: String
+    let isPassed: Bool
+    let detail: String
+}
+
+/// Looks at configuration, database, libraries and disk without changing anything but the data directory's
+/// existence; prints what it found and returns 0 when a service could start here, else 1.
+package func check(_ configuration: Configuration, json: Bool) -> Int32 {
+    var findings = [Finding(name: "configuration", isPassed: true, detail: "valid")]
+    findings.append(checkLibraries())
+    findings.append(checkDisk(configuration))
+    findings += checkDatabase(configuration)
+    if json {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("ok", findings.allSatisfy(\.isPassed))
+        writer.name("checks")
+        writer.beginArray()
+        for finding in findings {
+            writer.beginObject()
+            writer.member("name", finding.name)
+            writer.member("ok", finding.isPassed)
+            writer.member("detail", finding.detail)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        print(String(decoding: writer.bytes, as: UTF8.self))
+    } else {
+        for finding in findings { print("\(finding.isPassed ? "ok  " : "FAIL") \(finding.name): \(finding.detail)") }
+    }
+    return findings.allSatisfy(\.isPassed) ? 0 : 1
+}
+
+private func checkLibraries() -> Finding {
+    switch CurlRuntime.loaded {
+    case .success(let library):
+        let http2 = library.supportsSafeHTTP2 ? "HTTP/2 is safe" : "HTTP/1.1 only: its HTTP/2 can lose bytes"
+        return Finding(name: "libraries", isPassed: true, detail: "libcurl \(library.version); \(http2)")
+    case .failure(let unusable):
+        return Finding(name: "libraries", isPassed: false, detail: unusable.reason)
+    }
+}
+
+private func checkDisk(_ configuration: Configuration) -> Finding {
+    do {
+        try prepareDataDirectory(configuration)
+        let probe = configuration.dataDirectory + "/check"
+        unlink(probe)
+        guard try createPrivateFile(probe, [1]) else {
+            return Finding(name: "disk", isPassed: false, detail: "\(probe) is in the way.")
+        }
+        unlink(probe)
+        var information = statvfs()
+        guard statvfs(configuration.storageRoot, &information) == 0 else { throw SystemError("statvfs") }
+        let free = UInt64(information.f_bavail) * UInt64(information.f_frsize)
+        return Finding(name: "disk", isPassed: free > 64 << 20, detail: "\(free >> 20) MiB free for files")
+    } catch {
+        return Finding(name: "disk", isPassed: false, detail: "\(error)")
+    }
+}
+
+private func checkDatabase(_ configuration: Configuration) -> [Finding] {
+    guard let url = configuration.databaseURL else {
+        do {
+            let programs = try PostgresPrograms.find(clusterVersion: nil)
+            return [
+                Finding(name: "database", isPassed: true, detail: "private, with PostgreSQL \(programs.majorVersion)")
+            ]
+        } catch {
+            return [Finding(name: "database", isPassed: false, detail: "\(error)")]
+        }
+    }
+    do {
+        let status = try Migrator.check(url: url)
+        return [
+            Finding(name: "database", isPassed: true, detail: "answers"),
+            Finding(
+                name: "schema", isPassed: status.found <= status.known,
+                detail: status.isCurrent
+                    ? "current (version \(status.found))"
+                    : "version \(status.found) of \(status.known); ferry migrate or ferry serve applies the rest"),
+        ]
+    } catch {
+        return [Finding(name: "database", isPassed: false, detail: "\(error)")]
+    }
+}

@@ -1,0 +1,244 @@
+package import FerryCore
+import Glibc
+package import Logging
+
+/// Everything an operator can set, validated. Secrets are in here: it never describes itself.
+package struct Configuration: Sendable {
+    package enum Role: String, Sendable, CaseIterable { case api, worker, webhooks }
+    package enum FileSync: String, Sendable, CaseIterable { case full, none }
+    package enum LogFormat: String, Sendable, CaseIterable { case text, json }
+
+    package var listenHost: String
+    package var listenPort: UInt16
+    package var dataDirectory: String
+    package var storageRoot: String
+    /// Nil: a private PostgreSQL in the data directory.
+    package var databaseURL: String?
+    package var adminKey: String?
+    package var secretKey: String?
+    package var webhookSecret: String?
+    package var egressAllow: [IPNetwork]
+    package var fileSync: FileSync
+    package var concurrency: Int
+    package var roles: Set<Role>
+    package var logLevel: Logger.Level
+    package var logFormat: LogFormat
+    /// The account that runs the private PostgreSQL when Ferry is started as root.
+    package var postgresUser: String
+    /// Threads that run libcurl.
+    package var transferLoops: Int
+    /// Simultaneous connections of the HTTP server.
+    package var httpConnections: Int
+    /// Requests a second that one key may make over time, and at once.
+    package var rateLimit: Double
+    package var rateBurst: Double
+    /// Seconds that running transfers get to end after SIGTERM.
+    package var drainSeconds: Double
+
+    /// Why a configuration cannot be used: one sentence that names the setting.
+    package struct Failure: Error, Sendable, CustomStringConvertible {
+        package let description: String
+    }
+}
+
+/// One setting: its name as an environment variable, and what it means (for `docs/configuration.md` and `ferry check`).
+package struct Setting: Sendable {
+    package let name: String
+    package let meaning: String
+    package let fallback: String
+    /// Also readable from the file that `NAME_FILE` names; never shown.
+    package let isSecret: Bool
+
+    package static let all: [Setting] = [
+        Setting("FERRY_LISTEN", "address and port of the API", "127.0.0.1:8080"),
+        Setting("FERRY_DATA_DIR", "files, staged uploads, the private PostgreSQL", "./ferry-data"),
+        Setting("FERRY_STORAGE_ROOT", "where destination.path and source.path live", "$FERRY_DATA_DIR/files"),
+        Setting("FERRY_DATABASE_URL", "libpq URI, several hosts allowed", "", isSecret: true),
+        Setting("FERRY_ADMIN_KEY", "the first admin key", "", isSecret: true),
+        Setting(
+            "FERRY_SECRET_KEY", "key that encrypts stored secrets; the same on every node", "", isSecret: true
+        ),
+        Setting(
+            "FERRY_WEBHOOK_SECRET", "whsec_…: signs webhooks of jobs without a secret of their own", "",
+            isSecret: true),
+        Setting(
+            "FERRY_EGRESS_ALLOW", "networks (CIDR, comma separated) that may be reached although not public",
+            ""),
+        Setting("FERRY_FILE_SYNC", "full or none", "full"),
+        Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
+        Setting("FERRY_ROLES", "api,worker,webhooks", "api,worker,webhooks"),
+        Setting("FERRY_LOG_LEVEL", "trace, debug, info, notice, warning, error, critical", "info"),
+        Setting("FERRY_LOG_FORMAT", "text or json", "text on a terminal, else json"),
+        Setting("FERRY_POSTGRES_USER", "account of the private PostgreSQL when started as root", "postgres"),
+        Setting("FERRY_TRANSFER_LOOPS", "threads that run libcurl", "2"),
+        Setting("FERRY_HTTP_CONNECTIONS", "simultaneous connections of the API", "2000"),
+        Setting("FERRY_RATE_LIMIT", "requests a second of one key", "20000"),
+        Setting("FERRY_RATE_BURST", "requests at once of one key", "40000"),
+        Setting("FERRY_DRAIN_SECONDS", "seconds that running transfers get after SIGTERM", "20"),
+    ]
+
+    private init(_ name: String, _ meaning: String, _ fallback: String, isSecret: Bool = false) {
+        self.name = name
+        self.meaning = meaning
+        self.fallback = fallback
+        self.isSecret = isSecret
+    }
+}
+
+/// Where values come from: flags, then environment, then the file that FERRY_CONFIG names, then defaults.
+package struct SettingSource: Sendable {
+    private let values: [String: String]
+
+    /// Throws for unknown `FERRY_…` names in the file, unreadable files, and secrets given twice.
+    package init(flags: [String: String], environment: [String: String]) throws(Configuration.Failure) {
+        var values: [String: String] = [:]
+        if let path = flags["FERRY_CONFIG"] ?? environment["FERRY_CONFIG"], !path.isEmpty {
+            values = try Self.parse(file: path)
+        }
+        for source in [environment, flags] {
+            for setting in Setting.all {
+                if let value = source[setting.name], !value.isEmpty { values[setting.name] = value }
+                guard setting.isSecret, let path = source[setting.name + "_FILE"], !path.isEmpty else {
+                    continue
+                }
+                guard source[setting.name, default: ""].isEmpty else {
+                    throw Configuration.Failure(
+                        description: "\(setting.name) and \(setting.name)_FILE are both set; one is enough.")
+                }
+                values[setting.name] = try Self.read(path, for: setting.name + "_FILE").trimmed
+            }
+        }
+        self.values = values
+    }
+
+    package subscript(name: String) -> String? { values[name] }
+
+    /// Lines of `NAME=value`; `#` begins a comment line.
+    private static func parse(file path: String) throws(Configuration.Failure) -> [String: String] {
+        var values: [String: String] = [:]
+        let known = Set(Setting.all.flatMap { $0.isSecret ? [$0.name, $0.name + "_FILE"] : [$0.name] })
+        for (index, line) in try read(path, for: "FERRY_CONFIG").split(
+            separator: "\n", omittingEmptySubsequences: false
+        ).enumerated() {
+            let text = String(line).trimmed
+            if text.isEmpty || text.hasPrefix("#") { continue }
+            guard let equals = text.firstIndex(of: "=") else {
+                throw Configuration.Failure(description: "\(path), line \(index + 1): expected NAME=value.")
+            }
+            let name = String(text[..<equals]).trimmed
+            guard known.contains(name) else {
+                throw Configuration.Failure(
+                    description: "\(path), line \(index + 1): there is no setting \(name).")
+            }
+            let value = String(text[text.index(after: equals)...]).trimmed
+            if name.hasSuffix("_FILE") {
+                values[String(name.dropLast(5))] = try read(value, for: name).trimmed
+            } else {
+                values[name] = value
+            }
+        }
+        return values
+    }
+
+    private static func read(_ path: String, for name: String) throws(Configuration.Failure) -> String {
+        guard let bytes = try? readFile(path, byteCountMax: 1 << 20),
+            let text = String(validating: bytes, as: UTF8.self)
+        else {
+            throw Configuration.Failure(description: "\(name): the file \(path) cannot be read.")
+        }
+        return text
+    }
+}
+
+extension Configuration {
+    package init(_ source: SettingSource, isTerminal: Bool) throws(Failure) {
+        func value(_ name: String) -> String {
+            source[name] ?? Setting.all.first { $0.name == name }?.fallback ?? ""
+        }
+        func integer(_ name: String, _ range: ClosedRange<Int>) throws(Failure) -> Int {
+            guard let number = Int(value(name)), range.contains(number) else {
+                throw Failure(
+                    description:
+                        "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound).")
+            }
+            return number
+        }
+        func number(_ name: String, _ range: ClosedRange<Double>) throws(Failure) -> Double {
+            guard let number = Double(value(name)), range.contains(number) else {
+                throw Failure(
+                    description: "\(name) must be a number from \(range.lowerBound) to \(range.upperBound).")
+            }
+            return number
+        }
+        func choice<Choice: RawRepresentable & CaseIterable>(_ name: String, _ text: String? = nil)
+            throws(Failure) -> Choice
+        where Choice.RawValue == String {
+            guard let choice = Choice(rawValue: text ?? value(name)) else {
+                throw Failure(
+                    description:
+                        "\(name) must be one of \(Choice.allCases.map(\.rawValue).joined(separator: ", ")).")
+            }
+            return choice
+        }
+        (listenHost, listenPort) = try Self.address(value("FERRY_LISTEN"))
+        dataDirectory = absolutePath(value("FERRY_DATA_DIR"))
+        storageRoot = absolutePath(source["FERRY_STORAGE_ROOT"] ?? dataDirectory + "/files")
+        databaseURL = source["FERRY_DATABASE_URL"]
+        adminKey = source["FERRY_ADMIN_KEY"]
+        secretKey = source["FERRY_SECRET_KEY"]
+        webhookSecret = source["FERRY_WEBHOOK_SECRET"]
+        egressAllow = try value("FERRY_EGRESS_ALLOW").split(separator: ",").map { part throws(Failure) in
+            let text = String(part).trimmed
+            guard let network = IPNetwork(cidr: text) else {
+                throw Failure(
+                    description: "FERRY_EGRESS_ALLOW: \(text) is not a network such as 10.1.0.0/16.")
+            }
+            return network
+        }
+        fileSync = try choice("FERRY_FILE_SYNC")
+        concurrency = try integer("FERRY_CONCURRENCY", 1...20_000)
+        roles = Set(
+            try value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
+                try choice("FERRY_ROLES", String(part).trimmed) as Role
+            })
+        logLevel = try choice("FERRY_LOG_LEVEL")
+        logFormat =
+            source["FERRY_LOG_FORMAT"] == nil ? (isTerminal ? .text : .json) : try choice("FERRY_LOG_FORMAT")
+        postgresUser = value("FERRY_POSTGRES_USER")
+        transferLoops = try integer("FERRY_TRANSFER_LOOPS", 1...16)
+        httpConnections = try integer("FERRY_HTTP_CONNECTIONS", 16...10_000)
+        rateLimit = try number("FERRY_RATE_LIMIT", 1...1e9)
+        rateBurst = try number("FERRY_RATE_BURST", 1...1e9)
+        drainSeconds = try number("FERRY_DRAIN_SECONDS", 0...3600)
+        try checkSecrets()
+    }
+
+    private func checkSecrets() throws(Failure) {
+        if let adminKey, adminKey.utf8.count < 20 {
+            throw Failure(
+                description:
+                    "FERRY_ADMIN_KEY is too short: use at least 20 characters, best from a generator.")
+        }
+        if let secretKey, secretKey.utf8.count < 16 {
+            throw Failure(
+                description:
+                    "FERRY_SECRET_KEY is too short: use at least 16 characters, best from a generator.")
+        }
+        guard !roles.isEmpty else { throw Failure(description: "FERRY_ROLES names no role.") }
+    }
+
+    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (every IPv4 address), `8080` is not enough.
+    private static func address(_ text: String) throws(Failure) -> (String, UInt16) {
+        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
+            throw Failure(description: "FERRY_LISTEN must be an address and a port, such as 127.0.0.1:8080.")
+        }
+        var host = String(text[..<colon])
+        if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
+        if host.isEmpty { host = "0.0.0.0" }
+        if host == "localhost" { host = "127.0.0.1" }
+        guard IPAddress(text: host) != nil else {
+            throw Failure(description: "FERRY_LISTEN: \(host) is not an IP address.")
+        }
+        return (host, port)
+    }
+}

@@ -1,0 +1,44 @@
+import FerryCore
+import FerryStore
+import Glibc
+import Logging
+import Sys
+
+/// The database that the configuration names, or the private one in the data directory.
+final class Database: Sendable {
+    let url: String
+    private let own: PrivatePostgres?
+    private let logger: Logger
+
+    private init(url: String, own: PrivatePostgres?, logger: Logger) {
+        self.url = url
+        self.own = own
+        self.logger = logger
+    }
+
+    /// Starts the private PostgreSQL when no database is named. Call on the main thread.
+    static func open(_ configuration: Configuration, logger: Logger) throws -> Database {
+        if let url = configuration.databaseURL { return Database(url: url, own: nil, logger: logger) }
+        try prepareDataDirectory(configuration)
+        let own = try PrivatePostgres.start(
+            dataDirectory: configuration.dataDirectory, user: configuration.postgresUser
+        ) { logger.notice("\($0)") }
+        return Database(url: own.url, own: own, logger: logger)
+    }
+
+    /// Applies what is missing and returns the numbers of the migrations that were applied.
+    func migrate() throws -> [Int] {
+        try Migrator.migrate(url: url)
+    }
+
+    /// Ends the private PostgreSQL; the connections of others are theirs to close.
+    func close() { own?.stop() }
+}
+
+/// Creates the directories that everything else expects.
+func prepareDataDirectory(_ configuration: Configuration) throws {
+    // Others may pass through, not look: a private PostgreSQL runs as another user when we are root.
+    try createDirectory(configuration.dataDirectory, mode: 0o711)
+    try createDirectory(configuration.dataDirectory + "/results", mode: 0o700)
+    try createDirectory(configuration.storageRoot, mode: 0o755)
+}

@@ -1,0 +1,105 @@
+import FerryCore
+import FerryStore
+import Glibc
+import OpenSSL
+import Sys
+
+/// What a database gets once, at the first start of its first node, and what is shown once.
+struct FirstStart: Sendable {
+    let webhookSecret: WebhookSecret
+    /// A key that was made just now; shown once.
+    private let newAdminKey: String?
+    private let isWebhookSecretNew: Bool
+
+    /// Checks that this node's key opens what the database holds, and makes what is missing. The store must have
+    /// started. Blocks for a few round trips.
+    static func settle(_ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp) throws -> FirstStart {
+        let control = store.control
+        let proof = try wait { control.putSettingIfAbsent("secret_key_proof", box.seal(Array("ferry".utf8)), reply: $0) }
+        guard (try? box.open(proof)) != nil else {
+            throw Configuration.Failure(
+                description: "This database was set up with another FERRY_SECRET_KEY. Give every node the key of the first one "
+                    + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
+        }
+        let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)
+        return FirstStart(
+            webhookSecret: secret, newAdminKey: try settleAdminKey(configuration, control: control, now: now),
+            isWebhookSecretNew: isNew)
+    }
+
+    private static func settleWebhookSecret(
+        _ configuration: Configuration, control: ControlLane, box: SecretBox
+    ) throws -> (WebhookSecret, isNew: Bool) {
+        if let text = configuration.webhookSecret {
+            guard let secret = WebhookSecret(text) else {
+                throw Configuration.Failure(
+                    description: "FERRY_WEBHOOK_SECRET must be whsec_ followed by the base64 of 24 to 64 bytes.")
+            }
+            return (secret, false)
+        }
+        guard let fresh = WebhookSecret(key: randomBytes(32)) else {
+            preconditionFailure("32 bytes are a webhook secret")
+        }
+        let sealed = try wait {
+            control.putSettingIfAbsent("webhook_secret", box.seal(Array(fresh.text.utf8)), reply: $0)
+        }
+        guard let plain = try? box.open(sealed), let kept = WebhookSecret(String(decoding: plain, as: UTF8.self)) else {
+            throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
+        }
+        return (kept, kept == fresh)
+    }
+
+    /// The key to show, when one was made.
+    private static func settleAdminKey(
+        _ configuration: Configuration, control: ControlLane, now: Timestamp
+    ) throws -> String? {
+        let generator = IdentifierGenerator { now }
+        func record(_ key: String, name: String) -> KeyRecord {
+            KeyRecord(
+                id: generator.make(), tenant: "default", role: .admin, name: name, hash: Digest.of(Array(key.utf8)),
+                createdAt: now)
+        }
+        if let key = configuration.adminKey {
+            _ = try wait { control.createKey(record(key, name: "FERRY_ADMIN_KEY"), reply: $0) }
+            return nil
+        }
+        let alphabet = Array("0123456789abcdefghjkmnpqrstvwxyz".utf8)
+        let key = "fk_" + String(decoding: randomBytes(32).map { alphabet[Int($0 & 31)] }, as: UTF8.self)
+        let fresh = record(key, name: "first admin key")
+        let first = try wait { control.putSettingIfAbsent("first_admin_key", fresh.hash, reply: $0) }
+        // Another node, or an earlier start, has made it.
+        guard first == fresh.hash else { return nil }
+        _ = try wait { control.createKey(fresh, reply: $0) }
+        return key
+    }
+
+    /// Asks a lane and waits for its answer.
+    private static func wait<Value: Sendable>(
+        _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+    ) throws -> Value {
+        let answers = Mailbox<Result<Value, StoreError>>()
+        ask { answers.send($0) }
+        guard let answer = answers.wait(milliseconds: 30_000).first else { throw StoreError.unavailable }
+        return try answer.get()
+    }
+
+    /// Prints what is shown once, and an example to paste, to standard error.
+    func announce(address: String) {
+        guard let newAdminKey else { return }
+        var text = "\nThe admin key, shown this once:  \(newAdminKey)\n"
+        if isWebhookSecretNew { text += "Webhooks are signed with:         \(webhookSecret.text)\n" }
+        text += """
+
+            Try it:
+
+              export FERRY_URL=\(address) FERRY_KEY=\(newAdminKey)
+              curl -s $FERRY_URL/v1/jobs -H "Authorization: Bearer $FERRY_KEY" -H 'Content-Type: application/json' \\
+                -H 'Prefer: wait=20' \\
+                -d '{"kind":"download","request":{"url":"https://www.debian.org/"},"destination":{"path":"debian.html"}}'
+
+
+            """
+        let bytes = Array(text.utf8)
+        _ = write(STDERR_FILENO, bytes, bytes.count)
+    }
+}

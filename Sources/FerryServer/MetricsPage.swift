@@ -1,0 +1,132 @@
+import Curl
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryStore
+import FerryWebhooks
+import Synchronization
+
+/// `/metrics`: every counter of every part, and nothing that would have to be asked of the database.
+final class MetricsPage: Sendable {
+    private let parts: NodeParts
+    private let requests = Mutex<APIMetrics?>(nil)
+
+    init(_ parts: NodeParts) { self.parts = parts }
+
+    func connect(_ metrics: APIMetrics) { requests.withLock { $0 = metrics } }
+
+    func text() -> [UInt8] {
+        var page = PrometheusText()
+        let library = (try? CurlRuntime.loaded.get().version) ?? "unknown"
+        page.add(
+            .gauge, "ferry_build_info", "Versions of this process; always 1.",
+            [([("version", ferryVersion), ("libcurl", library)], 1)])
+        page.add(.gauge, "ferry_ready", "Whether this node is ready.", parts.health.isReady ? 1 : 0)
+        appendEngine(to: &page)
+        appendStore(to: &page)
+        appendWebhooks(to: &page)
+        if let requests = requests.withLock({ $0 }) { appendRequests(requests, to: &page) }
+        ProcessMetrics.append(to: &page)
+        return Array(page.text.utf8)
+    }
+
+    private func appendEngine(to page: inout PrometheusText) {
+        page.add(.gauge, "ferry_worker_slots", "Transfers this node may run at once.", parts.slots.capacity)
+        page.add(
+            .gauge, "ferry_worker_slots_free", "Transfers this node may begin now.", parts.slots.freeCount)
+        guard let counts = parts.engine?.snapshot else { return }
+        page.add(.gauge, "ferry_transfers_active", "Attempts that run on this node.", counts.live)
+        page.add(.counter, "ferry_attempts_started_total", "Attempts begun.", counts.attemptsBegun)
+        var results: [(labels: [(String, String)], value: Double)] = [
+            ([("result", "succeeded"), ("class", "none")], Double(counts.attemptsSucceeded)),
+            ([("result", "cancelled"), ("class", "none")], Double(counts.attemptsCancelled)),
+            ([("result", "released"), ("class", "none")], Double(counts.attemptsReleased)),
+        ]
+        for errorClass in TransferError.Class.allCases {
+            results.append(
+                (
+                    [("result", "failed"), ("class", errorClass.rawValue)],
+                    Double(counts.attemptsFailed[errorClass, default: 0])
+                ))
+        }
+        page.add(.counter, "ferry_attempts_total", "Attempts ended, by result and class of error.", results)
+        page.add(
+            .counter, "ferry_transferred_bytes_total", "Body bytes, by direction.",
+            [
+                ([("direction", "received")], Double(counts.bytesReceived)),
+                ([("direction", "sent")], Double(counts.bytesSent)),
+            ])
+        page.add(
+            .counter, "ferry_connections_total", "Transfers by whether they used a kept connection.",
+            [
+                ([("connection", "opened")], Double(counts.connectionsOpened)),
+                ([("connection", "reused")], Double(counts.connectionsReused)),
+            ])
+        page.add(
+            .gauge, "ferry_transfer_loop_age_seconds", "Seconds since the latest transfer loop came round.",
+            counts.loopAgeSeconds)
+    }
+
+    private func appendStore(to page: inout PrometheusText) {
+        let counts = parts.store.metrics
+        page.add(.gauge, "ferry_database_up", "Whether the database confirmed this node lately.", parts.store.isReady ? 1 : 0)
+        page.add(
+            .gauge, "ferry_database_round_trip_seconds", "The last heartbeat's round trip.",
+            parts.store.roundTripSeconds ?? 0)
+        page.add(.counter, "ferry_jobs_submitted_total", "Jobs accepted by this node.", counts.submittedJobs)
+        page.add(
+            .counter, "ferry_jobs_leased_at_once_total", "Of these, jobs that began without queueing.",
+            counts.leasedAtOnceJobs)
+        page.add(.counter, "ferry_submit_batches_total", "Commits of submissions.", counts.submitBatches)
+        page.add(.counter, "ferry_submit_seconds_total", "Seconds in commits of submissions.", counts.submitSeconds)
+        page.add(.counter, "ferry_results_recorded_total", "Results committed.", counts.recordedResults)
+        page.add(.counter, "ferry_jobs_claimed_total", "Jobs leased from the queue.", counts.claimedJobs)
+        page.add(.counter, "ferry_dispatch_batches_total", "Commits of results and claims.", counts.dispatchBatches)
+        page.add(
+            .counter, "ferry_dispatch_seconds_total", "Seconds in commits of results and claims.",
+            counts.dispatchSeconds)
+        page.add(.counter, "ferry_database_reconnects_total", "Connections made again.", counts.reconnects)
+        page.add(
+            .counter, "ferry_results_fenced_total", "Results that came after the lease was lost.",
+            counts.fencedResults)
+        page.add(.counter, "ferry_jobs_rescued_total", "Jobs taken back from dead nodes.", counts.rescuedJobs)
+        page.add(
+            .gauge, "ferry_database_oldest_transaction_seconds",
+            "Age of the oldest transaction that keeps dead rows.", counts.oldestTransactionSeconds)
+        page.add(.gauge, "ferry_database_dead_rows", "Dead rows in the hot table.", counts.deadRowCount)
+        page.add(.gauge, "ferry_backlog", "Whether jobs are known to queue.", parts.store.hasBacklog ? 1 : 0)
+    }
+
+    private func appendWebhooks(to page: inout PrometheusText) {
+        guard let counts = parts.webhooks?.metrics else { return }
+        page.add(
+            .counter, "ferry_webhook_tries_total", "Tries of webhook deliveries, by result.",
+            [
+                ([("result", "accepted")], Double(counts.deliveredCount)),
+                ([("result", "failed")], Double(counts.failedTryCount)),
+            ])
+        page.add(.counter, "ferry_webhook_given_up_total", "Deliveries given up.", counts.givenUpCount)
+        page.add(.gauge, "ferry_webhooks_in_flight", "Deliveries on the wire.", counts.inFlightCount)
+        page.beginHistogram("ferry_webhook_duration_seconds", "Duration of tries.")
+        page.histogram(
+            "ferry_webhook_duration_seconds", labels: [], bounds: WebhookMetrics.durationBounds,
+            counts: counts.durationCounts.map { UInt64(max(0, $0)) }, sum: counts.durationSum)
+    }
+
+    private func appendRequests(_ metrics: APIMetrics, to page: inout PrometheusText) {
+        let routes = metrics.snapshot()
+        page.add(
+            .counter, "ferry_http_requests_total", "Requests by route, method and status; 0 is no answer.",
+            routes.flatMap { route in
+                (route.byStatus.isEmpty ? [200: 0] : route.byStatus).sorted { $0.key < $1.key }.map { status, count in
+                    ([("route", route.route), ("method", route.method), ("code", String(status))], Double(count))
+                }
+            })
+        page.beginHistogram("ferry_http_request_duration_seconds", "Duration of requests by route and method.")
+        for route in routes {
+            page.histogram(
+                "ferry_http_request_duration_seconds", labels: [("route", route.route), ("method", route.method)],
+                bounds: APIMetrics.bounds, counts: route.buckets, sum: route.sumSeconds)
+        }
+    }
+}

@@ -1,0 +1,73 @@
+package import FerryCore
+import Glibc
+import OpenSSL
+import Sys
+
+/// Who this node is, over restarts: kept in the data directory, which one process owns at a time.
+///
+/// A restarted node has the same identity and so takes its own jobs back at once.
+package final class NodeIdentity: Sendable {
+    package let id: NodeID
+    /// The host's name, for people.
+    package let name: String
+    private let lock: Int32
+
+    /// Takes the data directory for this process (flock(2), given back by the kernel when the process ends).
+    package init(dataDirectory: String) throws(Configuration.Failure) {
+        lock = open(dataDirectory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard lock >= 0 else {
+            throw Configuration.Failure(
+                description:
+                    "\(SystemError("The data directory cannot be written: open \(dataDirectory)/lock")).")
+        }
+        guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
+            throw Configuration.Failure(
+                description:
+                    "Another ferry uses the data directory \(dataDirectory). Give each node its own FERRY_DATA_DIR."
+            )
+        }
+        do {
+            let fresh = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }.make(
+                NodeKindTag.self)
+            _ = try createPrivateFile(dataDirectory + "/node", fresh.utf8)
+            let text = String(
+                decoding: try readFile(dataDirectory + "/node", byteCountMax: 100), as: UTF8.self
+            ).trimmed
+            guard let id = NodeID(text) else {
+                throw Configuration.Failure(
+                    description:
+                        "\(dataDirectory)/node does not hold a node's identity; remove the file to get a new one."
+                )
+            }
+            self.id = id
+        } catch let failure as Configuration.Failure {
+            throw failure
+        } catch {
+            throw Configuration.Failure(description: "The data directory cannot be used: \(error).")
+        }
+        var buffer = [CChar](repeating: 0, count: 256)
+        name =
+            gethostname(&buffer, 255) == 0
+            ? String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            : "unknown"
+    }
+
+    deinit { close(lock) }
+}
+
+/// The key that seals secrets: from the settings, else made once in the data directory.
+func secretKey(_ configuration: Configuration) throws(Configuration.Failure) -> [UInt8] {
+    if let key = configuration.secretKey { return Array(key.utf8) }
+    let path = configuration.dataDirectory + "/secret.key"
+    do {
+        let fresh = randomBytes(32).map { byte in
+            let digits = Array("0123456789abcdef".utf8)
+            return [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+        }
+        _ = try createPrivateFile(path, Array(fresh.joined()))
+        return Array(String(decoding: try readFile(path, byteCountMax: 4096), as: UTF8.self).trimmed.utf8)
+    } catch {
+        throw Configuration.Failure(
+            description: "The key for stored secrets cannot be kept in the data directory: \(error).")
+    }
+}

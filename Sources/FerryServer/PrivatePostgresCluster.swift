@@ -1,0 +1,246 @@
+import Glibc
+import Sys
+
+/// The files of the private PostgreSQL below Ferry's data directory, and who may touch them.
+///
+/// `postgres` is the cluster, `postgres.new` one that initdb has not finished, `postgres.lock` says which
+/// Ferry owns them, `postgres.log` is what the server says. As root, below a directory that the server's user
+/// may not pass (such as /root), `postgres` is a symbolic link to a cluster below /var/lib/ferry.
+struct PostgresCluster {
+    /// Ferry's data directory: absolute, free of symbolic links.
+    let parent: String
+    let account: PostgresProcess.Account
+    /// The directory that holds the cluster: `parent`, or one below /var/lib/ferry.
+    private(set) var home: String
+
+    var directory: String { "\(home)/postgres" }
+    var log: String { "\(parent)/postgres.log" }
+    private var unfinished: String { "\(home)/postgres.new" }
+    private var processFile: String { "\(directory)/postmaster.pid" }
+
+    /// The role that initdb makes; the database is `postgres`.
+    static let role = "ferry"
+    /// The longest path that a Unix socket can have (unix(7): 108 bytes with the closing zero).
+    static let socketPathByteCountMax = 107
+    static let socketName = ".s.PGSQL.5432"
+    /// Where clusters go whose data directory is out of reach for the user who runs the server.
+    static let refuge = "/var/lib/ferry"
+
+    // MARK: Directories
+
+    /// Creates Ferry's data directory if need be, and makes sure that `account` can reach the cluster in it.
+    static func prepare(
+        dataDirectory: String, userName: String?
+    ) throws(PrivatePostgresError) -> PostgresCluster {
+        let account = try findAccount(userName)
+        do { try createDirectory(absolutePath(dataDirectory), mode: 0o711) } catch {
+            throw PrivatePostgresError(.directoryUnusable, "the data directory cannot be created: \(error)")
+        }
+        guard let parent = FileTree.resolved(dataDirectory) else {
+            throw PrivatePostgresError(.directoryUnusable, "the data directory \(dataDirectory) is not there")
+        }
+        var cluster = PostgresCluster(parent: parent, account: account, home: parent)
+        if account != .own { try cluster.openTheWay(userName ?? "postgres") }
+        return cluster
+    }
+
+    /// PostgreSQL refuses to run as root; anybody else runs it as themselves.
+    private static func findAccount(_ name: String?) throws(PrivatePostgresError) -> PostgresProcess.Account {
+        guard geteuid() == 0 else { return .own }
+        let name = name ?? "postgres"
+        guard let entry = getpwnam(name) else {
+            throw PrivatePostgresError(
+                .userUnusable,
+                "PostgreSQL does not run as root and there is no user \(name) to run it: set "
+                    + "FERRY_POSTGRES_USER to an unprivileged user, or start Ferry as one")
+        }
+        guard entry.pointee.pw_uid != 0 else {
+            throw PrivatePostgresError(
+                .userUnusable, "PostgreSQL does not run as root: FERRY_POSTGRES_USER must name another user")
+        }
+        return PostgresProcess.Account(uid: entry.pointee.pw_uid, gid: entry.pointee.pw_gid)
+    }
+
+    /// The data directory is ours to open for passing through; what is above it is not.
+    private mutating func openTheWay(_ user: String) throws(PrivatePostgresError) {
+        if let status = FileTree.status(parent), status.st_uid == geteuid(), status.st_mode & 0o001 == 0 {
+            chmod(parent, (status.st_mode | 0o001) & 0o7777)
+        }
+        if let target = FileTree.target(ofLink: directory) {
+            home = FileTree.parent(of: target)
+        } else if let closed = FileTree.firstClosedDirectory(onTheWayTo: directory, for: account),
+            FileTree.status(directory) != nil || !moveOut()
+        {
+            throw PrivatePostgresError(
+                .directoryUnusable,
+                "the user \(user), who runs the private PostgreSQL, may not pass \(closed) on the way to "
+                    + "\(directory): set FERRY_DATA_DIR to a place such as \(Self.refuge), or allow it with "
+                    + "chmod o+x \(closed)")
+        }
+        if let status = FileTree.status(directory), status.st_uid != account.uid {
+            throw PrivatePostgresError(
+                .directoryUnusable,
+                "\(directory) belongs to the user with the number \(status.st_uid) and not to \(user): name "
+                    + "the owner in FERRY_POSTGRES_USER, or hand it over with chown -R \(user) \(directory)")
+        }
+    }
+
+    /// Gives the cluster a home in the refuge, and leaves a link to it in the data directory.
+    private mutating func moveOut() -> Bool {
+        mkdir(Self.refuge, 0o711)
+        var name = Array("\(Self.refuge)/cluster-XXXXXX".utf8CString)
+        guard FileTree.firstClosedDirectory(onTheWayTo: "\(Self.refuge)/cluster", for: account) == nil,
+            mkdtemp(&name) != nil
+        else { return false }
+        let path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        guard chmod(path, 0o711) == 0, symlink("\(path)/postgres", directory) == 0 else {
+            rmdir(path)
+            return false
+        }
+        home = path
+        return true
+    }
+
+    /// Where the socket goes: the cluster, which only its user can enter, or a short directory like it.
+    func socketDirectory() throws(PrivatePostgresError) -> String {
+        if "\(directory)/\(Self.socketName)".utf8.count <= Self.socketPathByteCountMax { return directory }
+        guard let status = FileTree.status(parent) else { return directory }
+        let user = account == .own ? geteuid() : account.uid
+        // The same for each start, so that a killed Ferry leaves one empty directory and not many.
+        let name = "ferry-\(user)-\(status.st_dev)-\(status.st_ino)"
+        let runtime = account == .own ? getenv("XDG_RUNTIME_DIR").map { String(cString: $0) } : nil
+        let places = [runtime, "/tmp"].compactMap { $0 }.map { "\($0)/\(name)" }
+        guard
+            let path = places.first(where: {
+                "\($0)/\(Self.socketName)".utf8.count <= Self.socketPathByteCountMax
+            })
+        else { return directory }
+        if mkdir(path, 0o700) == 0, account != .own { lchown(path, account.uid, account.gid) }
+        var found = stat()
+        guard lstat(path, &found) == 0, found.st_mode & S_IFMT == S_IFDIR, found.st_uid == user,
+            found.st_mode & 0o077 == 0
+        else {
+            throw PrivatePostgresError(
+                .directoryUnusable,
+                "\(path), meant for the socket of the private PostgreSQL, is somebody else's: remove it, or "
+                    + "set FERRY_DATA_DIR to a shorter path")
+        }
+        return path
+    }
+
+    // MARK: The lock
+
+    /// Takes the directory for this process until the descriptor is closed; a second Ferry is refused.
+    func lock() throws(PrivatePostgresError) -> Int32 {
+        let path = "\(parent)/postgres.lock"
+        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("open \(path)"))")
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let recorded = FileTree.text(of: path)?.trimmed ?? ""
+            let owner = recorded.isEmpty ? "" : " (process \(recorded))"
+            close(descriptor)
+            throw PrivatePostgresError(
+                .inUse,
+                "another Ferry\(owner) uses the data directory \(parent): "
+                    + "stop it, or set FERRY_DATA_DIR to another one")
+        }
+        let text = Array("\(getpid())\n".utf8)
+        ftruncate(descriptor, 0)
+        pwrite(descriptor, text, text.count, 0)
+        return descriptor
+    }
+
+    // MARK: The cluster
+
+    /// The major version that made the cluster; nil when there is none.
+    var majorVersion: Int? { FileTree.text(of: "\(directory)/PG_VERSION").flatMap { Int($0.trimmed) } }
+
+    /// Makes a cluster, all of it or nothing: it gets its name when it is on stable storage.
+    func create(with programs: PostgresPrograms) throws(PrivatePostgresError) {
+        FileTree.remove(unfinished)
+        if FileTree.status(directory) != nil, rmdir(directory) != 0 {
+            throw PrivatePostgresError(
+                .directoryUnusable, "\(directory) is no cluster of PostgreSQL and not empty: move it away")
+        }
+        guard mkdir(unfinished, 0o700) == 0,
+            account == .own || lchown(unfinished, account.uid, account.gid) == 0
+        else { throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdir \(unfinished)"))") }
+        let options = ["-A", "trust", "-U", Self.role, "--locale=C", "-E", "UTF8", "--no-instructions"]
+        try initdb(programs, ["-D", unfinished, "--no-sync"] + options)
+        try initdb(programs, ["-D", unfinished, "--sync-only"])
+        guard rename(unfinished, directory) == 0 else {
+            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("rename \(unfinished)"))")
+        }
+        FileTree.sync(directory: home)
+        if home != parent { FileTree.sync(directory: parent) }
+    }
+
+    private func initdb(_ programs: PostgresPrograms, _ arguments: [String]) throws(PrivatePostgresError) {
+        let result: (output: String, status: Int32)
+        do {
+            result = try PostgresProcess(
+                programs.initdb, arguments, account: account, deathSignal: SIGKILL,
+                workingDirectory: unfinished
+            ).finish()
+        } catch { throw PrivatePostgresError(.failed, "\(error)") }
+        guard result.status == 0 else {
+            FileTree.remove(unfinished)
+            throw PrivatePostgresError(
+                .failed, "initdb could not create \(directory): \(result.output.trimmed)")
+        }
+    }
+
+    // MARK: Servers that outlived their Ferry
+
+    /// Waits until no server works in the cluster any more, and removes a lock file that would stop the next
+    /// one although its process is gone.
+    ///
+    /// A server whose Ferry was killed shuts down by its death signal, within a second as a rule.
+    func awaitVacancy(milliseconds: Int64) throws(PrivatePostgresError) {
+        // The server removes the file last of all, after its children have ended.
+        guard access(processFile, F_OK) == 0 else { return }
+        let deadline = monotonicNanoseconds() + milliseconds * 1_000_000
+        while let occupant = occupants().first {
+            guard monotonicNanoseconds() < deadline else {
+                throw PrivatePostgresError(
+                    .inUse,
+                    "a PostgreSQL server (process \(occupant)) that this Ferry did not start works in "
+                        + "\(directory): stop it with kill -INT \(occupant)")
+            }
+            _ = poll(nil, 0, 20)
+        }
+        // Whatever has the number now is not our server: after a restart of a container, or a zombie that
+        // nobody reaps. PostgreSQL itself would take it for one and give up.
+        if let pid = recordedProcess(), kill(pid, 0) == 0 { unlink(processFile) }
+    }
+
+    /// The processes of PostgreSQL that have the cluster as their working directory, as all of them do.
+    private func occupants() -> [pid_t] {
+        guard let cluster = FileTree.status(directory) else { return [] }
+        let recorded = recordedProcess()
+        return FileTree.names(in: "/proc").compactMap { pid_t($0) }.filter { pid in
+            guard FileTree.text(of: "/proc/\(pid)/comm")?.trimmed == "postgres" else { return false }
+            guard let working = FileTree.status("/proc/\(pid)/cwd") else {
+                // A container's root may not look: then the number has to do. A zombie has no directory.
+                return errno == EACCES && pid == recorded
+            }
+            return working.st_ino == cluster.st_ino && working.st_dev == cluster.st_dev
+        }
+    }
+
+    /// The first line of postmaster.pid.
+    private func recordedProcess() -> pid_t? { processFileLines.first.flatMap { pid_t($0.trimmed) } }
+
+    /// Whether `pid` says about itself that it accepts connections (line 8 of postmaster.pid).
+    func isReady(_ pid: pid_t) -> Bool {
+        let lines = processFileLines
+        return lines.count >= 8 && lines[0].trimmed == "\(pid)" && lines[7].trimmed == "ready"
+    }
+
+    private var processFileLines: [String] {
+        (FileTree.text(of: processFile) ?? "").split(separator: "\n", omittingEmptySubsequences: false)
+            .map(String.init)
+    }
+}

@@ -1,0 +1,126 @@
+import Glibc
+
+/// The few questions about the file system that the private PostgreSQL asks.
+enum FileTree {
+    /// The names in a directory, without the two dots; none when it cannot be read.
+    static func names(in path: String) -> [String] {
+        guard let listing = opendir(path) else { return [] }
+        defer { closedir(listing) }
+        var names: [String] = []
+        while let entry = readdir(listing) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != "." && name != ".." { names.append(name) }
+        }
+        return names
+    }
+
+    /// The absolute path without symbolic links, or nil when it does not exist (realpath(3)).
+    static func resolved(_ path: String) -> String? {
+        guard let raw = realpath(path, nil) else { return nil }
+        defer { free(raw) }
+        return String(cString: raw)
+    }
+
+    /// Where a symbolic link points; nil when it is none.
+    static func target(ofLink path: String) -> String? {
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = readlink(path, &buffer, buffer.count)
+        guard count > 0 else { return nil }
+        return String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    static func parent(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    /// What stat(2) says, following links; nil when it cannot.
+    static func status(_ path: String) -> stat? {
+        var status = stat()
+        return stat(path, &status) == 0 ? status : nil
+    }
+
+    /// A small file as text; nil when it cannot be read.
+    static func text(of path: String) -> String? {
+        (try? readFile(path, byteCountMax: 4096)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// Removes a directory with everything in it, without following links. What is not there is fine.
+    static func remove(_ path: String) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { return }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            unlink(path)
+            return
+        }
+        for name in names(in: path) { remove("\(path)/\(name)") }
+        rmdir(path)
+    }
+
+    /// Makes renames in a directory durable. Errors do not matter: the next start repeats the work.
+    static func sync(directory: String) {
+        let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return }
+        fsync(descriptor)
+        close(descriptor)
+    }
+
+    /// The first directory on the way to `path` that `account` may not pass, going by mode bits.
+    static func firstClosedDirectory(onTheWayTo path: String, for account: PostgresProcess.Account) -> String?
+    {
+        var ancestors: [String] = []
+        var current = path
+        while current != "/" && current != "." {
+            current = parent(of: current)
+            ancestors.append(current)
+        }
+        return ancestors.reversed().first { directory in
+            guard let status = status(directory) else { return true }
+            let bit: mode_t =
+                status.st_uid == account.uid ? 0o100 : status.st_gid == account.gid ? 0o010 : 0o001
+            return status.st_mode & bit == 0
+        }
+    }
+}
+
+/// Where the server's messages go: one file and its predecessor, each bounded.
+final class BoundedLog {
+    /// Bytes after which the file becomes the predecessor.
+    static let byteCountMax = 4 << 20
+
+    private let path: String
+    private var descriptor: Int32
+    private var byteCount: Int
+    /// The last lines, for error messages.
+    private(set) var tail: [UInt8] = []
+
+    /// Appends to `path`; without a file when it cannot be opened, as a log is no reason to fail.
+    init(path: String) {
+        self.path = path
+        descriptor = Self.open(path)
+        byteCount = FileTree.status(path).map { Int($0.st_size) } ?? 0
+    }
+
+    deinit { if descriptor >= 0 { close(descriptor) } }
+
+    func append(_ bytes: [UInt8]) {
+        tail = Array((tail + bytes).suffix(2048))
+        guard descriptor >= 0 else { return }
+        if byteCount + bytes.count > Self.byteCountMax {
+            close(descriptor)
+            rename(path, "\(path).1")
+            descriptor = Self.open(path)
+            byteCount = 0
+        }
+        byteCount += max(0, write(descriptor, bytes, bytes.count))
+    }
+
+    /// Forgets the last lines, so that the next error quotes the next server only.
+    func forgetTail() { tail = [] }
+
+    private static func open(_ path: String) -> Int32 {
+        Glibc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o640)
+    }
+}

@@ -1,0 +1,179 @@
+import Glibc
+import Postgres
+import Sys
+
+/// The server process and what belongs to it. Lives on one thread, from `init` to the end of `attend`.
+final class PostgresOwner {
+    let url: String
+    private let cluster: PostgresCluster
+    private let programs: PostgresPrograms
+    private let socketDirectory: String
+    private let lock: Int32
+    private let log: BoundedLog
+    private let ending: EventDescriptor
+    private let notice: @Sendable (String) -> Void
+    /// nil while no server runs.
+    private var child: PostgresProcess?
+
+    /// How long a server may take until it accepts connections; recovery reads up to 1 GiB of log.
+    private static let startMillisecondsMax: Int64 = 120_000
+    /// How long the server of a killed Ferry may take to be gone.
+    private static let vacancyMillisecondsMax: Int64 = 10_000
+
+    /// Finds the programs and creates the cluster if there is none. `ending` tells `attend` to stop.
+    init(
+        dataDirectory: String, user: String?, ending: EventDescriptor,
+        notice: @escaping @Sendable (String) -> Void
+    ) throws(PrivatePostgresError) {
+        let cluster = try PostgresCluster.prepare(dataDirectory: dataDirectory, userName: user)
+        let lock = try cluster.lock()
+        do throws(PrivatePostgresError) {
+            programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
+            if cluster.majorVersion == nil { try cluster.create(with: programs) }
+            socketDirectory = try cluster.socketDirectory()
+        } catch {
+            close(lock)
+            throw error
+        }
+        self.cluster = cluster
+        self.lock = lock
+        self.ending = ending
+        self.notice = notice
+        log = BoundedLog(path: cluster.log)
+        url = "postgresql://\(PostgresCluster.role)@/postgres?host=\(Self.percentEncoded(socketDirectory))"
+    }
+
+    deinit {
+        if socketDirectory != cluster.directory { rmdir(socketDirectory) }
+        close(lock)
+    }
+
+    /// Starts the server and waits until it accepts connections, or gives up with its own words.
+    func launch() throws(PrivatePostgresError) {
+        try cluster.awaitVacancy(milliseconds: Self.vacancyMillisecondsMax)
+        log.forgetTail()
+        let child: PostgresProcess
+        do {
+            child = try PostgresProcess(
+                programs.server, arguments, account: cluster.account, deathSignal: SIGINT,
+                workingDirectory: cluster.directory)
+        } catch { throw PrivatePostgresError(.failed, "\(error)") }
+        self.child = child
+        let deadline = monotonicNanoseconds() + Self.startMillisecondsMax * 1_000_000
+        while !isAccepting(child) {
+            guard drain(child) else {
+                throw PrivatePostgresError(.failed, "the private PostgreSQL did not start: \(lastWords())")
+            }
+            guard monotonicNanoseconds() < deadline, !waitForEnding(milliseconds: 4) else {
+                shutDown()
+                throw PrivatePostgresError(
+                    .failed, "the private PostgreSQL did not get ready: \(lastWords())")
+            }
+        }
+    }
+
+    /// Writes the log and starts the server again whenever it ends, until `ending` is signalled; then
+    /// shuts it down.
+    func attend() {
+        var pause: Int32 = 100
+        while true {
+            if let child {
+                var descriptors = [
+                    pollfd(fd: ending.descriptor, events: Int16(POLLIN), revents: 0),
+                    pollfd(fd: child.output, events: Int16(POLLIN), revents: 0),
+                ]
+                _ = poll(&descriptors, 2, -1)
+                if descriptors[0].revents != 0 { return shutDown() }
+                if drain(child) { continue }
+                notice("the private PostgreSQL ended by itself and is started again: \(lastWords())")
+            }
+            if waitForEnding(milliseconds: pause) { return }
+            do throws(PrivatePostgresError) {
+                try launch()
+                pause = 100
+            } catch {
+                notice("\(error)")
+                pause = min(pause * 2, 5_000)
+            }
+        }
+    }
+
+    // MARK: Steps
+
+    /// Alive, ready by its own account, and reachable: a server of somebody else fails the first two.
+    private func isAccepting(_ child: PostgresProcess) -> Bool {
+        guard cluster.isReady(child.pid) else { return false }
+        return (try? Connection(url: url)) != nil
+    }
+
+    /// Moves what the server said to the log. False when it and all its children are gone.
+    private func drain(_ child: PostgresProcess) -> Bool {
+        while let bytes = child.read() {
+            if bytes.isEmpty { return true }
+            log.append(bytes)
+        }
+        // Nobody holds the other end. Should the postmaster live on deaf, it must not live on at all.
+        kill(child.pid, SIGKILL)
+        log.append(Array(child.finish().output.utf8))
+        self.child = nil
+        return false
+    }
+
+    private func waitForEnding(milliseconds: Int32) -> Bool {
+        var descriptor = pollfd(fd: ending.descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&descriptor, 1, milliseconds) > 0
+    }
+
+    /// Fast shutdown, then an immediate one, then none of its choice (postgres(1), "Notes" on signals).
+    private func shutDown() {
+        for (signal, seconds) in [(SIGINT, Int64(10)), (SIGQUIT, 5), (SIGKILL, 5)] {
+            guard let child else { return }
+            kill(child.pid, signal)
+            let deadline = monotonicNanoseconds() + seconds * 1_000_000_000
+            while drain(child), monotonicNanoseconds() < deadline { child.waitForOutput(milliseconds: 50) }
+        }
+    }
+
+    private func lastWords() -> String {
+        let text = String(decoding: log.tail, as: UTF8.self).trimmed
+        return text.isEmpty ? "it said nothing (\(cluster.log))" : text
+    }
+
+    // MARK: Settings
+
+    /// On the command line, so that nothing in the cluster can open it to the network.
+    private var arguments: [String] {
+        let settings: [(String, String)] = [
+            ("listen_addresses", ""), ("unix_socket_directories", socketDirectory),
+            ("unix_socket_permissions", "0700"), ("port", "5432"), ("max_connections", "40"),
+            ("shared_buffers", "64MB"), ("huge_pages", "off"), ("jit", "off"),
+            ("max_parallel_workers_per_gather", "0"),
+            // One server without standbys: less log, two processes fewer.
+            ("wal_level", "minimal"), ("max_wal_senders", "0"), ("max_logical_replication_workers", "0"),
+            // A queue's dead rows have to go sooner than once a minute.
+            ("autovacuum_naptime", "10s"),
+            // Statements may carry secrets; the log names tables and constraints only.
+            ("logging_collector", "off"), ("log_destination", "stderr"), ("log_min_messages", "warning"),
+            ("log_min_error_statement", "panic"), ("log_error_verbosity", "terse"),
+            ("log_checkpoints", "off"), ("log_autovacuum_min_duration", "-1"),
+            ("log_line_prefix", "%m [%p] "), ("log_timezone", "UTC"),
+        ]
+        return ["-D", cluster.directory] + settings.flatMap { ["-c", "\($0.0)=\($0.1)"] }
+    }
+
+    /// For the query of a URI (RFC 3986 §2.3).
+    private static func percentEncoded(_ text: String) -> String {
+        let digits = Array("0123456789ABCDEF".utf8)
+        var bytes: [UInt8] = []
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
+                UInt8(ascii: "_"), UInt8(ascii: "~"), UInt8(ascii: "/"):
+                bytes.append(byte)
+            default: bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,57 @@
+import Glibc
+import Sys
+
+/// What the kernel knows about this process, under the names that Prometheus clients use.
+struct ProcessMetrics {
+    private static let startedAt = Double(wallMicroseconds()) / 1e6
+
+    /// Fixes the start time; call early.
+    static func begin() { _ = startedAt }
+
+    static var uptimeSeconds: Double { Double(wallMicroseconds()) / 1e6 - startedAt }
+
+    static func append(to page: inout PrometheusText) {
+        var usage = rusage()
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        let cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime)
+        page.add(.counter, "process_cpu_seconds_total", "CPU time of this process, user and system.", cpu)
+        page.add(.gauge, "process_resident_memory_bytes", "Resident memory of this process.", residentBytes())
+        page.add(
+            .gauge, "process_start_time_seconds", "When this process started, seconds since 1970.", startedAt)
+        page.add(.gauge, "process_open_fds", "Open file descriptors of this process.", openDescriptors())
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        page.add(.gauge, "process_max_fds", "Most file descriptors this process may open.", limit.rlim_cur)
+    }
+
+    private static func seconds(_ time: timeval) -> Double {
+        Double(time.tv_sec) + Double(time.tv_usec) / 1e6
+    }
+
+    /// The second number of /proc/self/statm, in pages (proc(5)).
+    private static func residentBytes() -> Int {
+        guard let bytes = try? readFile("/proc/self/statm", byteCountMax: 1024) else { return 0 }
+        let fields = String(decoding: bytes, as: UTF8.self).split(separator: " ")
+        return (fields.count > 1 ? Int(fields[1]) ?? 0 : 0) * Int(sysconf(Int32(_SC_PAGESIZE)))
+    }
+
+    private static func openDescriptors() -> Int {
+        guard let directory = opendir("/proc/self/fd") else { return 0 }
+        defer { closedir(directory) }
+        var count = 0
+        while readdir(directory) != nil { count += 1 }
+        // `.`, `..` and the directory itself are not descriptors of ours.
+        return max(0, count - 3)
+    }
+}
+
+/// Raises the limit of open files to what the system allows: two for each transfer, one for each client.
+func raiseDescriptorLimit() -> UInt64 {
+    var limit = rlimit()
+    let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+    getrlimit(resource, &limit)
+    limit.rlim_cur = limit.rlim_max
+    setrlimit(resource, &limit)
+    getrlimit(resource, &limit)
+    return UInt64(limit.rlim_cur)
+}

@@ -1,0 +1,107 @@
+import Curl
+import FerryCore
+import Glibc
+import Logging
+import Sys
+
+/// The version that `ferry --version`, `User-Agent` and `/v1/admin/status` say.
+package let ferryVersion = "0.1.0"
+
+/// Reads the settings of this process: flags (by the names of the variables), environment, file, defaults.
+package func loadConfiguration(flags: [String: String]) throws(Configuration.Failure) -> Configuration {
+    try Configuration(
+        SettingSource(flags: flags, environment: processEnvironment()), isTerminal: isatty(STDERR_FILENO) == 1)
+}
+
+/// Runs the service until SIGTERM or SIGINT and returns the exit status.
+///
+/// Call on the main thread, before any other thread exists: signals are blocked here for all of them, and the
+/// private PostgreSQL receives its death signal when this thread ends.
+package func serve(_ configuration: Configuration) -> Int32 {
+    let signals = blockSignals()
+    signal(SIGPIPE, SIG_IGN)
+    ProcessMetrics.begin()
+    let logger = makeLogger(configuration)
+    do {
+        let application = try Application.start(configuration, logger: logger)
+        application.announce()
+        waitForEnd(signals, logger: logger) { application.isHealthy }
+        application.stop()
+        return 0
+    } catch {
+        logger.critical("Ferry cannot start.", metadata: ["reason": "\(error)"])
+        return 1
+    }
+}
+
+/// Brings the schema up to date and returns the exit status.
+package func migrate(_ configuration: Configuration) -> Int32 {
+    let logger = makeLogger(configuration)
+    do {
+        let database = try Database.open(configuration, logger: logger)
+        defer { database.close() }
+        let applied = try database.migrate()
+        print(applied.isEmpty ? "The schema is up to date." : "Applied: \(applied.map(String.init).joined(separator: ", ")).")
+        return 0
+    } catch {
+        logger.critical("The schema cannot be brought up to date.", metadata: ["reason": "\(error)"])
+        return 1
+    }
+}
+
+func makeLogger(_ configuration: Configuration) -> Logger {
+    var logger = Logger(label: "ferry") { label in
+        LineLogHandler(label: label, level: configuration.logLevel, isJSON: configuration.logFormat == .json)
+    }
+    logger.logLevel = configuration.logLevel
+    return logger
+}
+
+private func processEnvironment() -> [String: String] {
+    var values: [String: String] = [:]
+    var entry = environ
+    while let text = entry.pointee {
+        let pair = String(cString: text)
+        if let equals = pair.firstIndex(of: "=") {
+            values[String(pair[..<equals])] = String(pair[pair.index(after: equals)...])
+        }
+        entry += 1
+    }
+    return values
+}
+
+/// SIGTERM, SIGINT and SIGCHLD stay pending until `waitForEnd` takes them (sigtimedwait(2)).
+private func blockSignals() -> sigset_t {
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    sigaddset(&signals, SIGTERM)
+    sigaddset(&signals, SIGINT)
+    pthread_sigmask(SIG_BLOCK, &signals, nil)
+    return signals
+}
+
+/// Returns at the first SIGTERM or SIGINT; the second one ends the process at once.
+private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bool) {
+    var signals = signals
+    var pause = timespec(tv_sec: 1, tv_nsec: 0)
+    while true {
+        let received = sigtimedwait(&signals, nil, &pause)
+        if received == SIGTERM || received == SIGINT {
+            logger.notice("Ferry stops: it finishes what it can.")
+            _ = Thread(name: "impatience") {
+                var signals = sigset_t()
+                sigemptyset(&signals)
+                sigaddset(&signals, SIGTERM)
+                sigaddset(&signals, SIGINT)
+                var number: Int32 = 0
+                sigwait(&signals, &number)
+                _exit(130)
+            }
+            return
+        }
+        if !isHealthy() {
+            logger.critical("Ferry stops: a part that it cannot do without has ended.")
+            return
+        }
+    }
+}

@@ -1,0 +1,131 @@
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryStore
+import FerryWebhooks
+import Glibc
+import HTTPServer
+import Logging
+import OpenSSL
+import Sys
+
+/// The HTTP side of a node: the API over its ports, and the server under it.
+final class Surface: Sendable {
+    let waiters: JobWaiters
+    private let api: API
+    private let server: Server
+    private let content: ContentDoor
+    private let refresh: KeyRefresh
+
+    var port: UInt16 { server.port }
+
+    /// Binds the address; nothing is answered before `listen`.
+    init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
+        let waiters = JobWaiters()
+        let content = ContentDoor(paths: parts.paths)
+        let door = StoreDoor(
+            store: parts.store, paths: parts.paths, engine: parts.engine, health: parts.health,
+            openSecrets: parts.openSecrets)
+        var ports = APIPorts(
+            store: door, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
+        let (engine, health, box) = (parts.engine, parts.health, parts.box)
+        ports.progress = { engine?.progress(of: $0) }
+        ports.seal = { box.seal($0) }
+        ports.readiness = { health.checks.map { ReadinessCheck($0.name, isOK: $0.isPassed) } }
+        ports.uptime = { ProcessMetrics.uptimeSeconds }
+        let page = MetricsPage(parts)
+        ports.metrics = { page.text() }
+        var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
+        settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
+        let api = API(settings, ports, logger: logger)
+        page.connect(api.requestMetrics)
+        var limits = ServerLimits()
+        limits.connections = configuration.httpConnections
+        server = try Server(
+            address: configuration.listenHost, port: configuration.listenPort, limits: limits,
+            handler: configuration.roles.contains(.api) ? api : ProbesOnly(api: api)
+        ) { message in logger.debug("libmicrohttpd", metadata: ["detail": "\(message)"]) }
+        self.waiters = waiters
+        self.content = content
+        self.api = api
+        refresh = KeyRefresh(api)
+    }
+
+    /// Starts to answer.
+    func listen() throws {
+        waiters.start()
+        refresh.start()
+        try server.start()
+    }
+
+    /// Takes no new connections and answers what is in flight.
+    func drain(seconds: Double) {
+        if !server.drain(deadlineSeconds: seconds) { return }
+    }
+
+    func stop() {
+        refresh.stop()
+        api.stop()
+        server.stop()
+        content.stop()
+    }
+}
+
+/// A node without the role `api` answers probes and metrics only.
+private struct ProbesOnly: RequestHandler {
+    let api: API
+
+    func plan(_ head: RequestHead) -> BodyPlan {
+        if ["/livez", "/readyz", "/metrics"].contains(head.path) { return api.plan(head) }
+        return .refuse(refusal(404, "not_found", "This node does not serve the API (FERRY_ROLES).", head.requestID))
+    }
+
+    func handle(_ request: Request, _ responder: Responder) { api.handle(request, responder) }
+
+    func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response {
+        api.refusal(status, code, detail, requestID)
+    }
+
+    func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
+        api.completed(head, status: status, durationNanoseconds: durationNanoseconds)
+    }
+}
+
+/// What the surface is made over.
+struct NodeParts: Sendable {
+    let store: Store
+    let engine: Engine?
+    let webhooks: WebhookSender?
+    let health: Health
+    let slots: SlotLedger
+    let box: SecretBox
+    let clock: DatabaseClock
+    let egress: EgressPolicy
+    let paths: StoragePaths
+
+    let openSecrets: @Sendable ([UInt8]) -> JobSecrets?
+}
+
+/// Reads the API keys every few seconds, so that those made or revoked on other nodes count.
+private final class KeyRefresh: Sendable {
+    private static let milliseconds: Int32 = 5_000
+    private let api: API
+    private let ending = Mailbox<Void>()
+
+    init(_ api: API) { self.api = api }
+
+    /// Waits for the first answer, so that no valid key is refused at the beginning.
+    func start() {
+        let first = Mailbox<Bool>()
+        api.refreshKeys { first.send($0) }
+        _ = first.wait(milliseconds: Self.milliseconds)
+        _ = Thread(name: "keys") { [api, ending] in
+            while !ending.isClosed {
+                _ = ending.wait(milliseconds: Self.milliseconds)
+                if !ending.isClosed { api.refreshKeys() }
+            }
+        }
+    }
+
+    func stop() { ending.close() }
+}

@@ -1,0 +1,149 @@
+package import FerryCore
+import Postgres
+import Synchronization
+
+extension ControlLane {
+    /// A page of jobs, newest first, without their bodies. The next page begins before the last one of this.
+    package func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
+        perform("list_jobs", isRead: true, reply) { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.listJobs, .query(query))
+            return .success((0..<rows.rowCount).map { StoredJob(rows, $0, isWide: true).record })
+        }
+    }
+
+    /// Cancels a job. One that no node holds is finished at once; for a running one its node is asked, and the job that
+    /// the reply shows is still running. `invalidState` when it is terminal, `stale` when `revision` differs.
+    package func cancel(
+        _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
+    ) {
+        let context = context
+        perform("cancel", isRead: false, reply) { connection throws(PostgresError) in
+            // Each round fails only because the job moved on meanwhile.
+            for _ in 0..<10 {
+                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                    return .failure(.notFound)
+                }
+                let record = stored.record
+                if record.state.isTerminal { return .failure(.invalidState(record.state)) }
+                if let revision, revision != record.revision { return .failure(.stale(revision: record.revision)) }
+                if let cancelled = try Self.cancel(stored, &connection, context) { return .success(cancelled) }
+            }
+            return .failure(.unavailable)
+        }
+    }
+
+    /// Nil: the job has changed meanwhile.
+    private static func cancel(
+        _ stored: StoredJob, _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> JobRecord? {
+        if stored.record.state == .running {
+            var parameters = Parameters()
+            parameters.append(stored.record.id)
+            parameters.append(int32: stored.record.revision)
+            let changed = try connection.execute(Statements.requestCancel, parameters)
+            guard changed.rowCount == 1 else { return nil }
+            context.attemptRunner?.cancel(stored.record.id)
+            return stored.record
+        }
+        let job = FinishedJob(
+            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), identifiers: context.identifiers)
+        let changed = try connection.execute(Statements.finishJobs, .finished([job]))
+        guard changed.rowCount == 1 else { return nil }
+        context.commitObserver?.jobsFinished([job.lease.job])
+        if job.event != nil { context.commitObserver?.deliveriesAdded(1) }
+        return job.record
+    }
+
+    /// Deletes a terminal job and returns it as it was; its file is the caller's business. `invalidState` while it is
+    /// not terminal.
+    package func delete(
+        _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
+    ) {
+        perform("delete", isRead: false, reply) { connection throws(PostgresError) in
+            guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                return .failure(.notFound)
+            }
+            let record = stored.record
+            guard record.state.isTerminal else { return .failure(.invalidState(record.state)) }
+            if let revision, revision != record.revision { return .failure(.stale(revision: record.revision)) }
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(int32: record.revision)
+            let gone = try connection.execute(Statements.deleteJob, parameters)
+            return gone.rowCount == 1 ? .success(record) : .failure(.notFound)
+        }
+    }
+
+    // MARK: Operators
+
+    /// Counts of unfinished work, its oldest parts and the nodes.
+    package func status(reply: @escaping Reply<StoreStatus>) {
+        let metrics = context.metrics
+        perform("status", isRead: true, reply) { connection throws(PostgresError) in
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statements.readStatus)
+                pipeline.send(Statements.readNodes)
+            }
+            let row = results.take(0)
+            let nodes = results.take(1)
+            let now = row.instant(0, 7)
+            let roundTrip = metrics.roundTripNanoseconds.load(ordering: .relaxed)
+            return .success(
+                StoreStatus(
+                    waiting: row.int64(0, 0), queued: row.int64(0, 1), running: row.int64(0, 2),
+                    suspended: row.int64(0, 3), deliveriesPending: row.int64(0, 4),
+                    oldestQueuedSeconds: row.instantOrNil(0, 5).map { max(0, now - $0) },
+                    oldestDeliverySeconds: row.instantOrNil(0, 6).map { max(0, now - $0) },
+                    nodes: (0..<nodes.rowCount).map { NodeRecord(nodes, $0) },
+                    roundTripSeconds: roundTrip < 0 ? nil : Double(roundTrip) / 1e9))
+        }
+    }
+
+    package func nodes(reply: @escaping Reply<[NodeRecord]>) {
+        perform("nodes", isRead: true, reply) { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.readNodes)
+            return .success((0..<rows.rowCount).map { NodeRecord(rows, $0) })
+        }
+    }
+
+    /// The time of one round trip to the database, measured now.
+    package func ping(reply: @escaping Reply<Duration>) {
+        perform("ping", isRead: true, reply) { connection throws(PostgresError) in
+            .success(try connection.ping())
+        }
+    }
+}
+
+extension NodeRecord {
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        self.init(
+            id: rows.identifier(row, 0), name: rows.text(row, 1), version: rows.text(row, 2),
+            startedAt: rows.instant(row, 3), running: rows.int32(row, 4), isDraining: rows.bool(row, 5),
+            isWorker: rows.bool(row, 6), heartbeatAgeSeconds: rows.float64(row, 7))
+    }
+}
+
+extension Parameters {
+    /// The parameters of list_jobs.sql.
+    fileprivate static func query(_ query: JobQuery) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: query.tenant)
+        parameters.append(query.before ?? .last)
+        parameters.append(text: query.session)
+        parameters.append(text: query.state?.rawValue)
+        parameters.append(text: query.kind?.rawValue)
+        parameters.append(text: query.host)
+        parameters.append(query.createdAfter)
+        if query.metadata.isEmpty {
+            parameters.appendNull()
+        } else {
+            var writer = JSONWriter()
+            writer.beginObject()
+            for pair in query.metadata { writer.member(pair.name, pair.value) }
+            writer.endObject()
+            parameters.append(jsonb: writer.bytes)
+        }
+        parameters.append(int32: Int32(clamping: query.limit))
+        return parameters
+    }
+}

@@ -1,0 +1,145 @@
+package import FerryCore
+import Postgres
+
+// Deliveries, API keys and settings.
+extension ControlLane {
+    /// A page of a tenant's deliveries, newest first, of one job or in one state if asked.
+    package func deliveries(
+        tenant: String, job: JobID? = nil, state: DeliveryRecord.State? = nil, before: DeliveryID? = nil, limit: Int,
+        reply: @escaping Reply<[DeliveryRecord]>
+    ) {
+        perform("list_deliveries", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: tenant)
+            parameters.append(before ?? .last)
+            parameters.append(job)
+            parameters.append(text: state?.rawValue)
+            parameters.append(int32: Int32(clamping: limit))
+            let rows = try connection.execute(Statements.listDeliveries, parameters)
+            return .success((0..<rows.rowCount).map { DeliveryRecord(rows, $0) })
+        }
+    }
+
+    /// One delivery with its tries.
+    package func delivery(
+        _ id: DeliveryID, tenant: String, reply: @escaping Reply<(DeliveryRecord, [DeliveryTryRecord])>
+    ) {
+        perform("delivery", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(text: tenant)
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statements.readDelivery, parameters)
+                pipeline.send(Statements.readTries, .identifier(id))
+            }
+            let delivery = results.take(0)
+            let tries = results.take(1)
+            guard delivery.rowCount == 1 else { return .failure(.notFound) }
+            return .success(
+                (DeliveryRecord(delivery, 0), (0..<tries.rowCount).map { DeliveryTryRecord(tries, $0) }))
+        }
+    }
+
+    /// Makes a delivery due at once, whatever became of it.
+    package func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<Void>) {
+        let context = context
+        perform("redeliver", isRead: false, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(text: tenant)
+            guard try connection.execute(Statements.redeliver, parameters).rowCount == 1 else {
+                return .failure(.notFound)
+            }
+            context.commitObserver?.deliveriesAdded(1)
+            return .success(())
+        }
+    }
+
+    // MARK: Keys
+
+    /// Keeps a key; one with the same hash is left as it is.
+    package func createKey(_ key: KeyRecord, reply: @escaping Reply<Void>) {
+        perform("create_key", isRead: false, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(key.id)
+            parameters.append(text: key.tenant)
+            parameters.append(text: key.role.rawValue)
+            parameters.append(text: key.name)
+            parameters.append(bytea: key.hash)
+            parameters.append(key.createdAt)
+            _ = try connection.execute(Statements.createKey, parameters)
+            return .success(())
+        }
+    }
+
+    /// All keys, revoked ones included, the oldest first.
+    package func keys(reply: @escaping Reply<[KeyRecord]>) {
+        perform("list_keys", isRead: true, reply) { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.listKeys)
+            return .success((0..<rows.rowCount).map { KeyRecord(rows, $0) })
+        }
+    }
+
+    /// Revokes a key for good; `notFound` when there is none that is not revoked.
+    package func revokeKey(_ id: KeyID, reply: @escaping Reply<Void>) {
+        perform("revoke_key", isRead: false, reply) { connection throws(PostgresError) in
+            let changed = try connection.execute(Statements.revokeKey, .identifier(id))
+            return changed.affectedRowCount == 1 ? .success(()) : .failure(.notFound)
+        }
+    }
+
+    // MARK: Settings
+
+    /// The value of a setting; nil when there is none.
+    package func setting(_ name: String, reply: @escaping Reply<[UInt8]?>) {
+        perform("setting", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: name)
+            let rows = try connection.execute(Statements.readSetting, parameters)
+            return .success(rows.rowCount == 1 ? rows.bytes(0, 0) : nil)
+        }
+    }
+
+    /// Keeps a setting unless there is one, and answers with the one that counts.
+    package func putSettingIfAbsent(_ name: String, _ value: [UInt8], reply: @escaping Reply<[UInt8]>) {
+        perform("put_setting", isRead: false, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: name)
+            parameters.append(bytea: value)
+            // Somebody who puts it at the same moment may be invisible to the first look.
+            for _ in 0..<3 {
+                let rows = try connection.execute(Statements.putSetting, parameters)
+                if rows.rowCount == 1 { return .success(rows.bytes(0, 0)) }
+            }
+            return .failure(.unavailable)
+        }
+    }
+}
+
+extension DeliveryRecord {
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        let state = State(rawValue: rows.text(row, 9)) ?? .givenUp
+        self.init(
+            id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
+            tenant: rows.text(row, 3), session: rows.text(row, 4), job: rows.identifier(row, 5),
+            sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8), state: state,
+            tryCount: rows.int32(row, 10), nextTryAt: state == .pending ? rows.instant(row, 11) : nil)
+    }
+}
+
+extension DeliveryTryRecord {
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        self.init(
+            number: rows.int32(row, 0), startedAt: rows.instant(row, 1), durationSeconds: rows.float64(row, 2),
+            status: rows.int32OrNil(row, 3), error: rows.textOrNil(row, 4), answer: rows.text(row, 5))
+    }
+}
+
+extension KeyRecord {
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        self.init(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1), role: Role(rawValue: rows.text(row, 2)) ?? .viewer,
+            name: rows.text(row, 3), hash: rows.bytes(row, 4), createdAt: rows.instant(row, 5),
+            revokedAt: rows.instantOrNil(row, 6))
+    }
+}

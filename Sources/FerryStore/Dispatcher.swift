@@ -1,0 +1,236 @@
+import FerryCore
+import Glibc
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// The state of the dispatcher lane. Lives on its thread.
+struct Dispatcher {
+    private let context: StoreContext
+    private let lane: LaneConnection
+    /// Ended attempts that are not committed yet; each holds a slot.
+    private var endings: [Ending] = []
+    /// Lowered after a statement failed, so that one bad result fails alone.
+    private var batchMax = Limits.resultBatchMax
+    // Instants of the monotonic clock, in nanoseconds.
+    private var nextPromotion: Int64 = 0
+    private var nextPoll: Int64 = 0
+    private var nextReconciliation: Int64 = 0
+
+    private static let promotionInterval: Int64 = 1_000_000_000
+    private static let reconciliationInterval: Int64 = 15_000_000_000
+    private static let promotionMax: Int32 = 500
+    private static let lookMax = 8
+
+    init(_ context: StoreContext) {
+        self.context = context
+        lane = context.connection("dispatcher", adjust: { options in
+            options.pinsPlans = true
+            options.connectTimeout = .seconds(2)
+            options.statementTimeout = .seconds(20)
+        })
+    }
+
+    var isEmpty: Bool { endings.isEmpty }
+
+    private var slots: SlotLedger { context.configuration.slots }
+    private var isLeasing: Bool { context.isLeasing.load(ordering: .relaxed) }
+    private var hasBacklog: Bool { context.hasBacklog }
+
+    // MARK: Time
+
+    /// How long nothing has to be done unless a message comes.
+    var idleMilliseconds: Int32 {
+        let now = Sys.monotonicNanoseconds()
+        var next = now + 1_000_000_000
+        if !endings.isEmpty { next = now }
+        if isLeasing {
+            next = min(next, nextPromotion)
+            if slots.freeCount > 0 { next = hasBacklog ? now : min(next, nextPoll) }
+        }
+        let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)))
+        return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
+    }
+
+    /// Waits for the database where the mailbox would not.
+    func pause() {
+        poll(nil, 0, Int32(lane.retryIn / .milliseconds(1)) + 1)
+    }
+
+    // MARK: Messages
+
+    mutating func take(_ message: DispatcherLane.Message) {
+        switch message {
+        case .result(let result):
+            endings.append(
+                Ending(
+                    result, node: context.configuration.node, now: context.clock.now(),
+                    jitter: Double.random(in: 0...1), identifiers: context.identifiers))
+        case .wake: nextPoll = 0
+        case .due(let instant): schedulePromotion(at: instant)
+        case .reconcile: nextReconciliation = 0
+        }
+    }
+
+    private mutating func schedulePromotion(at instant: Timestamp) {
+        // A millisecond later, because the database's clock decides, not ours.
+        let delay = max(0, instant - context.clock.now()) * 1e9 + 1e6
+        nextPromotion = min(nextPromotion, Sys.monotonicNanoseconds() + Int64(min(delay, 1e15)))
+    }
+
+    // MARK: One transaction
+
+    /// Commits what has gathered and leases what is possible. Does nothing when there is nothing to do.
+    mutating func step() {
+        let now = Sys.monotonicNanoseconds()
+        guard lane.retryIn == .zero else { return }
+        let round = Round(
+            endings: Array(endings.prefix(batchMax)), promotes: isLeasing && now >= nextPromotion,
+            reconciles: now >= nextReconciliation, claimMax: 0)
+        var claimMax = 0
+        var reserved = 0
+        if isLeasing && (hasBacklog || round.promotes || now >= nextPoll) {
+            // The slots of what ends here go straight to what begins.
+            let ending = min(round.endings.count, Limits.claimBatchMax)
+            // A mere look takes few, so that jobs which come meanwhile can still be leased with their acceptance.
+            let free = hasBacklog ? Limits.claimBatchMax : Self.lookMax
+            reserved = slots.reserve(upTo: max(0, free - ending))
+            claimMax = ending + reserved
+        }
+        guard !round.endings.isEmpty || round.promotes || round.reconciles || claimMax > 0 else { return }
+        let generation = context.generation
+        do {
+            let sized = Round(
+                endings: round.endings, promotes: round.promotes, reconciles: round.reconciles, claimMax: claimMax)
+            let outcome = try lane.withConnection { connection throws(PostgresError) in
+                try sized.commit(&connection, context)
+            }
+            context.metrics.dispatchBatches.add(1, ordering: .relaxed)
+            context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
+            succeed(sized, outcome, reserved: reserved, generation: generation)
+        } catch {
+            slots.release(reserved)
+            fail(round, error)
+        }
+    }
+
+    private mutating func succeed(_ round: Round, _ outcome: Round.Outcome, reserved: Int, generation: Int) {
+        let now = Sys.monotonicNanoseconds()
+        endings.removeFirst(round.endings.count)
+        batchMax = Limits.resultBatchMax
+        context.book.remove(round.endings.lazy.map(\.lease.job))
+        context.book.insert(outcome.claims.lazy.map(\.record.id))
+        slots.release(reserved + round.endings.count - outcome.claims.count)
+        context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
+        context.metrics.claimedJobs.add(Int64(outcome.claims.count), ordering: .relaxed)
+        if round.claimMax > 0 {
+            if outcome.claims.count == round.claimMax {
+                context.noteQueued()
+            } else {
+                context.noteEmpty(since: generation)
+            }
+            // Notifications hurry us; without them we look more often.
+            let isHurried = context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
+            nextPoll = now + (isHurried ? 1_000_000_000 : 250_000_000)
+        }
+        if round.promotes {
+            nextPromotion = outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
+            if let due = outcome.nextDue { schedulePromotion(at: due) }
+        }
+        for case .retry(_, _, let instant, _) in round.endings { schedulePromotion(at: instant) }
+        if round.reconciles {
+            nextReconciliation = now + Self.reconciliationInterval
+            context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
+        }
+        // What was queued and not claimed in the same transaction.
+        if round.claimMax == 0 && outcome.queuedCount > 0 { context.noteQueued() }
+        tell(round, outcome)
+        begin(outcome.claims)
+    }
+
+    private func tell(_ round: Round, _ outcome: Round.Outcome) {
+        if !outcome.fenced.isEmpty {
+            context.metrics.fencedResults.add(Int64(outcome.fenced.count), ordering: .relaxed)
+            context.logger.notice(
+                "results came after the lease was lost",
+                metadata: ["count": "\(outcome.fenced.count)", "job.id": "\(outcome.fenced[0].job)"])
+        }
+        var finished: [JobID] = []
+        var eventCount = 0
+        for case .finish(let job) in round.endings {
+            finished.append(job.lease.job)
+            if job.event != nil { eventCount += 1 }
+        }
+        // Also the fenced ones: whoever waits for them reads what became of them.
+        if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
+        if eventCount > 0 { context.commitObserver?.deliveriesAdded(eventCount) }
+    }
+
+    /// Begins what was leased, and ends at once what must not begin.
+    private mutating func begin(_ claims: [StoredJob]) {
+        guard !claims.isEmpty else { return }
+        let now = context.clock.now()
+        var attempts: [Attempt] = []
+        attempts.reserveCapacity(claims.count)
+        for stored in claims {
+            if stored.isCancelRequested {
+                end(stored, .cancelled, .cancelledByRequest, now)
+            } else if let expiry = stored.expiresAt, expiry <= now {
+                end(stored, .failed, .expired, now)
+            } else if let attempt = Attempt(stored, openSecrets: context.configuration.openSecrets) {
+                attempts.append(attempt)
+            } else {
+                context.logger.error("a stored job cannot be read", metadata: ["job.id": "\(stored.record.id)"])
+                end(stored, .failed, .unreadable, now)
+            }
+        }
+        guard !attempts.isEmpty else { return }
+        guard let runner = context.attemptRunner else {
+            for attempt in attempts {
+                endings.append(
+                    .release(Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)))
+            }
+            return
+        }
+        runner.begin(attempts)
+    }
+
+    private mutating func end(_ stored: StoredJob, _ state: JobState, _ error: TransferError, _ now: Timestamp) {
+        endings.append(.finish(FinishedJob(stored, state, error, at: now, identifiers: context.identifiers)))
+    }
+
+    private mutating func fail(_ round: Round, _ error: PostgresError) {
+        // What was leased or given back without an answer is found by comparing.
+        nextReconciliation = 0
+        guard !error.isConnectionLost, !error.isRetryable else { return }
+        context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
+        nextPoll = Sys.monotonicNanoseconds() + 1_000_000_000
+        nextPromotion = nextPoll
+        guard !round.endings.isEmpty else { return }
+        if batchMax > 1 && round.endings.count > 1 {
+            batchMax = 1
+        } else {
+            endings[0] = endings[0].simplified
+        }
+    }
+}
+
+extension Attempt {
+    /// A lease that was read from the database; nil when the row cannot be read.
+    init?(_ stored: StoredJob, openSecrets: ([UInt8]) -> JobSecrets?) {
+        guard let spec = try? JobSpec(storedJSON: stored.record.specJSON) else { return nil }
+        var secrets = JobSecrets()
+        if let sealed = stored.sealedSecrets {
+            guard let opened = openSecrets(sealed) else { return nil }
+            secrets = opened
+        }
+        let record = stored.record
+        self.init(
+            job: record.id, number: record.attempt, failedAttemptCount: record.failedAttemptCount,
+            revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
+            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON, secrets: secrets,
+            payload: stored.payload, origin: stored.origin, traceparent: stored.traceparent,
+            retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested)
+    }
+}

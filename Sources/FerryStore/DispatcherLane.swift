@@ -1,0 +1,57 @@
+package import FerryCore
+import Logging
+import Postgres
+import Sys
+
+/// Commits results and leases the next jobs, both in one transaction.
+///
+/// Results come from any thread; one thread owns the connection and begins what was leased.
+package final class DispatcherLane: ResultSink {
+    enum Message: Sendable {
+        case result(AttemptResult)
+        /// There may be queued jobs.
+        case wake
+        /// A waiting job is due then.
+        case due(Timestamp)
+        /// Leases may exist in the database that this process does not know.
+        case reconcile
+    }
+
+    private let context: StoreContext
+    private let mailbox = Mailbox<Message>()
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// Bounded by the slots: each result holds one until it is committed.
+    package func record(_ result: AttemptResult) { mailbox.send(.result(result)) }
+
+    func send(_ message: Message) { mailbox.send(message) }
+
+    /// Takes no more results; the thread ends when the last one is committed, or after a few seconds.
+    func close() { mailbox.close() }
+
+    /// The thread's body.
+    func run() {
+        var dispatcher = Dispatcher(context)
+        var deadline: Int64?
+        while true {
+            for message in mailbox.wait(milliseconds: dispatcher.idleMilliseconds) { dispatcher.take(message) }
+            dispatcher.step()
+            guard mailbox.isClosed else { continue }
+            let now = Sys.monotonicNanoseconds()
+            let end = deadline ?? (now + 5_000_000_000)
+            deadline = end
+            if dispatcher.isEmpty { return }
+            if now > end {
+                context.logger.error("results could not be committed before the end")
+                return
+            }
+            dispatcher.pause()
+        }
+    }
+}
+
+extension DispatcherLane {
+    /// To be called when the answer to a commit that leases was lost: leases that nobody acts on are given back.
+    package func noteLostAnswer() { send(.reconcile) }
+}

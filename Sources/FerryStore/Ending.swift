@@ -1,0 +1,169 @@
+import FerryCore
+
+/// What the row of a job must look like for a change to be allowed.
+struct Lease: Sendable, Equatable {
+    let job: JobID
+    let attempt: Int32
+    let revision: Int32
+}
+
+/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a drawn jitter.
+enum Ending: Sendable {
+    case finish(FinishedJob)
+    case retry(Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8])
+    case release(Lease)
+
+    var lease: Lease {
+        switch self {
+        case .finish(let job): job.lease
+        case .retry(let lease, _, _, _), .release(let lease): lease
+        }
+    }
+
+    init(_ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double, identifiers: IdentifierGenerator) {
+        let attempt = result.attempt
+        let lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
+        var record = JobRecord(ending: attempt, node: node, at: now)
+        record.responseJSON = result.response.map(\.json)
+        switch result.outcome {
+        case .released:
+            self = .release(lease)
+            return
+        case .succeeded(let value):
+            record.state = .succeeded
+            record.resultJSON = value.json(job: attempt.job)
+            record.body = value.body
+        case .cancelled:
+            record.state = .cancelled
+            record.errorJSON = TransferError.cancelledByRequest.json
+        case .failed(let error, let retryAfter):
+            record.failedAttemptCount += 1
+            switch RetryPolicy.verdict(
+                rules: attempt.spec.retry, error: error, failedAttemptCount: Int(record.failedAttemptCount),
+                retryAfter: retryAfter, now: now, resourceDeadline: attempt.resourceDeadline, jitter: jitter)
+            {
+            case .retry(let instant):
+                self = .retry(
+                    lease, failedAttemptCount: record.failedAttemptCount, at: instant, errorJSON: error.json)
+                return
+            case .final(let error):
+                record.state = .failed
+                record.errorJSON = error.json
+            }
+        }
+        self = .finish(FinishedJob(lease, record, spec: attempt.spec, identifiers: identifiers))
+    }
+}
+
+extension Ending {
+    /// What to do about an ending that the database refuses: the job fails without details, or, when that is refused
+    /// as well, goes back to the queue.
+    var simplified: Ending {
+        guard case .finish(let job) = self, job.record.errorJSON != TransferError.unstorable.json else {
+            return .release(lease)
+        }
+        return .finish(job.simplified)
+    }
+}
+
+/// A job in its terminal state, ready to be written, with the event that somebody wants to be told.
+struct FinishedJob: Sendable {
+    let lease: Lease
+    let record: JobRecord
+    let event: Event?
+
+    struct Event: Sendable {
+        let delivery: DeliveryID
+        let id: EventID
+        let type: EventType
+        let url: String
+        /// The job as everybody will see it.
+        let jobJSON: [UInt8]
+    }
+
+    /// `record` is the job as it will be; `spec` nil: it cannot be read, and nobody can be told.
+    init(_ lease: Lease, _ record: JobRecord, spec: JobSpec?, identifiers: IdentifierGenerator) {
+        var record = record
+        record.revision = lease.revision + 1
+        self.lease = lease
+        self.record = record
+        guard let type = record.state.event, let webhook = spec?.webhook, webhook.events.contains(type) else {
+            event = nil
+            return
+        }
+        var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1024)
+        record.write(into: &writer, progress: nil)
+        event = Event(
+            delivery: identifiers.make(), id: identifiers.make(), type: type, url: webhook.url,
+            jobJSON: writer.bytes)
+    }
+
+    /// The same job as failed, without anything that came from outside.
+    fileprivate var simplified: FinishedJob {
+        var record = record
+        record.state = .failed
+        record.responseJSON = nil
+        record.resultJSON = nil
+        record.body = nil
+        record.errorJSON = TransferError.unstorable.json
+        return FinishedJob(lease: lease, record: record, event: nil)
+    }
+
+    private init(lease: Lease, record: JobRecord, event: Event?) {
+        self.lease = lease
+        self.record = record
+        self.event = event
+    }
+
+    /// A job that no node holds, as it ends without another attempt.
+    init(
+        _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
+        identifiers: IdentifierGenerator
+    ) {
+        let lease = Lease(job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
+        var record = stored.record
+        record.state = state
+        record.waitingFor = nil
+        record.nextAttemptAt = nil
+        record.finishedAt = max(now, record.createdAt)
+        record.errorJSON = error.json
+        self.init(
+            lease, record, spec: try? JobSpec(storedJSON: record.specJSON), identifiers: identifiers)
+    }
+}
+
+extension JobState {
+    /// The event that says that this state was reached.
+    var event: EventType? {
+        switch self {
+        case .succeeded: .jobSucceeded
+        case .failed: .jobFailed
+        case .cancelled: .jobCancelled
+        case .waiting, .queued, .running, .suspended: nil
+        }
+    }
+}
+
+extension JobRecord {
+    fileprivate init(ending attempt: Attempt, node: NodeID, at now: Timestamp) {
+        self.init(
+            id: attempt.job, tenant: attempt.tenant, state: .running, waitingFor: nil, revision: attempt.revision,
+            attempt: attempt.number, failedAttemptCount: attempt.failedAttemptCount, node: node,
+            createdAt: attempt.createdAt, startedAt: attempt.startedAt, finishedAt: max(now, attempt.startedAt),
+            nextAttemptAt: nil, retryOf: attempt.retryOf, specJSON: attempt.specJSON, responseJSON: nil,
+            resultJSON: nil, errorJSON: nil, body: nil)
+    }
+}
+
+extension TransferError {
+    static let cancelledByRequest = TransferError(
+        .cancelled, "The job was cancelled.", phase: .waiting, isRetryable: false)
+    static let expired = TransferError(
+        .resourceTimeout, "The resource timeout was over before the job was done.", phase: .waiting,
+        isRetryable: false)
+    static let unstorable = TransferError(
+        .internalError, "The outcome of the transfer could not be stored.", phase: .finishing, isRetryable: true)
+    static let unreadable = TransferError(
+        .internalError, "The stored job cannot be read by this version of the service.", phase: .waiting,
+        isRetryable: false)
+}

@@ -1,0 +1,229 @@
+import FerryCore
+import Postgres
+import Synchronization
+
+/// Submissions that are committed together, and what each of them gets.
+struct IntakeBatch {
+    let submissions: [Submission]
+    private let context: StoreContext
+    private let now: Timestamp
+    /// One a job, in order: whether it is leased to this node at once.
+    private var leases: [[Bool]]
+    private var leaseCount = 0
+
+    struct Outcome {
+        var results: [Result<Submission.Accepted, StoreError>] = []
+        var attempts: [Attempt] = []
+        var jobCount = 0
+        var hasQueued = false
+        /// Of the jobs that wait for their begin date.
+        var earliestBegin: Timestamp?
+    }
+
+    /// Reserves slots for what can begin at once: if nothing of theirs queues before them.
+    init(_ submissions: [Submission], _ context: StoreContext) {
+        self.submissions = submissions
+        self.context = context
+        now = context.clock.now()
+        leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+        guard context.isLeasing.load(ordering: .relaxed), !context.hasBacklog else { return }
+        var due: [(submission: Int, job: Int, priority: Double)] = []
+        for (index, submission) in submissions.enumerated() {
+            for (place, job) in submission.jobs.enumerated() where !waits(job) {
+                due.append((index, place, job.spec.schedule.priority))
+            }
+        }
+        leaseCount = context.configuration.slots.reserve(upTo: due.count)
+        if leaseCount < due.count {
+            due = due.enumerated().sorted { ($1.element.priority, $0.offset) < ($0.element.priority, $1.offset) }
+                .map(\.element)
+        }
+        for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
+        context.book.insert(leasedJobs)
+    }
+
+    /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
+    func abandon() {
+        context.book.remove(leasedJobs)
+        context.configuration.slots.release(leaseCount)
+    }
+
+    func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
+        let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
+        let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
+        let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
+        let (submit, submitKeyed) = (parameters(of: plain), keyedParameters(of: keyed))
+        var results = try connection.pipeline { pipeline in
+            if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
+            if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
+            if notifies { pipeline.send(Statements.notify, workNotification) }
+        }
+        var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
+        if !keyed.isEmpty {
+            let rows = results.take(plain.isEmpty ? 0 : 1)
+            let fresh = Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
+            let known = keyed.filter { !fresh.contains($0) }
+            if !known.isEmpty { replays = try readReplays(known, &connection) }
+        }
+        return outcome(replays)
+    }
+
+    // MARK: After the commit
+
+    /// `replays`: the submissions that were not inserted, with what they get instead.
+    private func outcome(_ replays: [Int: Result<Submission.Accepted, StoreError>]) -> Outcome {
+        var outcome = Outcome()
+        for (index, submission) in submissions.enumerated() {
+            if let replay = replays[index] {
+                let unused = zip(submission.jobs, leases[index]).filter(\.1).map(\.0.id)
+                context.book.remove(unused)
+                context.configuration.slots.release(unused.count)
+                outcome.results.append(replay)
+                continue
+            }
+            outcome.jobCount += submission.jobs.count
+            var accepted: [Submission.Accepted.Job] = []
+            accepted.reserveCapacity(submission.jobs.count)
+            for (job, isLeased) in zip(submission.jobs, leases[index]) {
+                if isLeased {
+                    outcome.attempts.append(attempt(of: job))
+                } else if waits(job) {
+                    outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt].compactMap(\.self).min()
+                } else {
+                    outcome.hasQueued = true
+                }
+                accepted.append(answer(job, isLeased: isLeased))
+            }
+            outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
+        }
+        return outcome
+    }
+
+    private func answer(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
+        Submission.Accepted.Job(
+            id: job.id, state: isLeased ? .running : waits(job) ? .waiting : .queued,
+            waitingFor: waits(job) ? .beginDate : nil, createdAt: now, startedAt: isLeased ? now : nil,
+            node: isLeased ? context.configuration.node : nil,
+            nextAttemptAt: waits(job) ? job.spec.schedule.earliestBeginAt : nil)
+    }
+
+    private func attempt(of job: NewJob) -> Attempt {
+        Attempt(
+            job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
+            startedAt: now, spec: job.spec, specJSON: job.specJSON, secrets: job.secrets, payload: job.payload,
+            origin: job.origin, traceparent: job.traceparent, retryOf: job.retryOf, isCancelRequested: false)
+    }
+
+    private func readReplays(
+        _ known: [Int], _ connection: inout Connection
+    ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
+        var parameters = Parameters()
+        appendKeys(of: known, to: &parameters)
+        let rows = try connection.execute(Statements.readKeys, parameters)
+        // A key that housekeeping has just removed: the client's next try will find it free.
+        var replays = Dictionary(uniqueKeysWithValues: known.map { ($0, Self.inProgress) })
+        for row in 0..<rows.rowCount {
+            let index = Int(rows.int32(row, 0))
+            guard rows.bytes(row, 1) == submissions[index].idempotency?.fingerprint else {
+                replays[index] = .failure(.idempotencyKeyReused)
+                continue
+            }
+            replays[index] = .success(Submission.Accepted(jobs: Self.firstAnswer(rows, row), isReplay: true))
+        }
+        return replays
+    }
+
+    private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
+
+    private static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
+        let (ids, states, begins) = (rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4))
+        let (node, createdAt): (NodeID, Timestamp) = (rows.identifier(row, 5), rows.instant(row, 6))
+        return ids.indices.map { index in
+            let state = states[index].flatMap(JobState.init) ?? .queued
+            let isLeased = state == .running
+            return Submission.Accepted.Job(
+                id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
+                waitingFor: state == .waiting ? .beginDate : nil, createdAt: createdAt,
+                startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
+                nextAttemptAt: state == .waiting ? begins[index].map(Timestamp.init(microseconds:)) : nil)
+        }
+    }
+
+    // MARK: Parameters
+
+    private var isAllLeased: Bool { leases.allSatisfy { $0.allSatisfy(\.self) } }
+
+    private var leasedJobs: [JobID] {
+        zip(submissions, leases).flatMap { zip($0.jobs, $1).filter(\.1).map(\.0.id) }
+    }
+
+    private func waits(_ job: NewJob) -> Bool {
+        job.spec.schedule.earliestBeginAt.map { $0 > now } ?? false
+    }
+
+    private var workNotification: Parameters {
+        var parameters = Parameters()
+        parameters.append(text: "work")
+        return parameters
+    }
+
+    /// $1 to $17 of submit_jobs.sql.
+    private func parameters(of chosen: [Int]) -> Parameters {
+        let jobs = chosen.flatMap { submissions[$0].jobs }
+        guard !jobs.isEmpty else { return Parameters() }
+        let leased = chosen.flatMap { leases[$0] }
+        var parameters = Parameters(capacity: jobs.count * 1024)
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.session) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.kind.rawValue) }
+        parameters.appendArray(.bool, leased) { $0.append(bool: $1) }
+        parameters.appendArray(.float32, jobs) { $0.append(float32: Float($1.spec.schedule.priority)) }
+        parameters.appendArray(.timestamp, jobs) { $0.append(waits($1) ? $1.spec.schedule.earliestBeginAt : nil) }
+        parameters.appendArray(.timestamp, jobs) { $0.append(now + $1.spec.schedule.timeoutForResource) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.retryOf) }
+        parameters.appendArray(.jsonb, jobs) { $0.append(jsonb: $1.spec.metadataJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.specJSON) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.sealedSecrets) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.payload) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.traceparent) }
+        parameters.append(now)
+        parameters.append(context.configuration.node)
+        return parameters
+    }
+
+    /// $1 to $23 of submit_keyed_jobs.sql.
+    private func keyedParameters(of chosen: [Int]) -> Parameters {
+        guard !chosen.isEmpty else { return Parameters() }
+        var parameters = parameters(of: chosen)
+        parameters.beginArray(.int32)
+        for index in chosen {
+            for _ in submissions[index].jobs { parameters.append(int32: Int32(index)) }
+        }
+        parameters.endArray()
+        appendKeys(of: chosen, to: &parameters)
+        parameters.appendArray(.bytea, chosen) { $0.append(bytea: submissions[$1].idempotency?.fingerprint) }
+        return parameters
+    }
+
+    private func appendKeys(of chosen: [Int], to parameters: inout Parameters) {
+        let keys = chosen.map { submissions[$0].idempotency }
+        parameters.appendArray(.int32, chosen) { $0.append(int32: Int32($1)) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.tenant) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.route) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.key) }
+    }
+}
+
+extension JobSpec {
+    /// The metadata as one JSON object, for lists by metadata; nil when there is none.
+    var metadataJSON: [UInt8]? {
+        guard !metadata.isEmpty else { return nil }
+        var writer = JSONWriter(reservingCapacity: 64 * metadata.count)
+        writer.beginObject()
+        for pair in metadata { writer.member(pair.name, pair.value) }
+        writer.endObject()
+        return writer.bytes
+    }
+}

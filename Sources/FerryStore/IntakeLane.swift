@@ -1,0 +1,182 @@
+package import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Takes submissions and commits what has gathered: while one batch commits, the next one forms.
+///
+/// Any thread submits; one thread owns the connection and calls the replies.
+package final class IntakeLane: JobIntake {
+    /// Jobs that may wait for the lane; beyond them it says `overloaded`.
+    package static let waitingJobCountMax = 20_000
+    /// Seconds that a submission waits for a database that is away.
+    static let patienceSeconds = 2.0
+
+    struct Pending: Sendable {
+        let submission: Submission
+        /// Nanoseconds of the monotonic clock.
+        let arrival: Int64
+    }
+
+    private let context: StoreContext
+    private let mailbox = Mailbox<Pending>()
+    private let waitingJobCount = Atomic<Int>(0)
+    private let wakeDispatcher: @Sendable (_ earliest: Timestamp?) -> Void
+    private let reconcile: @Sendable () -> Void
+
+    /// `wakeDispatcher` is told of queued jobs (nil) and of the next begin date, `reconcile` of a commit whose answer
+    /// was lost.
+    init(
+        _ context: StoreContext, wakeDispatcher: @escaping @Sendable (Timestamp?) -> Void,
+        reconcile: @escaping @Sendable () -> Void
+    ) {
+        self.context = context
+        self.wakeDispatcher = wakeDispatcher
+        self.reconcile = reconcile
+    }
+
+    /// Never blocks. After `stop()` the answer is `unavailable`.
+    package func submit(_ submission: Submission) {
+        let count = submission.jobs.count
+        guard waitingJobCount.load(ordering: .relaxed) + count <= Self.waitingJobCountMax else {
+            submission.reply(.failure(.overloaded))
+            return
+        }
+        waitingJobCount.add(count, ordering: .relaxed)
+        if !mailbox.send(Pending(submission: submission, arrival: Sys.monotonicNanoseconds())) {
+            waitingJobCount.subtract(count, ordering: .relaxed)
+            submission.reply(.failure(.unavailable))
+        }
+    }
+
+    /// Jobs that nobody has committed yet.
+    package var waitingCount: Int { waitingJobCount.load(ordering: .relaxed) }
+
+    /// Refuses what comes from now on; what was sent before is still committed.
+    func close() { mailbox.close() }
+
+    /// The thread's body: returns once the box is closed and empty.
+    func run() {
+        let lane = context.connection("intake", adjust: { options in
+            options.pinsPlans = true
+            options.connectTimeout = .seconds(2)
+            options.statementTimeout = .seconds(20)
+        })
+        var pending: [Pending] = []
+        while true {
+            let delay: Int32 = pending.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
+            if pending.isEmpty || lane.retryIn > .zero {
+                pending.append(contentsOf: mailbox.wait(milliseconds: delay))
+            } else {
+                pending.append(contentsOf: mailbox.take())
+            }
+            if pending.isEmpty && mailbox.isClosed {
+                pending = mailbox.take()
+                if pending.isEmpty { return }
+            }
+            guard !pending.isEmpty else { continue }
+            let batch = Self.takeBatch(&pending)
+            if !commit(batch, lane) {
+                pending.insert(contentsOf: batch, at: 0)
+                expire(&pending)
+                // A closed mailbox does not wait.
+                if mailbox.isClosed { expireAll(&pending) }
+            }
+        }
+    }
+
+    /// The oldest submissions, up to `Limits.intakeBatchMax` jobs, each idempotency key at most once.
+    static func takeBatch(_ pending: inout [Pending]) -> [Pending] {
+        var batch: [Pending] = []
+        var later: [Pending] = []
+        var keys: Set<[String]> = []
+        var jobCount = 0
+        for (index, next) in pending.enumerated() {
+            let count = next.submission.jobs.count
+            guard batch.isEmpty || jobCount + count <= Limits.intakeBatchMax else {
+                later.append(contentsOf: pending[index...])
+                break
+            }
+            if let key = next.submission.idempotency,
+                !keys.insert([key.tenant, key.route, key.key]).inserted
+            {
+                later.append(next)
+                continue
+            }
+            batch.append(next)
+            jobCount += count
+        }
+        pending = later
+        return batch
+    }
+
+    // MARK: Committing
+
+    /// False: there is no database, and nothing was sent.
+    private func commit(_ batch: [Pending], _ lane: LaneConnection) -> Bool {
+        let start = Sys.monotonicNanoseconds()
+        let work = IntakeBatch(batch.map(\.submission), context)
+        var wasSent = false
+        do {
+            let outcome = try lane.withConnection { connection throws(PostgresError) in
+                wasSent = true
+                return try work.commit(&connection)
+            }
+            context.metrics.submitBatches.add(1, ordering: .relaxed)
+            context.metrics.submitNanoseconds.add(Sys.monotonicNanoseconds() - start, ordering: .relaxed)
+            succeed(work, outcome)
+            return true
+        } catch {
+            work.abandon()
+            guard wasSent else { return false }
+            if error.isConnectionLost {
+                // Whether it was committed is unknown: leases that nobody acts on are found by the dispatcher.
+                context.logger.warning(
+                    "submissions have an unknown outcome", metadata: ["error": "\(error)", "count": "\(batch.count)"])
+                reconcile()
+                for next in batch { reply(next, .failure(.unavailable)) }
+            } else if batch.count == 1 {
+                context.logger.error("a submission was refused by the database", metadata: ["error": "\(error)"])
+                reply(batch[0], .failure(.failed))
+            } else {
+                // One bad submission fails alone.
+                for next in batch where !commit([next], lane) { reply(next, .failure(.unavailable)) }
+            }
+            return true
+        }
+    }
+
+    /// After the commit: transfers begin, then clients are answered.
+    private func succeed(_ work: IntakeBatch, _ outcome: IntakeBatch.Outcome) {
+        context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
+        context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
+        if !outcome.attempts.isEmpty { context.attemptRunner?.begin(outcome.attempts) }
+        if outcome.hasQueued {
+            context.noteQueued()
+            wakeDispatcher(nil)
+        }
+        if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }
+        for (submission, result) in zip(work.submissions, outcome.results) {
+            waitingJobCount.subtract(submission.jobs.count, ordering: .relaxed)
+            submission.reply(result)
+        }
+    }
+
+    private func reply(_ pending: Pending, _ result: Result<Submission.Accepted, StoreError>) {
+        waitingJobCount.subtract(pending.submission.jobs.count, ordering: .relaxed)
+        pending.submission.reply(result)
+    }
+
+    private func expire(_ pending: inout [Pending]) {
+        let limit = Sys.monotonicNanoseconds() - Int64(Self.patienceSeconds * 1e9)
+        let late = pending.filter { $0.arrival < limit }
+        pending.removeAll { $0.arrival < limit }
+        for next in late { reply(next, .failure(.unavailable)) }
+    }
+
+    private func expireAll(_ pending: inout [Pending]) {
+        for next in pending { reply(next, .failure(.unavailable)) }
+        pending = []
+    }
+}

@@ -1,0 +1,60 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Hears what other nodes say with NOTIFY. Only hurries what polling would find as well.
+final class ListenLane: Sendable {
+    private let context: StoreContext
+    private let stopping = EventDescriptor()
+    private let isStopping = Mailbox<Never>()
+    private let onWork: @Sendable () -> Void
+    private let onCancel: @Sendable (JobID) -> Void
+
+    init(
+        _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
+        onCancel: @escaping @Sendable (JobID) -> Void
+    ) {
+        self.context = context
+        self.onWork = onWork
+        self.onCancel = onCancel
+    }
+
+    func close() {
+        isStopping.close()
+        stopping.signal()
+    }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "listen", setUp: { connection throws(PostgresError) in try connection.listen("ferry") })
+        while !isStopping.isClosed {
+            do {
+                let arrived = try lane.withConnection { connection throws(PostgresError) in
+                    context.isListening.store(true, ordering: .relaxed)
+                    return try connection.notifications(timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
+                }
+                hear(arrived)
+            } catch {
+                // Through a pooler that forbids LISTEN we stay like this: polling alone.
+                context.isListening.store(false, ordering: .relaxed)
+                _ = isStopping.wait(milliseconds: max(50, Int32(lane.retryIn / .milliseconds(1))))
+            }
+        }
+        context.isListening.store(false, ordering: .relaxed)
+    }
+
+    private func hear(_ arrived: [Notification]) {
+        var hasWork = false
+        for notification in arrived {
+            if notification.payload.hasPrefix("cancel:") {
+                if let job = JobID(uuidText: String(notification.payload.dropFirst(7))) { onCancel(job) }
+            } else {
+                hasWork = true
+            }
+        }
+        if hasWork { onWork() }
+    }
+}

@@ -1,0 +1,100 @@
+package import Postgres
+
+/// Why the schema cannot be used.
+package enum MigrationError: Error, Sendable, CustomStringConvertible {
+    case database(PostgresError)
+    /// The database was migrated by a newer version of this program.
+    case schemaTooNew(found: Int, known: Int)
+
+    package var description: String {
+        switch self {
+        case .database(let error): "\(error)"
+        case .schemaTooNew(let found, let known):
+            "the database has schema version \(found), and this version of ferry knows only \(known); use a newer ferry"
+        }
+    }
+}
+
+/// Brings the schema up to date. Forward only.
+package enum Migrator {
+    struct Migration: Sendable {
+        let version: Int
+        let name: String
+        let sql: [UInt8]
+    }
+
+    /// Where the schema stands, and what this program knows.
+    package struct Status: Sendable, Equatable {
+        package let found: Int
+        package let known: Int
+        package var isCurrent: Bool { found == known }
+    }
+
+    /// One entry a file of `migrations/`, without gaps.
+    static let migrations = [
+        Migration(version: 1, name: "jobs", sql: PackageResources._001_jobs_sql),
+        Migration(version: 2, name: "deliveries", sql: PackageResources._002_deliveries_sql),
+        Migration(version: 3, name: "access", sql: PackageResources._003_access_sql),
+    ]
+
+    private static let lockAndCreate = """
+        SELECT pg_advisory_xact_lock(7378697629483820646);
+        CREATE TABLE IF NOT EXISTS schema_migrations (
+            version integer NOT NULL, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(),
+            CONSTRAINT schema_migrations_pkey PRIMARY KEY (version));
+        """
+    private static let exists = Statement(
+        "schema_exists", "SELECT to_regclass('schema_migrations') IS NOT NULL")
+    private static let version = Statement(
+        "schema_version", "SELECT coalesce(max(version), 0)::integer FROM schema_migrations")
+
+    /// Applies what is missing, in one transaction under an advisory lock. When another process does it at the same
+    /// time, waits for it; that is success too. Returns the versions that this call applied.
+    @discardableResult
+    package static func migrate(url: String) throws(MigrationError) -> [Int] {
+        var result: [Int] = []
+        var tooNew: Int?
+        do throws(PostgresError) {
+            var connection = try connect(url)
+            let (found, applied) = try connection.transaction { connection throws(PostgresError) in
+                try connection.execute(script: lockAndCreate)
+                let found = Int(try connection.execute(version).int32(0, 0))
+                let missing = migrations.filter { $0.version > found }
+                for migration in missing {
+                    try connection.execute(script: String(decoding: migration.sql, as: UTF8.self))
+                    try connection.execute(
+                        script: """
+                            INSERT INTO schema_migrations (version, name)
+                            VALUES (\(migration.version), '\(migration.name)')
+                            """)
+                }
+                return (found, missing.map(\.version))
+            }
+            tooNew = found > migrations.count ? found : nil
+            result = applied
+        } catch {
+            throw .database(error)
+        }
+        if let tooNew { throw .schemaTooNew(found: tooNew, known: migrations.count) }
+        return result
+    }
+
+    /// Reads where the schema stands, without changing anything.
+    package static func check(url: String) throws(MigrationError) -> Status {
+        do throws(PostgresError) {
+            var connection = try connect(url)
+            guard try connection.execute(exists).bool(0, 0) else { return Status(found: 0, known: migrations.count) }
+            return Status(found: Int(try connection.execute(version).int32(0, 0)), known: migrations.count)
+        } catch {
+            throw .database(error)
+        }
+    }
+
+    private static func connect(_ url: String) throws(PostgresError) -> Connection {
+        var options = ConnectionOptions()
+        options.applicationName = "ferry migrate"
+        options.statementTimeout = nil
+        options.idleInTransactionTimeout = nil
+        return try Connection(url: url, options: options)
+    }
+}

@@ -1,0 +1,166 @@
+import FerryCore
+import Postgres
+
+/// What the dispatcher does in one transaction.
+struct Round {
+    let endings: [Ending]
+    let promotes: Bool
+    let reconciles: Bool
+    /// Leases at most; 0: none are asked for.
+    let claimMax: Int
+
+    struct Outcome {
+        var claims: [StoredJob] = []
+        /// Endings that changed nothing, because the lease was lost.
+        var fenced: [Lease] = []
+        var promotedCount = 0
+        var reconciledCount = 0
+        /// Rows that became queued: promoted or given back.
+        var queuedCount = 0
+        var nextDue: Timestamp?
+    }
+
+    /// In this order, so that no row is waited for while the row of a session is locked: give back, retry, promote,
+    /// finish, claim.
+    func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
+        var outcome = Outcome()
+        var unknown: [Lease] = []
+        if reconciles { unknown = try unknownLeases(&connection, context) }
+        outcome.reconciledCount = unknown.count
+        let parts = Parts(endings)
+        let releases = parts.releases + unknown
+        var results = try connection.pipeline { pipeline in
+            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .leases(releases)) }
+            if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
+            if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
+            if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
+            if promotes { pipeline.send(Statements.nextDue) }
+            if claimMax > 0 { pipeline.send(Statements.claimJobs, claim(context)) }
+        }
+        var changed: Set<JobID> = []
+        var index = 0
+        func next(_ results: inout PipelineResults) -> ResultSet {
+            defer { index += 1 }
+            return results.take(index)
+        }
+        if !releases.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        outcome.queuedCount = changed.count
+        if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if promotes { outcome.promotedCount = next(&results).rowCount }
+        outcome.queuedCount += outcome.promotedCount
+        if !parts.finished.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if promotes {
+            let due = next(&results)
+            outcome.nextDue = due.rowCount > 0 ? due.instantOrNil(0, 0) : nil
+        }
+        if claimMax > 0 {
+            let rows = next(&results)
+            outcome.claims.reserveCapacity(rows.rowCount)
+            for row in 0..<rows.rowCount { outcome.claims.append(StoredJob(rows, row, isWide: false)) }
+        }
+        if changed.count < endings.count + unknown.count {
+            outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }
+        }
+        return outcome
+    }
+
+    private func claim(_ context: StoreContext) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(int32: Int32(claimMax))
+        parameters.append(context.configuration.node)
+        parameters.append(context.clock.now())
+        return parameters
+    }
+
+    /// Rows that run here as far as the database knows, and that this process has never heard of: the answer to a
+    /// lease was lost.
+    private func unknownLeases(
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> [Lease] {
+        var parameters = Parameters()
+        parameters.append(context.configuration.node)
+        let rows = try connection.execute(Statements.heldJobs, parameters)
+        var unknown: [Lease] = []
+        for row in 0..<rows.rowCount {
+            let job: JobID = rows.identifier(row, 0)
+            guard !context.book.contains(job) else { continue }
+            unknown.append(Lease(job: job, attempt: rows.int32(row, 1), revision: rows.int32(row, 2)))
+        }
+        return unknown
+    }
+}
+
+/// Endings by what is done with them.
+private struct Parts {
+    typealias Retry = (lease: Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8])
+    var finished: [FinishedJob] = []
+    var retries: [Retry] = []
+    var releases: [Lease] = []
+
+    init(_ endings: [Ending]) {
+        for ending in endings {
+            switch ending {
+            case .finish(let job): finished.append(job)
+            case .retry(let lease, let count, let instant, let error): retries.append((lease, count, instant, error))
+            case .release(let lease): releases.append(lease)
+            }
+        }
+    }
+}
+
+extension Parameters {
+    static func int32(_ value: Int32) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(int32: value)
+        return parameters
+    }
+
+    static func identifier<Kind>(_ value: Identifier<Kind>) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(value)
+        return parameters
+    }
+
+    /// $1 to $3 of release_jobs.sql.
+    static func leases(_ leases: [Lease]) -> Parameters {
+        var parameters = Parameters(capacity: leases.count * 48)
+        parameters.append(leases)
+        return parameters
+    }
+
+    private mutating func append(_ leases: [Lease]) {
+        appendArray(.uuid, leases) { $0.append($1.job) }
+        appendArray(.int32, leases) { $0.append(int32: $1.attempt) }
+        appendArray(.int32, leases) { $0.append(int32: $1.revision) }
+    }
+
+    /// The parameters of retry_jobs.sql.
+    fileprivate static func retries(_ retries: [Parts.Retry]) -> Parameters {
+        var parameters = Parameters(capacity: retries.count * 256)
+        parameters.append(retries.map(\.lease))
+        parameters.appendArray(.int32, retries) { $0.append(int32: $1.failedAttemptCount) }
+        parameters.appendArray(.timestamp, retries) { $0.append($1.at) }
+        parameters.appendArray(.text, retries) { $0.append(text: $1.errorJSON) }
+        return parameters
+    }
+
+    /// The parameters of finish_jobs.sql.
+    static func finished(_ jobs: [FinishedJob]) -> Parameters {
+        var parameters = Parameters(capacity: jobs.count * 512)
+        parameters.append(jobs.map(\.lease))
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.state.rawValue) }
+        parameters.appendArray(.int32, jobs) { $0.append(int32: $1.record.failedAttemptCount) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.responseJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resultJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.errorJSON) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.record.body) }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.record.finishedAt ?? $1.record.createdAt) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.record.node) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.event?.delivery) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.event?.id) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.type.rawValue) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.url) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.jobJSON) }
+        return parameters
+    }
+}

@@ -1,0 +1,14 @@
+-- Deletes a terminal job with its deliveries. Locks: the row, its deliveries, then this connection's row of
+-- job_counts. $1 id, $2 revision. Returns the id; no row: it is not there.
+WITH gone AS (
+    DELETE FROM finished_jobs WHERE id = $1::uuid AND revision = $2::integer RETURNING id
+), untold AS (
+    DELETE FROM deliveries WHERE job IN (SELECT id FROM gone) RETURNING id, state
+), tries AS (
+    DELETE FROM delivery_tries WHERE delivery IN (SELECT id FROM untold)
+), counted AS (
+    INSERT INTO job_counts AS c (shard, deliveries_pending)
+    SELECT current_setting('ferry.shard'), -count(*) FROM untold WHERE state = 'pending' HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+)
+SELECT id FROM gone

@@ -1,0 +1,2 @@
+-- Reads when the next waiting job is due. Locks nothing. No row: nothing waits.
+SELECT next_attempt_at FROM jobs WHERE state = 'waiting' ORDER BY next_attempt_at LIMIT 1

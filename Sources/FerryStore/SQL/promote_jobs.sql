@@ -1,0 +1,16 @@
+-- Queues jobs whose time has come. Locks: due rows that nobody else has locked, then this connection's row of
+-- job_counts. $1 how many at most. Returns their ids.
+WITH changed AS (
+    UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
+    WHERE j.id = ANY (ARRAY(
+        SELECT id FROM jobs WHERE state = 'waiting' AND next_attempt_at <= now()
+        ORDER BY next_attempt_at LIMIT $1::integer
+        FOR UPDATE SKIP LOCKED))
+    RETURNING j.id
+), counted AS (
+    INSERT INTO job_counts AS c (shard, waiting, queued)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET
+        waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued
+)
+SELECT id FROM changed

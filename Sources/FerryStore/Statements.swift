@@ -1,0 +1,56 @@
+package import Postgres
+
+/// Every SQL statement: one constant a file of `SQL/`. A test prepares each and compares the number of parameters.
+package enum Statements {
+    package static let claimDeliveries = make("claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 3)
+    package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
+    package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
+    package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
+    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 16)
+    package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
+    package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
+    package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
+    package static let listDeliveries = make("list_deliveries", PackageResources.list_deliveries_sql, parameters: 5)
+    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 9)
+    package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
+    package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
+    package static let nextDue = make("next_due", PackageResources.next_due_sql)
+    package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
+    package static let promoteJobs = make("promote_jobs", PackageResources.promote_jobs_sql, parameters: 1)
+    package static let putSetting = make("put_setting", PackageResources.put_setting_sql, parameters: 2)
+    package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
+    package static let readHealth = make("read_health", PackageResources.read_health_sql)
+    package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
+    package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
+    package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
+    package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
+    package static let readStatus = make("read_status", PackageResources.read_status_sql)
+    package static let readTries = make("read_tries", PackageResources.read_tries_sql, parameters: 1)
+    package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 1)
+    package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
+    package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
+    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 3)
+    package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
+    package static let removeOldKeys = make("remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
+    package static let requestCancel = make("request_cancel", PackageResources.request_cancel_sql, parameters: 2)
+    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 2)
+    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 6)
+    package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 17)
+    package static let submitKeyedJobs = make("submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 23)
+    package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
+
+    /// All of them, for the test.
+    package static let all = [
+        claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts, heartbeat,
+        heldJobs, listDeliveries, listJobs, listKeys, nextDelivery, nextDue, notify, promoteJobs,
+        putSetting, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting, readStatus,
+        readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
+        requestCancel, rescueJobs, retryJobs, revokeKey, submitJobs, submitKeyedJobs, tryLock,
+    ]
+
+    private static func make(_ name: String, _ sql: [UInt8], parameters: Int = 0) -> Statement {
+        Statement(name, String(decoding: sql, as: UTF8.self), parameters: parameters)
+    }
+}

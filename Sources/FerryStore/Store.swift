@@ -1,0 +1,120 @@
+package import FerryCore
+import Logging
+package import Postgres
+import Synchronization
+import Sys
+
+/// Everything that is kept: its lanes, and the order in which they start and stop.
+///
+/// Any thread may use its parts; `start`, `drain` and `stop` belong to one.
+package final class Store: Sendable {
+    package let intake: IntakeLane
+    package let dispatcher: DispatcherLane
+    package let control: ControlLane
+    package let deliveries: DeliveryLane
+    /// The lease of this node.
+    package let watch: WatchLane
+    private let listen: ListenLane
+    private let context: StoreContext
+    /// By role, in the order in which they end.
+    private struct Threads {
+        var intake: Thread?
+        var dispatcher: Thread?
+        var others: [Thread] = []
+        var watch: Thread?
+    }
+    private let threads = Mutex(Threads())
+
+    package init(_ configuration: StoreConfiguration) {
+        let context = StoreContext(configuration)
+        let dispatcher = DispatcherLane(context)
+        let wake: @Sendable () -> Void = { dispatcher.send(.wake) }
+        self.context = context
+        self.dispatcher = dispatcher
+        intake = IntakeLane(
+            context, wakeDispatcher: { earliest in dispatcher.send(earliest.map { .due($0) } ?? .wake) },
+            reconcile: { dispatcher.send(.reconcile) })
+        control = ControlLane(context)
+        deliveries = DeliveryLane(context)
+        watch = WatchLane(context, wakeDispatcher: wake)
+        listen = ListenLane(
+            context,
+            onWork: {
+                context.noteQueued()
+                wake()
+            },
+            onCancel: { context.attemptRunner?.cancel($0) })
+    }
+
+    /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
+    ///
+    /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner` nil: this
+    /// node runs nothing. Call once.
+    package func start(
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?
+    ) throws(PostgresError) {
+        context.connect(runner: runner, observer: observer)
+        let lane = watch.makeConnection()
+        try watch.beat(lane)
+        let given = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.reclaimJobs, .identifier(context.configuration.node)).rowCount
+        }
+        lane.close()
+        if given > 0 {
+            context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])
+        }
+        // Until the first claim says otherwise.
+        context.noteQueued()
+        let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
+        let (watch, listen) = (watch, listen)
+        threads.withLock { threads in
+            threads.watch = Thread(name: "watch") { watch.run() }
+            threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
+            threads.intake = Thread(name: "intake") { intake.run() }
+            threads.others = (0..<control.threadCount).map { index in
+                Thread(name: "control-\(index)") { control.run(index) }
+            }
+            threads.others.append(Thread(name: "deliveries") { deliveries.run() })
+            threads.others.append(Thread(name: "listen") { listen.run() })
+        }
+    }
+
+    /// Leases nothing more. What runs goes on; its results are still taken.
+    package func drain() {
+        context.isLeasing.store(false, ordering: .relaxed)
+    }
+
+    /// Commits what is left, gives back what still runs and ends the lanes. Call after the runner has stopped. Blocks,
+    /// for some seconds at most when the database is away. A second call does nothing.
+    package func stop() {
+        drain()
+        let ending = threads.withLock { threads in
+            defer { threads = Threads() }
+            return threads
+        }
+        intake.close()
+        ending.intake?.join()
+        dispatcher.close()
+        ending.dispatcher?.join()
+        control.close()
+        deliveries.close()
+        listen.close()
+        for thread in ending.others { thread.join() }
+        watch.close()
+        ending.watch?.join()
+    }
+
+    /// Whether the database confirmed this node lately.
+    package var isReady: Bool { watch.holdsLease }
+
+    /// Whether jobs are known to queue.
+    package var hasBacklog: Bool { context.hasBacklog }
+
+    /// Of the last heartbeat; nil before the first.
+    package var roundTripSeconds: Double? {
+        let nanoseconds = context.metrics.roundTripNanoseconds.load(ordering: .relaxed)
+        return nanoseconds < 0 ? nil : Double(nanoseconds) / 1e9
+    }
+
+    package var metrics: StoreMetrics.Snapshot { context.metrics.snapshot }
+}

@@ -1,0 +1,40 @@
+package import FerryCore
+package import Logging
+
+/// What the store must be told.
+package struct StoreConfiguration: Sendable {
+    /// A libpq URI.
+    package var url: String
+    package var node: NodeID
+    /// The host's name, for people.
+    package var nodeName: String
+    package var version: String
+    /// Whether this node runs transfers. One that does not leases nothing.
+    package var isWorker: Bool
+    /// How many transfers this node may begin; shared by the lanes that lease.
+    package var slots: SlotLedger
+    package var clock: DatabaseClock
+    /// Opens sealed secrets; nil when they cannot be opened.
+    package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
+    package var logger: Logger
+    /// Connections for reads, beside the one for commands. 0: commands and reads share one.
+    package var readLaneCount = 1
+    /// Seconds of silence after which a node has lost its jobs, and between its heartbeats.
+    package var leaseSeconds = Limits.leaseSeconds
+    package var heartbeatSeconds = Limits.heartbeatSeconds
+
+    package init(
+        url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,
+        clock: DatabaseClock, logger: Logger, openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?
+    ) {
+        self.url = url
+        self.node = node
+        self.nodeName = nodeName
+        self.version = version
+        self.isWorker = isWorker
+        self.slots = slots
+        self.clock = clock
+        self.openSecrets = openSecrets
+        self.logger = logger
+    }
+}

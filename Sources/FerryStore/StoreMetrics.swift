@@ -1,0 +1,58 @@
+import Synchronization
+
+/// Counters of the lanes, written by them and read by whoever shows metrics.
+package final class StoreMetrics: Sendable {
+    /// What the counters say at one moment. Sums since the start; durations in seconds.
+    package struct Snapshot: Sendable, Equatable {
+        package var submitBatches: Int64
+        package var submittedJobs: Int64
+        package var leasedAtOnceJobs: Int64
+        package var submitSeconds: Double
+        package var dispatchBatches: Int64
+        package var recordedResults: Int64
+        package var claimedJobs: Int64
+        package var dispatchSeconds: Double
+        package var reconnects: Int64
+        /// Results that came after the lease was lost.
+        package var fencedResults: Int64
+        /// Jobs taken from dead nodes, and own leases that nobody knew of.
+        package var rescuedJobs: Int64
+        /// Age of the oldest transaction that keeps dead rows from being removed, at the last look.
+        package var oldestTransactionSeconds: Double
+        /// Dead rows of `jobs` at the last look.
+        package var deadRowCount: Int64
+    }
+
+    let submitBatches = Atomic<Int64>(0)
+    let submittedJobs = Atomic<Int64>(0)
+    let leasedAtOnceJobs = Atomic<Int64>(0)
+    let submitNanoseconds = Atomic<Int64>(0)
+    let dispatchBatches = Atomic<Int64>(0)
+    let recordedResults = Atomic<Int64>(0)
+    let claimedJobs = Atomic<Int64>(0)
+    let dispatchNanoseconds = Atomic<Int64>(0)
+    let reconnects = Atomic<Int64>(0)
+    let fencedResults = Atomic<Int64>(0)
+    let rescuedJobs = Atomic<Int64>(0)
+    let oldestTransactionMilliseconds = Atomic<Int64>(0)
+    let deadRows = Atomic<Int64>(0)
+    /// Of the last heartbeat; −1 before the first.
+    let roundTripNanoseconds = Atomic<Int64>(-1)
+
+    package var snapshot: Snapshot {
+        Snapshot(
+            submitBatches: submitBatches.load(ordering: .relaxed),
+            submittedJobs: submittedJobs.load(ordering: .relaxed),
+            leasedAtOnceJobs: leasedAtOnceJobs.load(ordering: .relaxed),
+            submitSeconds: Double(submitNanoseconds.load(ordering: .relaxed)) / 1e9,
+            dispatchBatches: dispatchBatches.load(ordering: .relaxed),
+            recordedResults: recordedResults.load(ordering: .relaxed),
+            claimedJobs: claimedJobs.load(ordering: .relaxed),
+            dispatchSeconds: Double(dispatchNanoseconds.load(ordering: .relaxed)) / 1e9,
+            reconnects: reconnects.load(ordering: .relaxed),
+            fencedResults: fencedResults.load(ordering: .relaxed),
+            rescuedJobs: rescuedJobs.load(ordering: .relaxed),
+            oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
+            deadRowCount: deadRows.load(ordering: .relaxed))
+    }
+}

@@ -1,0 +1,74 @@
+package import FerryCore
+import Postgres
+
+/// A job's row, with what is not shown to everybody.
+package struct StoredJob: Sendable {
+    package let record: JobRecord
+    /// Of an unfinished job.
+    package let expiresAt: Timestamp?
+    package let isCancelRequested: Bool
+    package let sealedSecrets: [UInt8]?
+    package let payload: [UInt8]?
+    package let origin: String
+    package let traceparent: String?
+
+    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql when `isWide`.
+    init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool) {
+        let state = JobState(rawValue: rows.text(row, 2))
+        precondition(state != nil, "the database has a job state that we do not know")
+        record = JobRecord(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1), state: state ?? .failed,
+            waitingFor: rows.textOrNil(row, 3).flatMap(WaitingFor.init), revision: rows.int32(row, 4),
+            attempt: rows.int32(row, 5), failedAttemptCount: rows.int32(row, 6),
+            node: rows.identifierOrNil(row, 7), createdAt: rows.instant(row, 8),
+            startedAt: rows.instantOrNil(row, 9), finishedAt: isWide ? rows.instantOrNil(row, 20) : nil,
+            nextAttemptAt: rows.instantOrNil(row, 10), retryOf: rows.identifierOrNil(row, 13),
+            specJSON: rows.bytes(row, 14), responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
+            resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
+            body: isWide ? rows.bytesOrNil(row, 23) : nil)
+        expiresAt = rows.instantOrNil(row, 11)
+        isCancelRequested = rows.bool(row, 12)
+        sealedSecrets = rows.bytesOrNil(row, 15)
+        payload = rows.bytesOrNil(row, 16)
+        origin = rows.text(row, 18)
+        traceparent = rows.textOrNil(row, 19)
+    }
+}
+
+extension ResultSet {
+    func identifier<Kind>(_ row: Int, _ column: Int) -> Identifier<Kind> {
+        let value = uuid(row, column)
+        return Identifier(high: value.high, low: value.low)
+    }
+
+    func identifierOrNil<Kind>(_ row: Int, _ column: Int) -> Identifier<Kind>? {
+        isNull(row, column) ? nil : identifier(row, column)
+    }
+
+    func instant(_ row: Int, _ column: Int) -> Timestamp {
+        Timestamp(microseconds: timestamp(row, column))
+    }
+
+    func instantOrNil(_ row: Int, _ column: Int) -> Timestamp? {
+        isNull(row, column) ? nil : instant(row, column)
+    }
+
+    /// The identifiers in the first column.
+    func identifiers<Kind>(_ kind: Kind.Type = Kind.self) -> [Identifier<Kind>] {
+        var all: [Identifier<Kind>] = []
+        all.reserveCapacity(rowCount)
+        for row in 0..<rowCount { all.append(identifier(row, 0)) }
+        return all
+    }
+}
+
+extension Parameters {
+    mutating func append<Kind>(_ identifier: Identifier<Kind>?) {
+        guard let identifier else { return appendNull() }
+        append(uuid: identifier.high, identifier.low)
+    }
+
+    mutating func append(_ instant: Timestamp?) {
+        append(timestamp: instant?.microseconds)
+    }
+}

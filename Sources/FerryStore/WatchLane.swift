@@ -1,0 +1,178 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// The node's heartbeat, and what somebody must do for everybody: rescue the jobs of dead nodes, end what has expired,
+/// sweep. On a connection of its own, so that a slow batch never delays a heartbeat.
+package final class WatchLane: LeaseHolder {
+    /// Rows that one round of rescuing or expiring takes at most.
+    private static let roundMax: Int32 = 500
+    private static let keyLifetimeSeconds = 86_400.0
+    /// Seconds of silence after which a node is forgotten.
+    private static let nodeLifetimeSeconds = 3_600.0
+
+    private let context: StoreContext
+    private let stopping = Mailbox<Never>()
+    /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
+    private let confirmed = Atomic<Int64>(0)
+    private let startedAt: Timestamp
+    private let wakeDispatcher: @Sendable () -> Void
+
+    init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
+        self.context = context
+        self.wakeDispatcher = wakeDispatcher
+        startedAt = context.clock.now()
+    }
+
+    /// Whether the other nodes still count on us: false from one second before they may take our jobs.
+    package var holdsLease: Bool {
+        let age = Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)
+        return Double(age) / 1e9 < context.configuration.leaseSeconds - min(1, context.configuration.leaseSeconds / 4)
+    }
+
+    func close() { stopping.close() }
+
+    func makeConnection() -> LaneConnection {
+        context.connection("watch", adjust: { options in
+            options.connectTimeout = .seconds(2)
+            options.statementTimeout = .seconds(5)
+        })
+    }
+
+    /// The thread's body.
+    func run() {
+        let lane = makeConnection()
+        var nextSweep = Sys.monotonicNanoseconds()
+        while !stopping.isClosed {
+            let start = Sys.monotonicNanoseconds()
+            do {
+                try beat(lane)
+                try rescue(lane)
+                if start >= nextSweep {
+                    nextSweep = start + 30_000_000_000
+                    try expire(lane)
+                    try sweep(lane)
+                }
+            } catch {
+                if !error.isConnectionLost {
+                    context.logger.error("watching failed", metadata: ["error": "\(error)"])
+                }
+            }
+            let interval = context.configuration.heartbeatSeconds * (lane.isConnected ? 1 : 0.1)
+            let rest = interval - Double(Sys.monotonicNanoseconds() - start) / 1e9
+            _ = stopping.wait(milliseconds: Int32(max(0, rest) * 1000))
+        }
+        sayGoodbye(lane)
+    }
+
+    // MARK: Rounds
+
+    /// One heartbeat. Also sets the clock, and finds cancellations whose notification was lost.
+    func beat(_ lane: LaneConnection) throws(PostgresError) {
+        let configuration = context.configuration
+        var parameters = Parameters()
+        parameters.append(configuration.node)
+        parameters.append(text: configuration.nodeName)
+        parameters.append(text: configuration.version)
+        parameters.append(startedAt)
+        parameters.append(int32: Int32(configuration.slots.capacity - configuration.slots.freeCount))
+        parameters.append(bool: configuration.isWorker && !context.isLeasing.load(ordering: .relaxed))
+        parameters.append(bool: configuration.isWorker)
+        parameters.append(float64: configuration.leaseSeconds)
+        let start = Sys.monotonicNanoseconds()
+        var results = try lane.withConnection { connection throws(PostgresError) in
+            try connection.pipeline(timeout: .seconds(5)) { pipeline in
+                pipeline.send(Statements.heartbeat, parameters)
+                pipeline.send(Statements.heldJobs, .identifier(configuration.node))
+            }
+        }
+        let end = Sys.monotonicNanoseconds()
+        let answer = results.take(0)
+        confirmed.store(start, ordering: .releasing)
+        context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
+        // A slow answer says little about the time.
+        if end - start < 100_000_000 { context.clock.adjust(answer.instant(0, 0), between: start, and: end) }
+        context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
+        let held = results.take(1)
+        for row in 0..<held.rowCount where held.bool(row, 3) {
+            context.attemptRunner?.cancel(held.identifier(row, 0))
+        }
+    }
+
+    func rescue(_ lane: LaneConnection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(float64: context.configuration.leaseSeconds)
+        parameters.append(int32: Self.roundMax)
+        while true {
+            let rescued = try lane.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.rescueJobs, parameters, timeout: .seconds(5))
+            }
+            let count = rescued.rowCount
+            guard count > 0 else { return }
+            context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
+            context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
+            context.noteQueued()
+            wakeDispatcher()
+            if count < Int(Self.roundMax) { return }
+        }
+    }
+
+    /// Fails jobs whose resource timeout ended while no node held them.
+    func expire(_ lane: LaneConnection) throws(PostgresError) {
+        while true {
+            let stored = try lane.withConnection { connection throws(PostgresError) in
+                let rows = try connection.execute(Statements.expiredJobs, .int32(Self.roundMax), timeout: .seconds(5))
+                return (0..<rows.rowCount).map { StoredJob(rows, $0, isWide: false) }
+            }
+            guard !stored.isEmpty else { return }
+            let now = context.clock.now()
+            let jobs = stored.map { FinishedJob($0, .failed, .expired, at: now, identifiers: context.identifiers) }
+            let done: [JobID] = try lane.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.finishJobs, .finished(jobs), timeout: .seconds(5)).identifiers()
+            }
+            let finished = Set(done)
+            context.commitObserver?.jobsFinished(done)
+            let eventCount = jobs.count { $0.event != nil && finished.contains($0.lease.job) }
+            if eventCount > 0 { context.commitObserver?.deliveriesAdded(eventCount) }
+            if stored.count < Int(Self.roundMax) { return }
+        }
+    }
+
+    /// Housekeeping, by one node at a time.
+    func sweep(_ lane: LaneConnection) throws(PostgresError) {
+        var lock = Parameters()
+        lock.append(int64: 0x6665_7272_7973_7765)  // "ferryswe"
+        var keys = Parameters()
+        keys.append(float64: Self.keyLifetimeSeconds)
+        keys.append(int32: 5_000)
+        var nodes = Parameters()
+        nodes.append(float64: Self.nodeLifetimeSeconds)
+        try lane.withConnection { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                let mine = try connection.execute(Statements.tryLock, lock)
+                guard mine.bool(0, 0) else { return }
+                _ = try connection.execute(Statements.removeOldKeys, keys)
+                _ = try connection.execute(Statements.foldCounts, nodes)
+            }
+            let health = try connection.execute(Statements.readHealth)
+            context.metrics.oldestTransactionMilliseconds.store(
+                Int64(health.float64(0, 0) * 1000), ordering: .relaxed)
+            context.metrics.deadRows.store(health.int64(0, 1), ordering: .relaxed)
+        }
+    }
+
+    private func sayGoodbye(_ lane: LaneConnection) {
+        do {
+            try lane.withConnection { connection throws(PostgresError) in
+                _ = try connection.pipeline(timeout: .seconds(5)) { pipeline in
+                    pipeline.send(Statements.reclaimJobs, .identifier(context.configuration.node))
+                    pipeline.send(Statements.removeNode, .identifier(context.configuration.node))
+                }
+            }
+        } catch {
+            context.logger.warning("the node could not say goodbye", metadata: ["error": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import Curl
+package import FerryCore
+package import Logging
+import Synchronization
+import Sys
+
+/// Sends deliveries until they are accepted or given up: claims what is due, signs and posts it, reports what
+/// came back.
+///
+/// Owns one libcurl loop; every method may be called from any thread. A delivery that this sender loses
+/// (stop, crash) is claimed again after its lease, so receivers hear of every event at least once.
+package final class WebhookSender: Sendable {
+    package struct Configuration: Sendable {
+        /// Signs what has no secret of its own. Several during a rotation: the new one first, all of them
+        /// sign.
+        package var secrets: [WebhookSecret]
+        package var policy: EgressPolicy
+        /// `User-Agent` is `Ferry/` and this.
+        package var version: String
+        /// Requests at once, in all and to one origin.
+        package var concurrency = 128
+        package var concurrencyPerOrigin = 16
+        /// Claimed deliveries that may wait in memory; each is a job's JSON, some KiB.
+        package var waitingMax = 2_048
+        /// Rows per claim.
+        package var claimMax = 256
+        /// Milliseconds for a whole try, and for connecting.
+        package var totalTimeout = 15_000
+        package var connectTimeout = 5_000
+        /// Seconds for which a claimed delivery is ours.
+        package var leaseSeconds = 60.0
+        /// Seconds after which the queue is asked even if nothing woke us.
+        package var pollSeconds = 5.0
+
+        package init(secrets: [WebhookSecret], policy: EgressPolicy, version: String) {
+            self.secrets = secrets
+            self.policy = policy
+            self.version = version
+        }
+    }
+
+    private let loop: CurlLoop
+    private let desk: LoopBound<DeliveryDesk>
+    private let gauge = MetricsGauge()
+    private let isWakePending = Atomic(false)
+
+    /// Starts the loop's thread and asks the queue for what is due. `jitter` draws from 0 to 1.
+    ///
+    /// Throws `UnusableCurl`, `CurlError` or `SystemError`; nothing runs then. End it with `stop()`.
+    package init(
+        queue: any DeliveryQueue, clock: any WallClock, configuration: Configuration, logger: Logger,
+        jitter: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
+    ) throws {
+        let loop = try CurlLoop(name: "webhooks", keptConnections: configuration.concurrency)
+        self.loop = loop
+        let desk = DeskReference()
+        let doors = DeliveryDesk.Doors(
+            queue: queue, clock: clock, gauge: gauge, logger: logger, jitter: jitter,
+            post: { exchange, completion in
+                exchange.start(on: loop) { result in
+                    // A turn of its own: what ends in one turn of the loop is reported together.
+                    loop.perform { multi in
+                        guard let desk = desk.bound?.get(multi) else { return }
+                        completion(desk, result)
+                    }
+                }
+            },
+            defer: { action in
+                loop.perform { multi in
+                    guard let desk = desk.bound?.get(multi) else { return }
+                    action(desk)
+                }
+            })
+        self.desk = LoopBound(on: loop) { multi in
+            let desk = DeliveryDesk(configuration: configuration, doors: doors)
+            multi.everySecond { _ in desk.secondPassed() }
+            return desk
+        }
+        desk.set(self.desk)
+        wake()
+    }
+
+    /// Something may be due: after a commit that added deliveries. Many calls make one claim.
+    package func wake() {
+        guard !isWakePending.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        loop.perform { [self] multi in
+            isWakePending.store(false, ordering: .releasing)
+            desk.get(multi).claim()
+        }
+    }
+
+    package var metrics: WebhookMetrics { gauge.metrics }
+
+    /// Starts nothing more, gives requests on their way up to `graceSeconds`, reports what came back, and
+    /// ends the loop. What was cut off or had not started becomes due again after its lease. Twice is once.
+    package func stop(graceSeconds: Double = 5) {
+        let idle = Mailbox<Bool>()
+        let accepted = loop.perform { [self] multi in
+            desk.get(multi).stop { idle.send(true) }
+        }
+        if accepted { _ = idle.wait(milliseconds: Int32(min(max(graceSeconds, 0), 60) * 1_000)) }
+        loop.stop()
+    }
+}
+
+/// The way back from a completion to the loop's state, which exists only after the doors it is made with.
+private final class DeskReference: Sendable {
+    private struct Reference: Sendable {
+        weak var desk: LoopBound<DeliveryDesk>?
+    }
+    private let reference = Mutex(Reference())
+    var bound: LoopBound<DeliveryDesk>? { reference.withLock { $0.desk } }
+    func set(_ desk: LoopBound<DeliveryDesk>) { reference.withLock { $0.desk = desk } }
+}
+
+/// The metrics, written by the loop and read by anyone.
+final class MetricsGauge: Sendable {
+    private let state = Mutex(WebhookMetrics())
+    var metrics: WebhookMetrics { state.withLock { $0 } }
+    func update(_ body: (inout WebhookMetrics) -> Void) { state.withLock { body(&$0) } }
+}

@@ -1,0 +1,302 @@
+internal import CMicrohttpd
+internal import Glibc
+internal import Synchronization
+internal import Sys
+
+/// One request and its answer: the object in libmicrohttpd's per-request slot.
+///
+/// The request's own thread drives it (`open`, `receive`, `finish`, `end`); any thread may `send` and `wake`.
+/// Where both meet is `gate`. The order of locks is: a response's (libmicrohttpd), `gate`, the daemon's.
+final class Exchange: ResponseTarget, WakeTarget {
+    /// Where the body goes.
+    private enum Intake {
+        case undecided
+        case collecting(limit: Int)
+        case sinking(any RequestSink)
+        case discarding(Response)
+        /// Handler or sink have the whole request.
+        case handedOver
+    }
+    let core: Core
+    let peer: Peer
+    private let target: String
+    let gate = Mutex(Gate())
+
+    // Written once, in `open`, before any other thread can reach the exchange through the gate.
+    nonisolated(unsafe) private(set) var head: RequestHead?
+    // Touched on the connection's thread only.
+    nonisolated(unsafe) private var intake = Intake.undecided
+    nonisolated(unsafe) private var body: [UInt8] = []
+    nonisolated(unsafe) private var discarded = 0
+    nonisolated(unsafe) private var status: Int?
+    nonisolated(unsafe) private var slot = -1
+    nonisolated(unsafe) private var openedAt: Int64 = 0
+    /// The client may still be sending when the connection closes.
+    nonisolated(unsafe) private var lingers = false
+
+    init(core: Core, peer: Peer, target: String) {
+        self.core = core
+        self.peer = peer
+        self.target = target
+    }
+
+    var isOpen: Bool { head != nil }
+
+    // MARK: - The connection's thread
+
+    /// The headers are in. An answer given here closes the connection, so the only ones are those that must.
+    func open(
+        _ connection: OpaquePointer, method: UnsafePointer<CChar>, version: UnsafePointer<CChar>
+    ) -> MHD_Result {
+        openedAt = monotonicNanoseconds()
+        peer.idleSince.store(0, ordering: .releasing)
+        slot = core.enter(self)
+        var check = RequestCheck(connection)
+        var head = RequestHead(
+            method: String(cString: method), target: target, remoteAddress: peer.address,
+            requestID: acceptedRequestID(check.fields) ?? core.makeRequestID())
+        if strcmp(version, "HTTP/1.0") == 0 { head.httpVersion = "HTTP/1.0" }
+        let fault = check.finish(&head, maximumFields: core.limits.fields)
+        self.head = head
+        let reference = ConnectionReference(connection)
+        let now = openedAt
+        gate.withLock { gate in
+            gate.connection = reference
+            gate.receivingSince = head.expectsBody ? now : 0
+        }
+        if let fault {
+            lingers = true
+            return queue(refusal(fault.status, fault.code, fault.detail), on: connection)
+        }
+        if core.isStopping.load(ordering: .acquiring) {
+            return refuse(stopRefusal, head, check.expectsContinue, connection)
+        }
+        switch core.handler.plan(head) {
+        case .refuse(let response): return refuse(response, head, check.expectsContinue, connection)
+        case .collect(let limit):
+            if let length = head.contentLength, length > Int64(limit) {
+                return refuse(tooLarge(limit), head, check.expectsContinue, connection)
+            }
+            intake = .collecting(limit: limit)
+            if let length = head.contentLength { body.reserveCapacity(Int(length)) }
+        case .stream(let sink):
+            sink.attach(StreamWaker(target: self))
+            intake = .sinking(sink)
+        }
+        return .YES
+    }
+
+    /// Keeps the connection when what remains of the body is small or nothing, else closes it.
+    private func refuse(
+        _ response: Response, _ head: RequestHead, _ expectsContinue: Bool, _ connection: OpaquePointer
+    ) -> MHD_Result {
+        let isSmall = (head.contentLength ?? 0) <= Int64(core.limits.discardedBodyBytes)
+        if !head.expectsBody || (isSmall && !expectsContinue) {
+            intake = .discarding(response)
+            return .YES
+        }
+        lingers = true
+        intake = .handedOver
+        return queue(response, on: connection)
+    }
+
+    /// A piece of the body. Returns how much of it was left over (the connection rests then), or nil when the
+    /// connection must close.
+    func receive(_ bytes: UnsafeRawBufferPointer, _ connection: OpaquePointer) -> Int? {
+        let count = bytes.count
+        let isCut = gate.withLock { gate in
+            gate.receivedBytes += Int64(count)
+            return gate.isCut
+        }
+        if isCut { return nil }
+        switch intake {
+        case .collecting(let limit):
+            if body.count + count <= limit {
+                body.append(contentsOf: bytes)
+            } else {
+                body = []
+                intake = .discarding(tooLarge(limit))
+                discarded = count
+            }
+            return 0
+        case .sinking(let sink):
+            let taken = min(max(sink.receive(bytes), 0), count)
+            guard taken < count else { return 0 }
+            gate.withLock { $0.receivedBytes -= Int64(count - taken) }
+            return rest(.sink) ? count - taken : nil
+        case .discarding(let response):
+            discarded += count
+            if discarded <= core.limits.discardedBodyBytes { return 0 }
+            // Between pieces libmicrohttpd takes no answer, and nothing but ours is on its way.
+            lingers = true
+            intake = .handedOver
+            writeDirectly(response)
+            return nil
+        case .undecided, .handedOver: return nil
+        }
+    }
+
+    /// The request is complete, or the rest is over: hands it over once, then answers or rests.
+    func finish(_ connection: OpaquePointer) -> MHD_Result {
+        guard let head else { return .NO }
+        switch intake {
+        case .handedOver: break
+        case .undecided: return .NO
+        case .collecting:
+            let request = Request(head: head, body: body)
+            body = []
+            handOver()
+            core.handler.handle(request, Responder(target: self))
+        case .sinking(let sink):
+            handOver()
+            sink.finish(Responder(target: self))
+        case .discarding(let response):
+            handOver()
+            return queue(response, on: connection)
+        }
+        switch takeAnswerOrRest() {
+        case .answer(let response): return queue(response, on: connection)
+        case .rest: return .YES
+        case .stop: return queue(stopRefusal, on: connection)
+        case .cut: return .NO
+        }
+    }
+
+    private func handOver() {
+        intake = .handedOver
+        if head?.expectsBody == true { gate.withLock { $0.receivingSince = 0 } }
+    }
+
+    private enum Outcome {
+        case answer(Response), rest, stop, cut
+    }
+
+    private func takeAnswerOrRest() -> Outcome {
+        gate.withLock { gate in
+            if gate.isCut { return .cut }
+            if let answer = gate.answer.take() { return .answer(answer) }
+            if core.isStopping.load(ordering: .acquiring) {
+                gate.isAnswered = true
+                return .stop
+            }
+            gate.rest(.answer)
+            return .rest
+        }
+    }
+
+    /// Lets the connection rest until `wake`. False when it must be cut instead.
+    func rest(_ reason: Gate.Rest) -> Bool {
+        gate.withLock { gate in
+            if gate.isCut || core.isStopping.load(ordering: .acquiring) { return false }
+            gate.rest(reason)
+            if gate.isWoken { gate.resume() }
+            return true
+        }
+    }
+
+    /// The request is over, whatever became of it.
+    func end() {
+        let now = monotonicNanoseconds()
+        peer.idleSince.store(now, ordering: .releasing)
+        let unsent = gate.withLock { gate in
+            gate.connection = nil
+            gate.isAnswered = true
+            return gate.answer.take()
+        }
+        unsent?.discard()
+        switch intake {
+        case .sinking(let sink): sink.cancelled()
+        case .discarding(let response) where status == nil: response.discard()
+        default: break
+        }
+        intake = .handedOver
+        body = []
+        if lingers {
+            let copy = fcntl(peer.descriptor, F_DUPFD_CLOEXEC, 0)
+            if copy >= 0 && !core.lingering.send(copy) { close(copy) }
+        }
+        if slot >= 0 { core.leave(slot) }
+        guard let head else { return }
+        core.handler.completed(head, status: status, durationNanoseconds: now - openedAt)
+    }
+
+    // MARK: - Answers
+
+    private func queue(_ response: Response, on connection: OpaquePointer) -> MHD_Result {
+        guard let head, let raw = makeAnswer(response, head, self) else {
+            response.discard()
+            return .NO
+        }
+        let code = (200...599).contains(response.status) ? response.status : 500
+        let result = MHD_queue_response(connection, UInt32(code), raw)
+        MHD_destroy_response(raw)
+        if result == .YES { status = code }
+        return result
+    }
+
+    private func writeDirectly(_ response: Response) {
+        guard let head else { return }
+        if peer.write(response.serialized(requestID: head.requestID)) { status = response.status }
+        response.discard()
+    }
+
+    private func refusal(_ status: Int, _ code: String, _ detail: String) -> Response {
+        core.handler.refusal(status, code, detail, head?.requestID ?? "")
+    }
+
+    private func tooLarge(_ limit: Int) -> Response {
+        refusal(413, "body_too_large", "The body is larger than \(limit) bytes.")
+    }
+
+    private var stopRefusal: Response {
+        refusal(503, "shutting_down", "The server is shutting down; repeat the request elsewhere or later.")
+    }
+
+    // MARK: - Any thread
+
+    func send(_ response: Response) -> Bool {
+        let counts = gate.withLock { gate in
+            guard !gate.isAnswered, gate.connection != nil else { return false }
+            gate.isAnswered = true
+            gate.answer = response
+            if gate.isResting && gate.reason == .answer { gate.resume() }
+            return true
+        }
+        if !counts { response.discard() }
+        return counts
+    }
+
+    func wake() {
+        gate.withLock { gate in
+            if gate.isResting && gate.reason != .answer {
+                gate.resume()
+            } else if gate.connection != nil {
+                gate.isWoken = true
+            }
+        }
+    }
+
+    /// Ends a rest because the server stops: an awaited answer becomes 503, streams and sinks are cut.
+    func stop() {
+        let isAwaited = gate.withLock { gate in
+            guard gate.isResting else { return false }
+            if gate.reason == .answer { return !gate.isAnswered }
+            gate.cut()
+            return false
+        }
+        if isAwaited { _ = send(stopRefusal) }
+    }
+
+    /// The watchdog's look: deadlines of rests, clients that left meanwhile, bodies that come too slowly.
+    func inspect(now: Int64) {
+        let limits = core.limits
+        let isOver = gate.withLock { gate in
+            gate.inspect(now: now, limits: limits, descriptor: peer.descriptor)
+        }
+        guard isOver else { return }
+        _ = send(
+            refusal(
+                503, "response_deadline",
+                "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+    }
+}

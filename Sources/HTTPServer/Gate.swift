@@ -1,0 +1,96 @@
+internal import CMicrohttpd
+internal import Glibc
+internal import Sys
+
+/// A connection's handle. Only `MHD_resume_connection` may be called with it from other threads.
+struct ConnectionReference: Sendable {
+    nonisolated(unsafe) let pointer: OpaquePointer
+    init(_ pointer: OpaquePointer) { self.pointer = pointer }
+}
+
+/// The part of an exchange that its own thread and others share. Suspending and resuming happen under its
+/// lock: so each rest has one resume, and the handle is valid whenever it is not nil.
+struct Gate: Sendable {
+    enum Rest: Sendable {
+        /// The handler owes an answer.
+        case answer
+        /// A sink has no room.
+        case sink
+        /// A stream has no bytes.
+        case stream
+    }
+    /// Nil before the headers are in and after the request is over.
+    var connection: ConnectionReference?
+    var answer: Response?
+    /// The one answer has been given, or nobody wants it any more.
+    var isAnswered = false
+    private(set) var isResting = false
+    private(set) var reason = Rest.answer
+    /// Woken while not at rest: the next rest ends at once.
+    var isWoken = false
+    private(set) var isCut = false
+    private var restingSince: Int64 = 0
+    /// When the body began; 0 when none is awaited.
+    var receivingSince: Int64 = 0
+    var receivedBytes: Int64 = 0
+
+    /// On the connection's thread, from within a callback.
+    mutating func rest(_ reason: Rest) {
+        guard let connection else { return }
+        self.reason = reason
+        isResting = true
+        restingSince = monotonicNanoseconds()
+        MHD_suspend_connection(connection.pointer)
+    }
+
+    mutating func resume() {
+        guard isResting, let connection else { return }
+        isResting = false
+        isWoken = false
+        // Time spent waiting for the sink is not the client's.
+        if reason == .sink { receivingSince += monotonicNanoseconds() - restingSince }
+        MHD_resume_connection(connection.pointer)
+    }
+
+    /// Ends the rest; the thread that wakes closes the connection.
+    mutating func cut() {
+        isCut = true
+        isAnswered = true
+        resume()
+    }
+
+    /// True when an awaited answer is overdue. Cuts what else cannot go on.
+    mutating func inspect(now: Int64, limits: ServerLimits, descriptor: Int32) -> Bool {
+        guard connection != nil else { return false }
+        guard isResting else {
+            if isTooSlow(now, limits) { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+            return false
+        }
+        let isOver = now - restingSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
+        switch reason {
+        case .answer:
+            if isOver { return true }
+            if hasLeft(descriptor, halfClosed: false) { cut() }
+        case .sink:
+            if isOver || hasLeft(descriptor, halfClosed: false) { cut() }
+        case .stream:
+            if hasLeft(descriptor, halfClosed: true) { cut() }
+        }
+        return false
+    }
+
+    private func isTooSlow(_ now: Int64, _ limits: ServerLimits) -> Bool {
+        guard receivingSince != 0 else { return false }
+        let seconds = (now - receivingSince) / 1_000_000_000
+        return seconds > Int64(limits.bodyGraceSeconds)
+            && receivedBytes < seconds * Int64(limits.minimumBodyRate)
+    }
+}
+
+/// While a connection rests libmicrohttpd does not look at it. `halfClosed`: a client that only said that it
+/// sends no more counts as gone; for an event stream that is what closing a page looks like.
+private func hasLeft(_ descriptor: Int32, halfClosed: Bool) -> Bool {
+    let halfClosedEvent: Int16 = 0x2000  // POLLRDHUP of poll(2), hidden behind _GNU_SOURCE.
+    var state = pollfd(fd: descriptor, events: halfClosed ? halfClosedEvent : 0, revents: 0)
+    return poll(&state, 1, 0) == 1 && state.revents != 0
+}

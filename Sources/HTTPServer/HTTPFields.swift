@@ -1,0 +1,131 @@
+/// Header fields in the order in which they came: names compare without regard to case (RFC 9110 §5.1).
+///
+/// All names and values share one buffer, each ended by a zero byte, so that a request's fields cost two
+/// allocations and a response's are handed to C without copies.
+package struct HTTPFields: Sendable {
+    struct Entry: Sendable {
+        var name: UInt32
+        var nameLength: UInt32
+        var value: UInt32
+        var valueLength: UInt32
+    }
+    private(set) var bytes: [UInt8] = []
+    private(set) var entries: [Entry] = []
+
+    /// No fields.
+    package init() {}
+
+    /// The pairs, in order; names may come several times.
+    package init(_ pairs: [(name: String, value: String)]) {
+        for pair in pairs { append(pair.name, pair.value) }
+    }
+
+    /// The number of fields; a name that came twice counts twice.
+    package var count: Int { entries.count }
+    /// No field at all.
+    package var isEmpty: Bool { entries.isEmpty }
+
+    /// Adds a field after the others. CR, LF and NUL become spaces, so that no value can start another field.
+    package mutating func append(_ name: String, _ value: String) {
+        var name = name
+        var value = value
+        name.withUTF8 { name in value.withUTF8 { append(name: name, value: $0) } }
+    }
+
+    /// Makes room for `fields` fields of `bytes` bytes in all, names, values and two more bytes each.
+    mutating func reserve(fields: Int, bytes count: Int) {
+        entries.reserveCapacity(fields)
+        bytes.reserveCapacity(count)
+    }
+
+    mutating func append(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
+        let start = UInt32(bytes.count)
+        appendText(name)
+        let middle = UInt32(bytes.count)
+        appendText(value)
+        entries.append(
+            Entry(
+                name: start, nameLength: UInt32(name.count), value: middle, valueLength: UInt32(value.count)))
+    }
+
+    private mutating func appendText(_ text: UnsafeBufferPointer<UInt8>) {
+        let start = bytes.count
+        bytes.append(contentsOf: text)
+        for index in start..<bytes.count where bytes[index] == 0 || bytes[index] == 10 || bytes[index] == 13 {
+            bytes[index] = 32
+        }
+        bytes.append(0)
+    }
+
+    /// The first value under this name; nil without one. Setting replaces all values (nil: removes them).
+    package subscript(name: String) -> String? {
+        get { firstIndex(name).map { value(at: $0) } }
+        set {
+            removeAll(name)
+            if let newValue { append(name, newValue) }
+        }
+    }
+
+    /// Every value under this name, in order.
+    package func all(_ name: String) -> [String] {
+        indices(name).map { value(at: $0) }
+    }
+
+    /// Whether a field has this name; its value may be empty.
+    package func contains(_ name: String) -> Bool { firstIndex(name) != nil }
+
+    /// Removes every field with this name; nothing happens when there is none.
+    package mutating func removeAll(_ name: String) {
+        guard firstIndex(name) != nil else { return }
+        var kept = HTTPFields()
+        for index in entries.indices where !matches(index, name) {
+            kept.append(self.name(at: index), value(at: index))
+        }
+        self = kept
+    }
+
+    /// The fields as pairs, in order.
+    package var pairs: [(name: String, value: String)] {
+        entries.indices.map { (name(at: $0), value(at: $0)) }
+    }
+
+    func name(at index: Int) -> String {
+        let entry = entries[index]
+        return text(entry.name, entry.nameLength)
+    }
+
+    func value(at index: Int) -> String {
+        let entry = entries[index]
+        return text(entry.value, entry.valueLength)
+    }
+
+    private func text(_ start: UInt32, _ length: UInt32) -> String {
+        String(decoding: bytes[Int(start)..<Int(start) + Int(length)], as: UTF8.self)
+    }
+
+    private func firstIndex(_ name: String) -> Int? {
+        entries.indices.first { matches($0, name) }
+    }
+
+    private func indices(_ name: String) -> [Int] {
+        entries.indices.filter { matches($0, name) }
+    }
+
+    private func matches(_ index: Int, _ name: String) -> Bool {
+        let entry = entries[index]
+        let utf8 = name.utf8
+        guard utf8.count == Int(entry.nameLength) else { return false }
+        var position = Int(entry.name)
+        for byte in utf8 {
+            guard lowercased(byte) == lowercased(bytes[position]) else { return false }
+            position += 1
+        }
+        return true
+    }
+}
+
+/// An ASCII letter in lower case; every other byte unchanged.
+@inline(__always)
+func lowercased(_ byte: UInt8) -> UInt8 {
+    byte &- 65 < 26 ? byte | 0x20 : byte
+}

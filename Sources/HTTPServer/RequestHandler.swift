@@ -1,0 +1,64 @@
+/// What happens to a request's body. Decided when the headers are in, before a byte of the body is read.
+package enum BodyPlan: Sendable {
+    /// Gather it, then call `RequestHandler.handle`. Above `limit` bytes the answer is 413.
+    case collect(limit: Int)
+    /// Hand it on piece by piece.
+    case stream(any RequestSink)
+    /// Answer at once. A client that waits for `100 Continue` never gets one; a large body is not read, the
+    /// connection is closed then.
+    case refuse(Response)
+}
+
+/// Decides and answers. All calls come on server threads, several at a time, and must not block: work that
+/// waits goes to a thread of its own, which calls `Responder.send` later.
+package protocol RequestHandler: Sendable {
+    /// Called once a request, before its body.
+    func plan(_ head: RequestHead) -> BodyPlan
+    /// Called once a request whose plan was `collect`. To answer at once is the fast path.
+    func handle(_ request: Request, _ responder: Responder)
+    /// The answer to a request that the server itself turns down: 400, 408, 413, 421, 500, 501 or 503.
+    /// `code` is stable and snake_case; `detail` is a sentence.
+    func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response
+    /// Called once when the request is over, for metrics and the access log. `status` is nil when no answer
+    /// was sent; `durationNanoseconds` runs from the headers to the last byte handed to the kernel.
+    func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64)
+}
+
+/// Takes a body piece by piece. Calls come on a server thread, never concurrently, and must not block.
+package protocol RequestSink: AnyObject, Sendable {
+    /// Called once, before the first `receive`.
+    func attach(_ waker: StreamWaker)
+    /// Takes bytes and returns how many. Fewer than offered is back-pressure: the connection rests until
+    /// `StreamWaker.wake()`, and what was not taken is offered again. A sink that has failed takes everything
+    /// and answers in `finish`.
+    func receive(_ bytes: UnsafeRawBufferPointer) -> Int
+    /// The body is complete: answer now or later. Nothing is called after it.
+    func finish(_ responder: Responder)
+    /// The client left, was too slow or the server stops, before `finish`. Nothing is called after it.
+    func cancelled()
+}
+
+/// Sends the one answer of a request, from any thread.
+package struct Responder: Sendable {
+    private let target: any ResponseTarget
+    init(target: any ResponseTarget) { self.target = target }
+
+    /// A responder that calls a closure, for handlers that run without a server. Return whether the answer
+    /// counted.
+    package init(_ send: @escaping @Sendable (Response) -> Bool) { target = ClosureTarget(send) }
+
+    /// Sends the answer. Returns false, and drops the answer, when the request has been answered already, its
+    /// deadline is over (the server has answered 503) or the client has left.
+    @discardableResult
+    package func send(_ response: Response) -> Bool { target.send(response) }
+}
+
+protocol ResponseTarget: AnyObject, Sendable {
+    func send(_ response: Response) -> Bool
+}
+
+private final class ClosureTarget: ResponseTarget {
+    private let call: @Sendable (Response) -> Bool
+    init(_ call: @escaping @Sendable (Response) -> Bool) { self.call = call }
+    func send(_ response: Response) -> Bool { call(response) }
+}

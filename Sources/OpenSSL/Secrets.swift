@@ -1,0 +1,73 @@
+internal import COpenSSL
+
+/// HMAC-SHA256 (RFC 2104).
+package func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
+    var code = [UInt8](repeating: 0, count: 32)
+    var length: UInt32 = 32
+    HMAC(EVP_sha256(), key, Int32(key.count), message, message.count, &code, &length)
+    return code
+}
+
+/// Bytes from libcrypto's generator, fit for keys (RAND_bytes(3)).
+package func randomBytes(_ count: Int) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: count)
+    precondition(
+        RAND_bytes(&bytes, Int32(count)) == 1, "libcrypto has no entropy: refusing to make a weak key")
+    return bytes
+}
+
+/// Compares without telling by its duration where two secrets differ (CRYPTO_memcmp(3)).
+package func equalInConstantTime(_ a: [UInt8], _ b: [UInt8]) -> Bool {
+    a.count == b.count && CRYPTO_memcmp(a, b, a.count) == 0
+}
+
+/// Encrypts what must not be readable in the database: AES-256-GCM (NIST SP 800-38D), a random nonce a message.
+///
+/// Sealed form: one version byte (1), 12 bytes of nonce, the ciphertext, 16 bytes of tag.
+package struct SecretBox: Sendable {
+    package struct OpenFailure: Error, Sendable {}
+    private let key: [UInt8]
+
+    /// `key`: any number of bytes from 16 up; what is used is its SHA-256.
+    package init(key: [UInt8]) {
+        precondition(key.count >= 16, "a key of less than 128 bits protects nothing")
+        self.key = Digest.of(key)
+    }
+
+    package func seal(_ plain: [UInt8]) -> [UInt8] {
+        let nonce = randomBytes(12)
+        guard let context = EVP_CIPHER_CTX_new() else { preconditionFailure("libcrypto is out of memory") }
+        defer { EVP_CIPHER_CTX_free(context) }
+        var cipher = [UInt8](repeating: 0, count: plain.count)
+        var tag = [UInt8](repeating: 0, count: 16)
+        var length: Int32 = 0
+        let ok =
+            EVP_EncryptInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce) == 1
+            && EVP_EncryptUpdate(context, &cipher, &length, plain, Int32(plain.count)) == 1
+            && EVP_EncryptFinal_ex(context, &tag, &length) == 1
+            && copenssl_gcm_get_tag(context, 16, &tag) == 1
+        precondition(ok, "AES-256-GCM failed: libcrypto is built without it")
+        return [1] + nonce + cipher + tag
+    }
+
+    /// Throws when the text was sealed with another key or changed since.
+    package func open(_ sealed: [UInt8]) throws(OpenFailure) -> [UInt8] {
+        guard sealed.count >= 29, sealed[0] == 1, let context = EVP_CIPHER_CTX_new() else {
+            throw OpenFailure()
+        }
+        defer { EVP_CIPHER_CTX_free(context) }
+        let nonce = Array(sealed[1..<13])
+        let cipher = Array(sealed[13..<(sealed.count - 16)])
+        var tag = Array(sealed[(sealed.count - 16)...])
+        var plain = [UInt8](repeating: 0, count: cipher.count)
+        var unused = [UInt8](repeating: 0, count: 16)
+        var length: Int32 = 0
+        let ok =
+            EVP_DecryptInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce) == 1
+            && EVP_DecryptUpdate(context, &plain, &length, cipher, Int32(cipher.count)) == 1
+            && copenssl_gcm_set_tag(context, 16, &tag) == 1
+            && EVP_DecryptFinal_ex(context, &unused, &length) == 1
+        guard ok else { throw OpenFailure() }
+        return plain
+    }
+}

@@ -1,0 +1,217 @@
+/// The parameters of one execution, encoded for the wire as they are added.
+///
+/// Append-only and reusable: no value allocates by itself. Between `beginArray` and `endArray` the same
+/// functions add elements instead of parameters. Values are encoded in PostgreSQL's binary formats
+/// (src/backend/utils/adt/*recv functions), which a cast in the SQL text (`$1::uuid[]`) must match.
+package struct Parameters: Sendable {
+    /// One parameter inside `bytes`; `byteCount` is −1 for null.
+    struct Entry {
+        let offset: Int
+        let byteCount: Int32
+    }
+
+    /// The types that can be elements of an array. The raw value is the type's OID (pg_type.dat).
+    package enum ElementType: UInt32, Sendable {
+        case bool = 16
+        case bytea = 17
+        case int64 = 20
+        case int16 = 21
+        case int32 = 23
+        case text = 25
+        case float32 = 700
+        case float64 = 701
+        case timestamp = 1184
+        case uuid = 2950
+        case jsonb = 3802
+    }
+
+    private(set) var bytes: [UInt8] = []
+    private(set) var entries: [Entry] = []
+    /// Where the array that is being written begins; −1 outside of one.
+    private var arrayOffset = -1
+    private var elementCount: Int32 = 0
+    private var hasNullElement = false
+
+    /// No parameters yet. `capacity`: the expected total of bytes.
+    package init(capacity: Int = 0) {
+        if capacity > 0 { bytes.reserveCapacity(capacity) }
+    }
+
+    /// The number of complete parameters.
+    package var count: Int { entries.count }
+
+    /// Forgets all parameters and keeps the memory.
+    package mutating func removeAll() {
+        bytes.removeAll(keepingCapacity: true)
+        entries.removeAll(keepingCapacity: true)
+        arrayOffset = -1
+    }
+
+    // MARK: Arrays
+
+    /// Starts a one-dimensional array parameter; what is added until `endArray()` are its elements.
+    package mutating func beginArray(_ type: ElementType) {
+        precondition(arrayOffset < 0, "an array of arrays cannot be a parameter")
+        arrayOffset = bytes.count
+        elementCount = 0
+        hasNullElement = false
+        // Dimensions, null flag, element type, length, lower bound (array_recv); patched at the end.
+        bytes.append(contentsOf: repeatElement(0, count: 20))
+        store(type.rawValue, at: arrayOffset + 8)
+    }
+
+    /// Completes the array parameter.
+    package mutating func endArray() {
+        precondition(arrayOffset >= 0, "endArray() without beginArray(_:)")
+        if elementCount == 0 {
+            bytes.removeLast(8)
+        } else {
+            store(1, at: arrayOffset)
+            store(hasNullElement ? 1 : 0, at: arrayOffset + 4)
+            store(UInt32(bitPattern: elementCount), at: arrayOffset + 12)
+            store(1, at: arrayOffset + 16)
+        }
+        entries.append(Entry(offset: arrayOffset, byteCount: Int32(bytes.count - arrayOffset)))
+        arrayOffset = -1
+    }
+
+    /// An array parameter with one element for each of `values`, which `add` appends: exactly one each.
+    @inlinable
+    package mutating func appendArray<Values: Sequence>(
+        _ type: ElementType, _ values: Values, add: (inout Parameters, Values.Element) -> Void
+    ) {
+        beginArray(type)
+        for value in values { add(&self, value) }
+        endArray()
+    }
+
+    // MARK: Values
+
+    package mutating func appendNull() {
+        if arrayOffset < 0 {
+            entries.append(Entry(offset: bytes.count, byteCount: -1))
+        } else {
+            hasNullElement = true
+            elementCount += 1
+            write(UInt32.max)
+        }
+    }
+
+    package mutating func append(bool value: Bool?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: 1)
+        bytes.append(value ? 1 : 0)
+    }
+
+    package mutating func append(int16 value: Int16?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: 2)
+        write(UInt16(bitPattern: value))
+    }
+
+    package mutating func append(int32 value: Int32?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: 4)
+        write(UInt32(bitPattern: value))
+    }
+
+    package mutating func append(int64 value: Int64?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: 8)
+        write(UInt64(bitPattern: value))
+    }
+
+    package mutating func append(float32 value: Float?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: 4)
+        write(value.bitPattern)
+    }
+
+    package mutating func append(float64 value: Double?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: 8)
+        write(value.bitPattern)
+    }
+
+    /// `text`, `varchar` or `json`. The server refuses U+0000 (22021).
+    package mutating func append(text value: String?) {
+        guard var value else { return appendNull() }
+        value.withUTF8 { utf8 in
+            begin(byteCount: utf8.count)
+            bytes.append(contentsOf: utf8)
+        }
+    }
+
+    /// `text` from UTF-8 bytes. The server refuses what is not UTF-8 (22021).
+    package mutating func append(text value: [UInt8]?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: value.count)
+        bytes.append(contentsOf: value)
+    }
+
+    /// `bytea`: any bytes.
+    package mutating func append(bytea value: [UInt8]?) {
+        append(text: value)
+    }
+
+    /// `jsonb` from JSON text in UTF-8.
+    package mutating func append(jsonb value: [UInt8]?) {
+        guard let value else { return appendNull() }
+        begin(byteCount: value.count + 1)
+        bytes.append(1)  // The only version of the format (jsonb_recv).
+        bytes.append(contentsOf: value)
+    }
+
+    /// `uuid` from its two halves, the first one more significant.
+    package mutating func append(uuid high: UInt64, _ low: UInt64) {
+        begin(byteCount: 16)
+        write(high)
+        write(low)
+    }
+
+    /// `timestamptz` from microseconds since 1970; Int64.min and .max are −infinity and infinity.
+    package mutating func append(timestamp microseconds: Int64?) {
+        guard let microseconds else { return appendNull() }
+        begin(byteCount: 8)
+        write(UInt64(bitPattern: Timestamp.toPostgres(microseconds)))
+    }
+
+    // MARK: Bytes
+
+    private mutating func begin(byteCount: Int) {
+        precondition(byteCount < Int32.max, "a parameter of 2 GiB cannot be sent")
+        if arrayOffset < 0 {
+            entries.append(Entry(offset: bytes.count, byteCount: Int32(byteCount)))
+        } else {
+            elementCount += 1
+            write(UInt32(byteCount))
+        }
+    }
+
+    private mutating func write<Value: FixedWidthInteger>(_ value: Value) {
+        withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
+    }
+
+    private mutating func store(_ value: UInt32, at offset: Int) {
+        withUnsafeBytes(of: value.bigEndian) { source in
+            for index in 0..<4 { bytes[offset + index] = source[index] }
+        }
+    }
+}
+
+/// PostgreSQL counts microseconds since 2000, we since 1970.
+enum Timestamp {
+    private static let epoch: Int64 = 946_684_800_000_000
+
+    static func toPostgres(_ microseconds: Int64) -> Int64 {
+        if microseconds == .min || microseconds == .max { return microseconds }
+        let (difference, overflow) = microseconds.subtractingReportingOverflow(epoch)
+        return overflow ? .min : difference
+    }
+
+    static func fromPostgres(_ microseconds: Int64) -> Int64 {
+        if microseconds == .min || microseconds == .max { return microseconds }
+        let (sum, overflow) = microseconds.addingReportingOverflow(epoch)
+        return overflow ? .max : sum
+    }
+}

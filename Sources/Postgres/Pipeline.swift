@@ -1,0 +1,145 @@
+import CPostgres
+
+/// The statements of one implicit transaction, while they are being added.
+///
+/// Lives inside the closure of `Connection.pipeline`. Nothing is executed before the closure has ended,
+/// except that full buffers may already be on their way.
+package struct Pipeline: ~Copyable {
+    private enum Slot {
+        case preparation(String)
+        case execution(String)
+    }
+
+    private let raw: OpaquePointer
+    private let statements: StatementCache
+    private var slots: [Slot] = []
+    private var hasFailed = false
+
+    init(raw: OpaquePointer, statements: StatementCache) {
+        self.raw = raw
+        self.statements = statements
+    }
+
+    /// Adds one execution; its result has the number of the call, from 0. `parameters` can be reused at once.
+    package mutating func send(_ statement: Statement, _ parameters: Parameters = Parameters()) {
+        precondition(
+            parameters.count == statement.parameterCount,
+            "\(statement.name) takes \(statement.parameterCount) parameters and not \(parameters.count)")
+        if !statements.contains(statement) {
+            slots.append(.preparation(statement.name))
+            statements.insert(statement.name)
+            check(PQsendPrepare(raw, statement.name, statement.sql, 0, nil))
+        }
+        slots.append(.execution(statement.name))
+        execute(statement.name, parameters)
+    }
+
+    private mutating func execute(_ name: String, _ parameters: Parameters) {
+        let count = parameters.count
+        let code = withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: count + 1) {
+            values in
+            withUnsafeTemporaryAllocation(of: Int32.self, capacity: 2 * count + 1) { numbers in
+                parameters.bytes.withUnsafeBytes { bytes in
+                    for (index, entry) in parameters.entries.enumerated() {
+                        // libpq takes a null pointer for NULL, so that an empty value needs some address.
+                        let start = bytes.baseAddress ?? UnsafeRawPointer(values.baseAddress)
+                        let value = start.map { ($0 + entry.offset).assumingMemoryBound(to: CChar.self) }
+                        values.initializeElement(at: index, to: entry.byteCount < 0 ? nil : value)
+                        numbers.initializeElement(at: index, to: max(entry.byteCount, 0))
+                        numbers.initializeElement(at: count + index, to: 1)
+                    }
+                    return PQsendQueryPrepared(
+                        raw, name, Int32(count), values.baseAddress, numbers.baseAddress,
+                        numbers.baseAddress.map { $0 + count }, 1)
+                }
+            }
+        }
+        check(code)
+    }
+
+    private mutating func check(_ code: Int32) {
+        if code != 1 { hasFailed = true }
+    }
+
+    /// Ends the transaction and collects every result up to the synchronisation point.
+    consuming func finish(_ exchange: Exchange) throws(PostgresError) -> PipelineResults {
+        guard !hasFailed, PQpipelineSync(raw) == 1 else {
+            throw PostgresError(.connectionLost, message: Connection.message(of: raw))
+        }
+        var results = PipelineResults()
+        var failure: PostgresError?
+        var index = 0
+        do {
+            while let result = try exchange.nextResultOfPipeline() {
+                let slot = index < slots.count ? slots[index] : nil
+                index += 1
+                let error = accept(result, slot, &results)
+                failure = failure ?? error
+            }
+        } catch {
+            throw failure ?? error
+        }
+        if let failure { throw failure }
+        return results
+    }
+
+    /// Files one result; what is not kept is freed. Returns the error it stands for.
+    private func accept(
+        _ result: OpaquePointer, _ slot: Slot?, _ results: inout PipelineResults
+    ) -> PostgresError? {
+        let status = PQresultStatus(result)
+        if status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK {
+            if case .execution = slot { results.append(result) } else { PQclear(result) }
+            return nil
+        }
+        defer { PQclear(result) }
+        var name: String?
+        switch slot {
+        case .preparation(let statement):
+            statements.remove(statement)
+            name = statement
+        case .execution(let statement): name = statement
+        case nil: break  // The commit failed.
+        }
+        return status == PGRES_PIPELINE_ABORTED ? nil : PostgresError(result: result, statement: name)
+    }
+}
+
+/// The results of a committed pipeline, in the order of the `send` calls.
+package struct PipelineResults: ~Copyable {
+    private var raws: [OpaquePointer?] = []
+
+    init() {}
+
+    deinit {
+        for raw in raws { PQclear(raw) }
+    }
+
+    /// The number of statements that were sent.
+    package var count: Int { raws.count }
+
+    /// Hands over the result of the `index`th `send`. Once each.
+    package mutating func take(_ index: Int) -> ResultSet {
+        guard let raw = raws[index] else { preconditionFailure("result \(index) was taken before") }
+        raws[index] = nil
+        return ResultSet(owning: raw)
+    }
+
+    mutating func append(_ raw: OpaquePointer) { raws.append(raw) }
+}
+
+extension PostgresError {
+    /// What the server said in an error result.
+    init(result: OpaquePointer, statement: String?) {
+        func field(_ code: Character) -> String? {
+            PQresultErrorField(result, Int32(code.asciiValue ?? 0)).map { String(cString: $0) }
+        }
+        var message = field("M") ?? PQresultErrorMessage(result).map { String(cString: $0) } ?? ""
+        if let detail = field("D") { message += ": \(detail)" }
+        let state = field("C")
+        self.init(
+            // Without a state it is libpq that speaks: the connection broke.
+            state == nil ? .connectionLost : .statementFailed, sqlState: state, constraint: field("n"),
+            statement: statement, message: message)
+    }
+}

@@ -1,0 +1,32 @@
+import CSys
+import Glibc
+
+func makeEventDescriptor() -> Int32 {
+    eventfd(0, Int32(EFD_NONBLOCK) | Int32(EFD_CLOEXEC))
+}
+
+/// Nanoseconds on a clock that never jumps and counts suspended time (CLOCK_BOOTTIME).
+package func monotonicNanoseconds() -> Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_BOOTTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+}
+
+/// Microseconds since 1970 on the wall clock.
+package func wallMicroseconds() -> Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
+}
+
+/// A failed kernel call: its name and errno.
+package struct SystemError: Error, Sendable, CustomStringConvertible {
+    package let call: String
+    package let code: Int32
+    package init(_ call: String, _ code: Int32 = errno) {
+        self.call = call
+        self.code = code
+    }
+    /// The kernel's words (strerror(3)).
+    package var description: String { "\(call): \(String(cString: strerror(code)))" }
+}

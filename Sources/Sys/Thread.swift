@@ -1,0 +1,44 @@
+import CSys
+import Glibc
+
+/// A kernel thread of our own. Lanes and loops run on these; the cooperative pool never blocks.
+package struct Thread: @unchecked Sendable {
+    // `pthread_t` is an integer handle on Linux; any thread may join it, once.
+    private let handle: pthread_t
+
+    private final class Body: Sendable {
+        let name: String
+        let run: @Sendable () -> Void
+        init(name: String, run: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.run = run
+        }
+    }
+
+    /// Starts a thread. `name` is cut to 15 bytes (pthread_setname_np(3)). SIGTERM, SIGINT and SIGHUP stay
+    /// blocked as in the caller, so that only the thread that waits for them takes them.
+    package init(name: String, stackSize: Int = 1 << 20, _ run: @escaping @Sendable () -> Void) {
+        var attributes = pthread_attr_t()
+        pthread_attr_init(&attributes)
+        pthread_attr_setstacksize(&attributes, stackSize)
+        defer { pthread_attr_destroy(&attributes) }
+        var handle = pthread_t()
+        let body = Unmanaged.passRetained(Body(name: name, run: run))
+        let code = pthread_create(
+            &handle, &attributes,
+            { raw in
+                guard let raw else { return nil }
+                let body = Unmanaged<Body>.fromOpaque(raw).takeRetainedValue()
+                csys_name_thread(body.name)
+                body.run()
+                return nil
+            }, body.toOpaque())
+        precondition(code == 0, "pthread_create failed with \(code): the process is out of threads or memory")
+        self.handle = handle
+    }
+
+    /// Waits until the thread has ended. Call once.
+    package func join() {
+        pthread_join(handle, nil)
+    }
+}

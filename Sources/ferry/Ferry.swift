@@ -1,0 +1,89 @@
+import ArgumentParser
+import FerryCLI
+import FerryServer
+import Glibc
+
+/// The one binary: the service, its maintenance, and its client.
+@main
+struct Ferry: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ferry",
+        abstract:
+            "Hands transfers over: downloads and uploads in the background, kept, retried, and told by webhook.",
+        version: ferryVersion,
+        groupedSubcommands: [
+            CommandGroup(name: "Service", subcommands: [Serve.self, Migrate.self, Check.self]),
+            CommandGroup(name: "Client", subcommands: clientCommands),
+        ])
+
+    /// Argument errors end with status 2, as the contract has it; everything else says its own.
+    static func main() {
+        do {
+            var command = try parseAsRoot()
+            try command.run()
+        } catch {
+            let status = exitStatus(for: error)
+            let message = fullMessage(for: error)
+            if !message.isEmpty {
+                // Help and version are what was asked for: they are data.
+                let line = Array((message + "\n").utf8)
+                _ = write(status == 0 ? STDOUT_FILENO : STDERR_FILENO, line, line.count)
+            }
+            Glibc.exit(status)
+        }
+    }
+}
+
+/// Flags of everything that reads the service's settings. They win over the environment.
+struct ServiceOptions: ParsableArguments {
+    @Option(name: .long, help: "Address and port of the API (FERRY_LISTEN).") var listen: String?
+    @Option(name: .long, help: "Where everything is kept (FERRY_DATA_DIR).") var dataDir: String?
+    @Option(name: .long, help: "A file of NAME=value lines (FERRY_CONFIG).") var config: String?
+    @Option(name: .long, help: "trace, debug, info, notice, warning, error or critical (FERRY_LOG_LEVEL).")
+    var logLevel: String?
+
+    func load() throws -> Configuration {
+        var flags: [String: String] = [:]
+        flags["FERRY_LISTEN"] = listen
+        flags["FERRY_DATA_DIR"] = dataDir
+        flags["FERRY_CONFIG"] = config
+        flags["FERRY_LOG_LEVEL"] = logLevel
+        do {
+            return try loadConfiguration(flags: flags)
+        } catch {
+            throw ValidationError(error.description)
+        }
+    }
+}
+
+struct Serve: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Runs the service until SIGTERM.")
+    @OptionGroup var options: ServiceOptions
+
+    func run() throws {
+        let status = serve(try options.load())
+        guard status == 0 else { throw ExitCode(status) }
+    }
+}
+
+struct Migrate: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Brings the database's schema up to date.")
+    @OptionGroup var options: ServiceOptions
+
+    func run() throws {
+        let status = migrate(try options.load())
+        guard status == 0 else { throw ExitCode(status) }
+    }
+}
+
+struct Check: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Looks at configuration, database, libraries and disk, and says what is wrong.")
+    @OptionGroup var options: ServiceOptions
+    @Flag(name: .long, help: "One JSON object on standard output.") var json = false
+
+    func run() throws {
+        let status = check(try options.load(), json: json)
+        guard status == 0 else { throw ExitCode(status) }
+    }
+}

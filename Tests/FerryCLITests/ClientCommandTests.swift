@@ -1,0 +1,244 @@
+import ArgumentParser
+import FerryCLI
+import FerryCore
+import Glibc
+import Synchronization
+import Sys
+import Testing
+
+private let running = #"{"id":"job_a","state":"running","progress":{"bytes_received":1}}"#
+private let succeeded =
+    #"{"id":"job_a","state":"succeeded","kind":"download","result":{"size":5,"sha256":"ab"},"#
+    + #""response":{"status":200,"suggested_filename":"../data.csv"}}"#
+private let failed =
+    #"{"id":"job_a","state":"failed","error":"#
+    + #"{"code":"host_not_found","message":"No such host.","phase":"resolving"}}"#
+
+@Suite("Client commands")
+struct ClientCommandTests {
+    /// A service with one job, which has ended with the second look.
+    private func service(ends end: String = succeeded, content: String = "hello") throws -> FakeService {
+        let looks = Counter()
+        return try FakeService { request in
+            switch (request.method, request.path) {
+            case ("POST", "/v1/jobs"): (201, running)
+            case ("GET", "/v1/jobs/job_a"): (200, looks.next() < 2 ? running : end)
+            case ("GET", "/v1/jobs/job_a/content"): (200, content)
+            case ("POST", "/v1/jobs/job_a/cancel"): (200, #"{"id":"job_a","state":"cancelled"}"#)
+            case ("POST", "/v1/jobs/batch"):
+                (201, #"{"data":[{"id":"job_a","state":"queued"}],"next_cursor":null}"#)
+            case ("GET", "/readyz"): (200, #"{"ready":true}"#)
+            default: (404, #"{"title":"Not found","status":404,"code":"not_found","detail":"No such job."}"#)
+            }
+        }
+    }
+
+    @Test("get writes the file to standard output, and only the file")
+    func getToStandardOutput() throws {
+        let service = try service()
+        defer { service.stop() }
+        let run = run(Get.self, ["http://example.com/x", "-o", "-", "--url", service.url, "-H", "A: b"])
+        #expect(run.status == 0 && run.out == "hello")
+        let body = try #require(service.requests.take().first).body
+        #expect(body == #"{"kind":"download","request":{"url":"http://example.com/x","headers":{"A":"b"}}}"#)
+    }
+
+    @Test(
+        "get writes whole files, in a directory under the server's name, and replaces nothing unasked"
+    )
+    func getToFile() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            let arguments = ["http://example.com/x", "--url", service.url, "-o"]
+            #expect(run(Get.self, arguments + ["\(directory)/a"]).status == 0)
+            #expect(contents("\(directory)/a") == "hello")
+            #expect(run(Get.self, arguments + [directory]).status == 0)
+            #expect(contents("\(directory)/data.csv") == "hello")
+            write("mine", to: "\(directory)/data.csv")
+            let run = run(Get.self, arguments + [directory])
+            #expect(run.status == 1 && run.err.contains("File exists"))
+            #expect(contents("\(directory)/data.csv") == "mine")
+        }
+    }
+
+    @Test("a file of another length than the job's is not kept")
+    func getTruncated() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service(content: "hell")
+            defer { service.stop() }
+            let run = run(Get.self, ["http://example.com/x", "--url", service.url, "-o", "\(directory)/a"])
+            #expect(run.status == 1 && run.err.contains("4 bytes instead of 5"))
+            #expect(contents("\(directory)/a") == nil)
+        }
+    }
+
+    @Test("a job that failed gives status 1 and its reason")
+    func getFailed() throws {
+        let service = try service(ends: failed)
+        defer { service.stop() }
+        let run = run(Get.self, ["http://example.com/x", "--url", service.url, "-o", "-"])
+        #expect(run.status == 1 && run.out.isEmpty)
+        #expect(run.err.contains("job_a failed: No such host. (host_not_found, while resolving)"))
+    }
+
+    @Test("waiting that takes too long gives status 4, a service that is away 3")
+    func timedOutAndUnreachable() throws {
+        let service = try service(ends: running)
+        let watched = run(Watch.self, ["job_a", "--timeout", "0.3", "--url", service.url])
+        #expect(watched.status == 4 && watched.err.contains("ferry watch job_a"))
+        service.stop()
+        #expect(run(Show.self, ["job_a", "--url", service.url]).status == 3)
+        #expect(run(Healthcheck.self, ["--url", service.url]).status == 3)
+    }
+
+    @Test("put sends a small file inside the request and gives advice for a large one")
+    func put() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            write("hello", to: "\(directory)/small")
+            let small = run(Put.self, ["\(directory)/small", "http://example.com/x", "--url", service.url])
+            #expect(small.status == 0)
+            let body = try #require(service.requests.take().first).body
+            #expect(body.contains(#""kind":"upload""#) && body.contains(#""source":{"base64":"aGVsbG8="}"#))
+            write(String(repeating: "x", count: (512 << 10) + 1), to: "\(directory)/large")
+            let large = run(Put.self, ["\(directory)/large", "http://example.com/x", "--url", service.url])
+            #expect(large.status == 2 && large.err.contains("--stored"))
+            let stored = run(
+                Put.self, ["--stored", "a/b", "http://example.com/x", "--url", service.url, "--no-wait"])
+            #expect(stored.status == 0 && stored.out == "job_a\n")
+            #expect(try #require(service.requests.take().first).body.contains(#""source":{"path":"a/b"}"#))
+        }
+    }
+
+    @Test("submit takes one job, arrays, batches and lines")
+    func submit() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            let job = #"{"kind":"data","request":{"url":"http://a/"}}"#
+            let file = "\(directory)/jobs"
+            for (text, path, body) in [
+                (job, "/v1/jobs", job),
+                ("[\(job)]", "/v1/jobs/batch", "{\"jobs\":[\(job)]}"),
+                ("{\"jobs\":[\(job)]}", "/v1/jobs/batch", "{\"jobs\":[\(job)]}"),
+                ("\(job)\r\n\n\(job)\n", "/v1/jobs/batch", "{\"jobs\":[\(job),\(job)]}"),
+            ] {
+                write(text, to: file)
+                let run = run(Submit.self, [file, "--url", service.url, "--idempotency-key", "k1"])
+                #expect(run.status == 0 && run.out == "job_a\n")
+                let request = try #require(service.requests.take().first)
+                #expect(request.path == path && request.body == body)
+                #expect(request.header("idempotency-key") == "k1")
+            }
+            for text in ["", "{", "nope", "7", "{\"a\":1,\n\"b\" 2}"] {
+                write(text, to: file)
+                #expect(run(Submit.self, [file, "--url", service.url]).status == 2)
+            }
+        }
+    }
+
+    @Test("the key comes from a file, and goes nowhere but into the header")
+    func key() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            write("  secret-key\n", to: "\(directory)/key")
+            let run = run(
+                Cancel.self, ["job_a", "--url", service.url + "/", "--key-file", "\(directory)/key"])
+            #expect(run.status == 0 && run.out == "job_a\tcancelled\n")
+            let request = try #require(service.requests.take().first)
+            #expect(request.header("authorization") == "Bearer secret-key")
+            #expect(!run.out.contains("secret") && !run.err.contains("secret"))
+        }
+    }
+
+    @Test("filters become the query, a list becomes lines with tabs")
+    func jobs() throws {
+        let list =
+            #"{"data":[{"id":"job_b","state":"failed","kind":"data","created_at":"t","#
+            + #""request":{"url":"http://a/"}}],"#
+            + #""next_cursor":"c1"}"#
+        let service = try FakeService { _ in (200, list) }
+        defer { service.stop() }
+        let plain = run(Jobs.self, ["--state", "failed", "-m", "a b=c&d", "-n", "5", "--url", service.url])
+        #expect(plain.out == "job_b\tfailed\tdata\tt\t-\thttp://a/\n")
+        #expect(plain.err == "There are more: --cursor c1\n")
+        let request = try #require(service.requests.take().first)
+        #expect(request.path == "/v1/jobs?state=failed&limit=5&metadata.a%20b=c%26d")
+        #expect(run(Jobs.self, ["--json", "--url", service.url]).out == list + "\n")
+        #expect(
+            run(Jobs.self, ["--url", service.url], isTerminal: true).out.hasPrefix("JOB    STATE   KIND"))
+    }
+
+    @Test("a refusal shows every field's fault; wrong usage gives status 2")
+    func refusal() throws {
+        let unauthorized = ##"{"detail":"No valid key.","code":"unauthorized","status":401}"##
+        let fault = ##"{"pointer":"#/request/url","code":"x","detail":"Only http."}"##
+        let invalid =
+            ##"{"detail":"Two faults.","code":"validation_failed","status":422,"errors":[\##(fault)]}"##
+        let service = try FakeService { $0.method == "GET" ? (401, unauthorized) : (422, invalid) }
+        defer { service.stop() }
+        let get = run(Get.self, ["ftp://x", "--url", service.url, "-o", "-"])
+        #expect(
+            get.status == 2 && get.err.contains("Two faults.")
+                && get.err.contains("#/request/url: Only http."))
+        let show = run(Show.self, ["job_a", "--url", service.url])
+        #expect(show.status == 1 && show.err.contains("FERRY_KEY"))
+    }
+
+    private static let misuses: [[String]] = [
+        ["-o"], [], ["a", "--no-such"], ["a", "-o", "x", "--stored", "y"], ["a", "-o", "x", "--no-wait"],
+        ["a", "-o", "-", "--json"], ["a", "-H", "nope"], ["a", "--timeout", "0"], ["a", "--url", "ftp://x"],
+        ["a", "--url", "http://u:p@x"],
+    ]
+
+    @Test("what the parser refuses gives status 2", arguments: misuses)
+    func usage(arguments: [String]) {
+        #expect(run(Get.self, arguments).status == 2)
+    }
+
+    @Test("help is what was asked for")
+    func help() {
+        for command in clientCommands {
+            #expect(exitStatus(for: CleanExit.helpRequest(command)) == 0)
+        }
+        #expect(run(Get.self, ["--help"]).status == 0)
+    }
+
+    @Test("healthcheck says ready, or why not")
+    func healthcheck() throws {
+        let ready = try service()
+        defer { ready.stop() }
+        #expect(run(Healthcheck.self, ["--url", ready.url]).out == "ready\n")
+        let draining = try FakeService { _ in (503, "{}") }
+        defer { draining.stop() }
+        #expect(run(Healthcheck.self, ["--url", draining.url]).status == 1)
+    }
+
+    @Test("admin status shows every figure with its path")
+    func status() throws {
+        let service = try FakeService { _ in
+            (200, #"{"version":"1","jobs":{"running":3},"nodes":[{"id":"nod_a","draining":false}]}"#)
+        }
+        defer { service.stop() }
+        let run = run(Admin.self, ["status", "--url", service.url])
+        let lines = run.out.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+        #expect(
+            lines == [
+                ["version:", "1"], ["jobs.running:", "3"], ["nodes.0.id:", "nod_a"],
+                ["nodes.0.draining:", "false"],
+            ])
+    }
+}
+
+private final class Counter: Sendable {
+    private let value = Mutex(0)
+    func next() -> Int {
+        value.withLock { value in
+            value += 1
+            return value
+        }
+    }
+}

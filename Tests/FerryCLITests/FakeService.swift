@@ -1,0 +1,175 @@
+import ArgumentParser
+import FerryCLI
+import Glibc
+import Synchronization
+import Sys
+
+/// A service of a test's making on a free port of 127.0.0.1: one request a connection, answered by a
+/// function.
+final class FakeService: Sendable {
+    struct Request: Sendable {
+        let method: String
+        let path: String
+        let head: String
+        let body: String
+
+        func header(_ name: String) -> String? {
+            for line in head.split(separator: "\r\n").dropFirst() {
+                let parts = line.split(separator: ":", maxSplits: 1)
+                if parts.count == 2, parts[0].lowercased() == name {
+                    return String(parts[1].drop { $0 == " " })
+                }
+            }
+            return nil
+        }
+    }
+
+    let port: UInt16
+    let requests = Mailbox<Request>()
+    private let listener: Int32
+    private let thread: Mutex<Thread?> = Mutex(nil)
+
+    init(_ answer: @escaping @Sendable (Request) -> (status: Int, body: String)) throws {
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let code = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(listener, $0, length) | listen(listener, 64) | getsockname(listener, $0, &length)
+            }
+        }
+        guard listener >= 0, code == 0 else { throw SystemError("bind") }
+        self.listener = listener
+        port = UInt16(bigEndian: address.sin_port)
+        let started = Thread(name: "fake-service") { [self] in
+            while true {
+                let descriptor = accept(listener, nil, nil)
+                guard descriptor >= 0 else { return }
+                if let request = Self.read(descriptor) {
+                    requests.send(request)
+                    let (status, body) = answer(request)
+                    let type = status < 400 ? "application/json" : "application/problem+json"
+                    let text =
+                        "HTTP/1.1 \(status) X\r\nContent-Type: \(type)\r\n"
+                        + "Content-Length: \(body.utf8.count)\r\n"
+                        + "Connection: close\r\n\r\n\(body)"
+                    _ = Array(text.utf8).withUnsafeBytes {
+                        send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+                    }
+                }
+                close(descriptor)
+            }
+        }
+        thread.withLock { $0 = started }
+    }
+
+    var url: String { "http://127.0.0.1:\(port)" }
+
+    private static func read(_ descriptor: Int32) -> Request? {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = recv(descriptor, &buffer, buffer.count, 0)
+            guard count > 0 else { return nil }
+            bytes += buffer[..<count]
+            guard let end = bytes.indices.first(where: { bytes[$0...].starts(with: "\r\n\r\n".utf8) }) else {
+                continue
+            }
+            let head = String(decoding: bytes[..<end], as: UTF8.self)
+            let words = head.split(separator: "\r\n")[0].split(separator: " ")
+            let body = bytes[(end + 4)...]
+            let request = Request(
+                method: String(words[0]), path: String(words[1]), head: head,
+                body: String(decoding: body, as: UTF8.self))
+            if body.count >= request.header("content-length").flatMap({ Int($0) }) ?? 0 { return request }
+            if request.header("expect") != nil, body.isEmpty {
+                _ = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8).withUnsafeBytes {
+                    send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+                }
+            }
+        }
+    }
+
+    func stop() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        thread.withLock { thread in
+            defer { thread = nil }
+            return thread
+        }?.join()
+        close(listener)
+    }
+}
+
+/// What a command wrote and how it ended.
+struct Run {
+    let out: String
+    let err: String
+    let status: Int32
+}
+
+private final class Capture: Sendable {
+    let out = Mutex<[UInt8]>([])
+    let err = Mutex("")
+}
+
+/// Runs a command in this process, as `ferry` would, with a console of its own.
+func run<Command: ParsableCommand>(_ type: Command.Type, _ arguments: [String], isTerminal: Bool = false)
+    -> Run
+{
+    let capture = Capture()
+    var console = Console(
+        out: { bytes in
+            capture.out.withLock { $0 += bytes }
+            return true
+        }, err: { text in capture.err.withLock { $0 += text } }, isTerminal: isTerminal)
+    console.allowsColor = false
+    var status: Int32 = 0
+    Console.$current.withValue(console) {
+        do {
+            var command = try Command.parseAsRoot(arguments)
+            try command.run()
+        } catch {
+            status = exitStatus(for: error)
+            console.message(Command.fullMessage(for: error))
+        }
+    }
+    return Run(
+        out: capture.out.withLock { String(decoding: $0, as: UTF8.self) }, err: capture.err.withLock { $0 },
+        status: status)
+}
+
+/// A directory that is removed with everything in it.
+func withTemporaryDirectory(_ body: (String) throws -> Void) throws {
+    var template = Array("/tmp/ferry-cli-XXXXXX".utf8CString)
+    guard let raw = mkdtemp(&template) else { throw SystemError("mkdtemp") }
+    let path = String(cString: raw)
+    defer {
+        if let directory = opendir(path) {
+            while let entry = readdir(directory) {
+                let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                }
+                unlink("\(path)/\(name)")
+            }
+            closedir(directory)
+        }
+        rmdir(path)
+    }
+    try body(path)
+}
+
+func contents(_ path: String) -> String? {
+    guard let file = fopen(path, "r") else { return nil }
+    defer { fclose(file) }
+    var buffer = [UInt8](repeating: 0, count: 1 << 20)
+    let count = fread(&buffer, 1, buffer.count, file)
+    return String(decoding: buffer[..<count], as: UTF8.self)
+}
+
+func write(_ text: String, to path: String) {
+    guard let file = fopen(path, "w") else { return }
+    fputs(text, file)
+    fclose(file)
+}

@@ -1,0 +1,118 @@
+import FerryCore
+import Testing
+
+@Suite("JSON")
+struct JSONTests {
+    private static func random(_ random: inout SeededRandom, depth: Int) -> JSON {
+        switch Int.random(in: 0..<(depth > 0 ? 8 : 6), using: &random) {
+        case 0: return .null
+        case 1: return .bool(Bool.random(using: &random))
+        case 2: return .integer(Int64.random(in: Int64.min...Int64.max, using: &random))
+        case 3: return .number(Double.random(in: -1e9...1e9, using: &random) + 0.25)
+        case 4, 5: return .string(text(&random))
+        case 6:
+            return .array(
+                (0..<Int.random(in: 0..<4, using: &random)).map { _ in Self.random(&random, depth: depth - 1)
+                })
+        default:
+            return .object(
+                (0..<Int.random(in: 0..<12, using: &random)).map {
+                    JSON.Member("\($0)" + text(&random), Self.random(&random, depth: depth - 1))
+                })
+        }
+    }
+
+    private static func text(_ random: inout SeededRandom) -> String {
+        let scalars: [Unicode.Scalar] = [
+            "a", "\"", "\\", "\n", "\u{0}", "\u{1f}", "é", "世", "🚢", "/", "\u{7f}",
+        ]
+        var text = ""
+        for _ in 0..<Int.random(in: 0..<6, using: &random) {
+            text.unicodeScalars.append(scalars.randomElement(using: &random) ?? "x")
+        }
+        return text
+    }
+
+    private static func written(_ value: JSON) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.value(value)
+        return writer.bytes
+    }
+
+    @Test("what is written is read back unchanged", arguments: UInt64(0)..<200)
+    func roundTrip(_ seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let value = Self.random(&random, depth: 4)
+        #expect(try JSON.parse(Self.written(value)) == value)
+    }
+
+    @Test("a text that is cut anywhere is refused", arguments: UInt64(0)..<20)
+    func truncation(_ seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let text = Self.written(.array([Self.random(&random, depth: 3), .string("end")]))
+        for count in 0..<text.count {
+            #expect(throws: JSON.SyntaxError.self) { try JSON.parse(Array(text.prefix(count))) }
+        }
+    }
+
+    @Test("bytes that were changed at random never crash the parser", arguments: UInt64(0)..<50)
+    func mutation(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var text = Self.written(Self.random(&random, depth: 4)) + [0x20]
+        for _ in 0..<20 {
+            text[Int.random(in: 0..<text.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+            _ = try? JSON.parse(text)
+        }
+    }
+
+    @Test(
+        "what is not UTF-8 is refused",
+        arguments: [[0xC3], [0xC0, 0xAF], [0xED, 0xA0, 0x80], [0xF5, 0x80, 0x80, 0x80], [0xFF], [0x80]]
+            as [[UInt8]])
+    func invalidUTF8(_ bytes: [UInt8]) {
+        let quote = UInt8(ascii: "\"")
+        #expect(throws: JSON.SyntaxError.self) { try JSON.parse([quote] + bytes + [quote]) }
+        #expect(throws: JSON.SyntaxError.self) {
+            try JSON.parse([quote] + Array("\\n".utf8) + bytes + [quote])
+        }
+    }
+
+    @Test(
+        "what RFC 8259 forbids is refused",
+        arguments: [
+            "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{a:1}", "01", "-", "1.", ".5", "1e", "+1", "NaN",
+            "Infinity",
+            "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\t\"", "tru",
+            "nulll", "1 2",
+            "{\"a\":1,\"a\":2}", "1e999", "[", "\"", "'a'", "{\"a\"}", "{\"a\":}", "[1 2]", "\u{feff}1",
+        ])
+    func forbidden(_ text: String) {
+        #expect(throws: JSON.SyntaxError.self) { try JSON.parse(Array(text.utf8)) }
+    }
+
+    @Test("nesting is bounded, and the stack with it")
+    func depth() throws {
+        let deep = [UInt8](repeating: UInt8(ascii: "["), count: 100_000)
+        #expect(throws: JSON.SyntaxError.self) { try JSON.parse(deep) }
+        let fits = String(repeating: "[", count: 60) + String(repeating: "]", count: 60)
+        #expect(throws: Never.self) { try JSON.parse(Array(fits.utf8)) }
+    }
+
+    @Test("numbers keep what fits, and escapes mean what they say")
+    func values() throws {
+        let read = try JSON.parse(
+            Array(#"[9223372036854775807,-0,1.5e3,1e2,9223372036854775808,"\ud83d\udea2\/"]"#.utf8))
+        #expect(
+            read.array?.prefix(4).map { $0 } == [.integer(.max), .integer(0), .number(1500), .number(100)])
+        #expect(read.array?[4].double == 9_223_372_036_854_775_808)
+        #expect(read.array?[5] == .string("🚢/"))
+    }
+
+    @Test("names that occur twice are found in large objects as well")
+    func duplicates() {
+        let members = (0..<50).map { "\"n\($0)\":1" } + ["\"n49\":2"]
+        #expect(throws: JSON.SyntaxError.self) {
+            try JSON.parse(Array("{\(members.joined(separator: ","))}".utf8))
+        }
+    }
+}

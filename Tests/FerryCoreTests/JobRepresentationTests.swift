@@ -1,0 +1,93 @@
+import FerryCore
+import Testing
+
+@Suite("The job as it is shown")
+struct JobRepresentationTests {
+    private func record(_ state: JobState, _ change: (inout JobRecord) -> Void = { _ in }) throws -> JobRecord
+    {
+        let job = try decode(fullJobs[0])
+        var record = JobRecord(
+            id: JobID(high: 1, low: 2), tenant: "default", state: state, waitingFor: nil, revision: 3,
+            attempt: 1,
+            failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
+            finishedAt: nil,
+            nextAttemptAt: nil, retryOf: nil, specJSON: job.spec.encode(), responseJSON: nil, resultJSON: nil,
+            errorJSON: nil, body: nil)
+        change(&record)
+        return record
+    }
+
+    private func shown(_ record: JobRecord, _ progress: TransferProgress? = nil) throws -> JSON {
+        var writer = JSONWriter()
+        record.write(into: &writer, progress: progress)
+        return try JSON.parse(writer.bytes)
+    }
+
+    @Test("every member of the contract is there, in every state", arguments: JobState.allCases)
+    func members(_ state: JobState) throws {
+        let names = Set(try #require(try shown(record(state)).members).map(\.name))
+        for name in [
+            "id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
+            "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "progress", "response",
+            "result", "error",
+            "resume_data", "kind", "session", "request", "schedule", "webhook",
+        ] {
+            #expect(names.contains(name), "\(name) is missing")
+        }
+    }
+
+    @Test("a waiting job says why and until when")
+    func waiting() throws {
+        let job = try shown(
+            record(.waiting) {
+                $0.waitingFor = .retry
+                $0.nextAttemptAt = Timestamp(microseconds: 5_000_000)
+                $0.errorJSON = TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json
+            })
+        #expect(job["waiting_reason"]?["code"] == .string("retry"))
+        #expect(job["waiting_reason"]?["detail"]?.string?.contains("timed_out") == true)
+        #expect(job["waiting_reason"]?["next_check_at"] == .string("1970-01-01T00:00:05.000000Z"))
+        #expect(job["error"]?["class"] == .string("timeout"))
+    }
+
+    @Test("progress of a running job has a fraction and a remaining time")
+    func progress() throws {
+        let job = try shown(
+            record(.running),
+            TransferProgress(bytesReceived: 25, bytesExpectedToReceive: 100, bytesPerSecond: 5))
+        #expect(job["progress"]?["fraction_completed"]?.double == 0.25)
+        #expect(job["progress"]?["seconds_remaining"]?.double == 15)
+    }
+
+    @Test("a result has its address, its body and the final progress")
+    func result() throws {
+        let id = JobID(high: 1, low: 2)
+        let result = TransferResult(
+            path: nil, size: 3, sha256: "ab", body: [0xFF], isKept: false, verified: .length)
+        let job = try shown(
+            record(.succeeded) {
+                $0.resultJSON = result.json(job: id)
+                $0.body = result.body
+            })
+        #expect(job["result"]?["content_url"] == .string("/v1/jobs/\(id)/content"))
+        #expect(job["result"]?["body"]?["base64"] == .string("/w=="))
+        #expect(job["progress"]?["bytes_received"] == .integer(3))
+        #expect(job["progress"]?["fraction_completed"]?.double == 1)
+        let upload = TransferResult(
+            path: nil, size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+        #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
+    }
+
+    @Test("fields of an answer that came twice are joined")
+    func response() throws {
+        let response = TransferResponse(
+            status: 200, url: "http://a/",
+            headers: [
+                .init("Via", "1"), .init("via", "2"), .init("Set-Cookie", "a"), .init("set-cookie", "b"),
+            ],
+            mimeType: nil, suggestedFilename: nil, expectedContentLength: nil)
+        let json = try JSON.parse(response.json)
+        #expect(json["headers"]?["Via"] == .string("1, 2"))
+        #expect(json["headers"]?["Set-Cookie"] == .string("a\nb"))
+    }
+}

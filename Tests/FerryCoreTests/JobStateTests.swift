@@ -1,0 +1,33 @@
+import FerryCore
+import Testing
+
+@Suite("The life of a job")
+struct JobStateTests {
+    @Test("a terminal job never changes again", arguments: JobState.allCases.filter(\.isTerminal))
+    func terminal(_ state: JobState) {
+        for input in JobStateMachine.Input.allCases {
+            var machine = JobStateMachine(state)
+            let isLegal = machine.handle(input)
+            #expect(!isLegal)
+            #expect(machine.state == state)
+        }
+    }
+
+    @Test("from every state that is not terminal a cancellation ends the job", arguments: JobState.allCases)
+    func cancel(_ state: JobState) {
+        guard !state.isTerminal else { return }
+        #expect(JobStateMachine.next(state, .cancel) == .cancelled)
+    }
+
+    @Test("only a running job succeeds, is tried again or given back")
+    func running() {
+        for state in JobState.allCases where state != .running {
+            for input in [JobStateMachine.Input.succeed, .retryLater, .release] {
+                #expect(JobStateMachine.next(state, input) == nil)
+            }
+        }
+        #expect(JobStateMachine.next(.queued, .lease) == .running)
+        #expect(JobStateMachine.next(.waiting, .lease) == nil)
+        #expect(JobStateMachine.next(.waiting, .becomeDue) == .queued)
+    }
+}

@@ -1,0 +1,47 @@
+import FerryCore
+import Testing
+
+@Suite("Retries")
+struct RetryPolicyTests {
+    private let now = Timestamp(microseconds: 1_000_000_000)
+    private let error = TransferError(.timedOut, "It took too long.", phase: .receiving, isRetryable: true)
+
+    private func verdict(
+        _ failed: Int, retryAfter: Double? = nil, jitter: Double = 0.5, deadline: Double = 1e6,
+        error: TransferError? = nil
+    ) -> RetryPolicy.Verdict {
+        RetryPolicy.verdict(
+            rules: .standard, error: error ?? self.error, failedAttemptCount: failed, retryAfter: retryAfter,
+            now: now,
+            resourceDeadline: now + deadline, jitter: jitter)
+    }
+
+    @Test("the pause doubles up to its bound", arguments: zip([1, 2, 3, 7], [1.0, 2, 4, 64]))
+    func backoff(_ failed: Int, _ seconds: Double) {
+        #expect(verdict(failed) == .retry(at: now + seconds))
+    }
+
+    @Test("jitter spreads the pause over a fifth to either side")
+    func jitter() {
+        #expect(verdict(1, jitter: 0) == .retry(at: now + 0.8))
+        #expect(verdict(1, jitter: 1) == .retry(at: now + 1.2))
+    }
+
+    @Test("Retry-After is never shortened, and bounded by a day")
+    func retryAfter() {
+        #expect(verdict(1, retryAfter: 30, jitter: 0) == .retry(at: now + 30))
+        #expect(verdict(1, retryAfter: 1e9, jitter: 0) == .retry(at: now + 86_400))
+    }
+
+    @Test("the last attempt, a final error and the end of the resource timeout end the job")
+    func end() {
+        #expect(verdict(8) == .final(error))
+        let final = TransferError(.unacceptableStatus, "404", phase: .waiting, isRetryable: false)
+        #expect(verdict(1, error: final) == .final(final))
+        guard case .final(let timeout) = verdict(1, deadline: 0.5) else {
+            Issue.record("the job would go on after its timeout")
+            return
+        }
+        #expect(timeout.code == .resourceTimeout)
+    }
+}

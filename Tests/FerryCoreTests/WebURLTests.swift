@@ -1,0 +1,101 @@
+import FerryCore
+import Testing
+
+@Suite("Web URLs")
+struct WebURLTests {
+    @Test(
+        "an accepted URL is normalised",
+        arguments: [
+            ("http://Example.COM", "http://example.com/"),
+            ("HTTPS://example.com:443/a?b=c#d", "https://example.com/a?b=c"),
+            ("https://example.com:8443/", "https://example.com:8443/"),
+            ("http://example.com:/x", "http://example.com/x"),
+            ("http://example.com?q", "http://example.com/?q"),
+            ("http://example.com/a/./b/../c", "http://example.com/a/c"),
+            ("http://example.com/a/%2E%2e/c", "http://example.com/c"),
+            ("http://example.com/../../c/", "http://example.com/c/"),
+            ("http://example.com/ä?ö", "http://example.com/%C3%A4?%C3%B6"),
+            ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
+            ("http://127.1/", "http://127.1/"),
+            ("http://a_b.example./", "http://a_b.example./"),
+            ("http://xn--bcher-kva.example/", "http://xn--bcher-kva.example/"),
+        ])
+    func normalised(text: String, expected: String) throws {
+        #expect(try WebURL.parse(text).string == expected)
+    }
+
+    @Test(
+        "what is ambiguous or not HTTP is refused",
+        arguments: [
+            ("", .notAbsolute), ("/path", .notAbsolute), ("//host/", .notAbsolute),
+            ("example.com", .notAbsolute),
+            ("http:/example.com", .notAbsolute), ("http:example.com", .notAbsolute),
+            ("ftp://example.com/", .unsupportedScheme), ("file:///etc/passwd", .unsupportedScheme),
+            ("gopher://x", .unsupportedScheme),
+            ("http://user@example.com/", .userInformation), ("http://u:p@example.com/", .userInformation),
+            ("http://a.example\\@b.example/", .userInformation), ("http://a.example\\b/", .invalidHost),
+            ("http:///path", .emptyHost), ("http://:80/", .emptyHost), ("http://", .emptyHost),
+            ("http://bücher.example/", .nonASCIIHost), ("http://１２７.0.0.1/", .nonASCIIHost),
+            ("http://exa%6Dple.com/", .invalidHost), ("http://a..b/", .invalidHost),
+            ("http://[::1/", .invalidHost),
+            ("http://[::1]x/", .invalidHost), ("http://[1.2.3.4]/", .invalidHost),
+            ("http://::1/", .emptyHost),
+            ("http://1.2.3.4.5/", .invalidHost), ("http://256.1.1.1/", .invalidHost),
+            ("http://09/", .invalidHost),
+            ("http://4294967296/", .invalidHost), ("http://[fe80::1%25eth0]/", .zoneIdentifier),
+            ("http://a:0/", .invalidPort), ("http://a:65536/", .invalidPort), ("http://a:+1/", .invalidPort),
+            ("http://a:80:90/", .invalidPort), ("http://a b/", .forbiddenCharacter),
+            ("http://a/\r\nHost: b", .forbiddenCharacter), (" http://a/", .forbiddenCharacter),
+            ("http://a/\u{7F}", .forbiddenCharacter), ("http://a/\u{0}", .forbiddenCharacter),
+            ("http://a/" + String(repeating: "x", count: 8_192), .tooLong),
+            ("http://a/" + String(repeating: "ä", count: 3_000), .tooLong),
+        ] as [(String, WebURL.Failure)])
+    func refused(text: String, failure: WebURL.Failure) {
+        #expect(throws: failure) { try WebURL.parse(text) }
+    }
+
+    // RFC 3986 §5.4, without the references that are not for http.
+    @Test(
+        "references resolve as RFC 3986 says",
+        arguments: [
+            ("g", "http://a/b/c/g"), ("./g", "http://a/b/c/g"), ("g/", "http://a/b/c/g/"),
+            ("/g", "http://a/g"),
+            ("//g", "http://g/"), ("?y", "http://a/b/c/d;p?y"), ("g?y", "http://a/b/c/g?y"),
+            ("#s", "http://a/b/c/d;p?q"), ("g#s", "http://a/b/c/g"), (";x", "http://a/b/c/;x"),
+            ("", "http://a/b/c/d;p?q"), (".", "http://a/b/c/"), ("./", "http://a/b/c/"),
+            ("..", "http://a/b/"),
+            ("../", "http://a/b/"), ("../g", "http://a/b/g"), ("../..", "http://a/"),
+            ("../../g", "http://a/g"),
+            ("../../../g", "http://a/g"), ("/./g", "http://a/g"), ("/../g", "http://a/g"),
+            ("g.", "http://a/b/c/g."),
+            ("..g", "http://a/b/c/..g"), ("./../g", "http://a/b/g"), ("./g/.", "http://a/b/c/g/"),
+            ("g/./h", "http://a/b/c/g/h"), ("g;x=1/../y", "http://a/b/c/y"),
+            ("g?y/../x", "http://a/b/c/g?y/../x"),
+            ("https://h:8443/z", "https://h:8443/z"), (" /with space ", "http://a/with%20space"),
+        ])
+    func resolved(reference: String, expected: String) throws {
+        let base = try WebURL.parse("http://a/b/c/d;p?q")
+        #expect(try base.resolving(reference).string == expected)
+    }
+
+    @Test("a reference keeps the port of its base and drops nothing of its checks")
+    func resolvedChecks() throws {
+        let base = try WebURL.parse("https://a:8443/x")
+        #expect(try base.resolving("/y").string == "https://a:8443/y")
+        #expect(try base.resolving("//b/y").string == "https://b/y")
+        #expect(throws: WebURL.Failure.unsupportedScheme) { try base.resolving("ftp://b/") }
+        #expect(throws: WebURL.Failure.userInformation) { try base.resolving("//u@b/") }
+        #expect(throws: WebURL.Failure.notAbsolute) { try base.resolving("https:b") }
+        #expect(throws: WebURL.Failure.forbiddenCharacter) { try base.resolving("/a\r\nb") }
+    }
+
+    @Test("the origin names the port, and differs with scheme, host and port")
+    func origin() throws {
+        let url = try WebURL.parse("https://Example.com/a")
+        #expect(url.origin == "https://example.com:443")
+        #expect(url.isSameOrigin(as: try WebURL.parse("https://example.com:443/b?c")))
+        #expect(!url.isSameOrigin(as: try WebURL.parse("http://example.com:443/a")))
+        #expect(!url.isSameOrigin(as: try WebURL.parse("https://example.com:444/a")))
+        #expect(!url.isSameOrigin(as: try WebURL.parse("https://example.org/a")))
+    }
+}

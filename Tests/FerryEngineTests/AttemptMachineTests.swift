@@ -1,0 +1,118 @@
+import FerryCore
+import FerryEngine
+import Testing
+
+@Suite struct AttemptMachineTests {
+    private static let error = TransferError(.connectionLost, "x", phase: .waiting, isRetryable: true)
+    private static let result = TransferResult(
+        path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length)
+    private static let events: [AttemptMachine.Event] = [
+        .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.resend),
+        .head(.refuse(error, retryAfter: 3)), .enoughDiscarded, .bodyRefused(error), .transferEnded(nil),
+        .transferEnded(.init(error, mayRepeatAtOnce: true)), .transferEnded(.init(error, mayRepeatAtOnce: false)),
+        .timedOut(error), .stored(result), .storageFailed(error), .revoked, .cancel, .release,
+    ]
+
+    private static func words(_ actions: [AttemptMachine.Action]) -> [String] {
+        actions.map { action in
+            switch action {
+            case .start(let fresh): fresh ? "start fresh" : "start"
+            case .stopTransfer: "stop"
+            case .follow: "follow"
+            case .leaveOutExpect: "no expect"
+            case .store: "store"
+            case .revokeStorage: "revoke"
+            case .discardBytes: "discard"
+            case .report(.succeeded): "succeeded"
+            case .report(.failed): "failed"
+            case .report(.cancelled): "cancelled"
+            case .report(.released): "released"
+            }
+        }
+    }
+
+    private static func run(_ events: [AttemptMachine.Event]) -> [String] {
+        var machine = AttemptMachine()
+        return events.flatMap { words(machine.handle($0)) }
+    }
+
+    @Test("the good way: request, head, body, publication, success")
+    func good() {
+        #expect(
+            Self.run([.prepared, .head(.accept), .transferEnded(nil), .stored(Self.result)])
+                == ["start", "store", "succeeded"])
+    }
+
+    @Test("in every order of five events, there is at most one report, it is the last action, and no bytes stay after a failure")
+    func exhaustive() {
+        var visited = 0
+        func visit(_ machine: AttemptMachine, _ reports: Int, _ depth: Int) {
+            visited += 1
+            #expect(machine.isEnded == (reports == 1))
+            guard depth > 0 else { return }
+            for event in Self.events {
+                var next = machine
+                let words = Self.words(next.handle(event))
+                let count = words.count { ["succeeded", "failed", "cancelled", "released"].contains($0) }
+                if reports + count > 1 || count == 1 && words.last.map({ $0 == "start" || $0 == "store" }) == true
+                    || machine.isEnded && !words.isEmpty
+                    || count == 1 && words.last != "succeeded" && !words.contains("discard")
+                {
+                    Issue.record("\(event) in \(machine): \(words)")
+                }
+                if next.isEnded, depth > 2 {
+                    visit(next, reports + count, 1)
+                } else {
+                    visit(next, reports + count, depth - 1)
+                }
+            }
+        }
+        visit(AttemptMachine(), 0, 5)
+        #expect(visited > 10_000)
+    }
+
+    @Test("a cancelled attempt ends as cancelled from every state it can be in")
+    func cancel() {
+        #expect(Self.run([.cancel, .prepared]) == ["discard", "cancelled"])
+        #expect(Self.run([.cancel, .preparationFailed(Self.error)]) == ["discard", "cancelled"])
+        #expect(Self.run([.prepared, .cancel]) == ["start", "stop", "discard", "cancelled"])
+        let storing: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil), .cancel]
+        #expect(Self.run(storing + [.revoked]) == ["start", "store", "revoke", "discard", "cancelled"])
+        #expect(Self.run(storing + [.stored(Self.result)]) == ["start", "store", "revoke", "succeeded"])
+    }
+
+    @Test("a request that died with its kept connection is repeated once, on a fresh one")
+    func repetition() {
+        let died = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: true))
+        #expect(Self.run([.prepared, died, died]) == ["start", "start fresh", "discard", "failed"])
+    }
+
+    @Test("a redirect is followed after its body, or when enough of it was read")
+    func redirect() {
+        #expect(Self.run([.prepared, .head(.redirect), .transferEnded(nil)]) == ["start", "follow", "start"])
+        #expect(
+            Self.run([.prepared, .head(.redirect), .enoughDiscarded]) == ["start", "stop", "follow", "start"])
+    }
+
+    @Test("a refusal stands, however its body ends; an accepted body has to be whole")
+    func bodies() {
+        let cut = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: false))
+        #expect(Self.run([.prepared, .head(.refuse(Self.error, retryAfter: 1)), cut]) == ["start", "discard", "failed"])
+        #expect(Self.run([.prepared, .head(.accept), cut]) == ["start", "discard", "failed"])
+    }
+
+    @Test("417 is answered once by the same request without Expect")
+    func expectation() {
+        #expect(
+            Self.run([.prepared, .head(.resend), .transferEnded(nil), .head(.resend), .transferEnded(nil)])
+                == ["start", "no expect", "start", "discard", "failed"])
+    }
+
+    @Test("a drain waits for what is being published")
+    func drain() {
+        #expect(
+            Self.run([.prepared, .head(.accept), .transferEnded(nil), .release, .stored(Self.result)])
+                == ["start", "store", "succeeded"])
+        #expect(Self.run([.prepared, .release]) == ["start", "stop", "discard", "released"])
+    }
+}

@@ -1,0 +1,133 @@
+import Curl
+import FerryCore
+import FerryEngine
+import Glibc
+import Logging
+import Synchronization
+import Sys
+import TestSupport
+
+/// An engine with its own directory; everything it may reach is the loopback interface.
+final class Fixture: Sendable {
+    final class Sink: ResultSink {
+        let arrived = Signal<AttemptResult>()
+        func record(_ result: AttemptResult) { arrived.fire(result) }
+    }
+    final class Lease: LeaseHolder {
+        let isHeld = Atomic<Bool>(true)
+        var holdsLease: Bool { isHeld.load(ordering: .relaxed) }
+    }
+    struct SystemClock: WallClock {
+        func now() -> Timestamp { Timestamp(microseconds: wallMicroseconds()) }
+    }
+
+    let directory: String
+    let engine: Engine
+    let sink = Sink()
+    let lease = Lease()
+    private let ids = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
+
+    /// The tenant's files.
+    var root: String { directory + "/tenant" }
+
+    init(allowsLoopback: Bool = true, at place: String? = nil, _ change: (inout EngineConfiguration) -> Void = { _ in })
+        throws
+    {
+        let directory = try place ?? TemporaryDirectory.make("engine")
+        self.directory = directory
+        let loopback = IPNetwork(cidr: "127.0.0.0/8").map { [$0] } ?? []
+        var configuration = EngineConfiguration(
+            storageRoot: { "\(directory)/\($0)" }, keptDirectory: directory + "/results",
+            egress: EgressPolicy(allowing: allowsLoopback ? loopback : []), userAgent: "ferry-test")
+        change(&configuration)
+        mkdir(directory + "/tenant", 0o755)
+        engine = try Engine(
+            configuration: configuration, sink: sink, lease: lease, clock: SystemClock(),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    }
+
+    func stop() {
+        engine.stop()
+        TemporaryDirectory.remove(directory)
+    }
+
+    func attempt(
+        _ kind: JobKind = .download, _ url: String, job: JobID? = nil, number: Int32 = 1,
+        _ change: (inout Draft) -> Void = { _ in }
+    ) -> Attempt {
+        var draft = Draft(kind, url)
+        change(&draft)
+        let now = SystemClock().now()
+        return Attempt(
+            job: job ?? ids.make(), number: number, failedAttemptCount: number - 1, revision: 1, tenant: "tenant",
+            createdAt: now, startedAt: now, spec: draft.spec, specJSON: [], secrets: draft.secrets,
+            payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url, traceparent: nil, retryOf: nil,
+            isCancelRequested: false)
+    }
+
+    /// Runs one attempt and returns its result.
+    func run(
+        _ kind: JobKind = .download, _ url: String, job: JobID? = nil, number: Int32 = 1,
+        _ change: (inout Draft) -> Void = { _ in }
+    ) -> AttemptResult? {
+        engine.begin([attempt(kind, url, job: job, number: number, change)])
+        return sink.arrived.wait().first
+    }
+
+    /// Every name below the directory but directories.
+    func files() -> Set<String> {
+        var found: Set<String> = []
+        func visit(_ path: String) {
+            guard let stream = opendir(directory + path) else { return }
+            defer { closedir(stream) }
+            while let entry = readdir(stream) {
+                let name = withUnsafeBytes(of: &entry.pointee.d_name) {
+                    String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+                }
+                if name == "." || name == ".." { continue }
+                if entry.pointee.d_type == UInt8(DT_DIR) {
+                    visit(path + "/" + name)
+                } else {
+                    found.insert(String((path + "/" + name).dropFirst()))
+                }
+            }
+        }
+        visit("")
+        return found
+    }
+}
+
+/// What a test varies about a job.
+struct Draft {
+    var spec: JobSpec
+    var secrets = JobSecrets()
+    var payload: [UInt8]?
+
+    init(_ kind: JobKind, _ url: String) {
+        spec = JobSpec(
+            kind: kind, session: "default", description: nil, metadata: [],
+            request: .init(
+                url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil, timeoutForRequest: 60),
+            destination: nil, source: nil, integrity: .init(),
+            redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false), accept: .init(),
+            schedule: .init(
+                priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
+                timeoutForResource: 600),
+            bytesPerSecondMax: nil,
+            retry: .init(
+                attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false),
+            webhook: nil)
+    }
+
+    mutating func to(_ path: String, _ ifExists: JobSpec.Destination.IfExists = .replace) {
+        spec.destination = .init(path: path, ifExists: ifExists)
+    }
+}
+
+extension AttemptResult {
+    var success: TransferResult? { if case .succeeded(let result) = outcome { result } else { nil } }
+    var failure: TransferError? { if case .failed(let error, _) = outcome { error } else { nil } }
+    var retryAfter: Double? { if case .failed(_, let seconds) = outcome { seconds } else { nil } }
+    var isCancelled: Bool { if case .cancelled = outcome { true } else { false } }
+    var isReleased: Bool { if case .released = outcome { true } else { false } }
+}

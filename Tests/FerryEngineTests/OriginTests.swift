@@ -1,0 +1,186 @@
+import FerryCore
+import FerryEngine
+import Sys
+import TestSupport
+import Testing
+
+/// Servers that are slow, broken, lying or odd.
+@Suite(.serialized) struct OriginTests {
+    private static func answer(_ text: String, keepsOpen: Bool = false) throws -> ScriptedOrigin {
+        try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send(text.replacing("\n", with: "\r\n"))
+            if keepsOpen { _ = connection.waitUntilClosed(milliseconds: 20_000) }
+        }
+    }
+
+    private static func run(
+        _ origin: ScriptedOrigin, _ kind: JobKind = .download, path: String = "/", _ change: (inout Draft) -> Void = { _ in }
+    ) throws -> AttemptResult {
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let ended = fixture.run(kind, origin.url + path, change)
+        let result = try #require(ended)
+        #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
+        return result
+    }
+
+    @Test("a body that is cut is incomplete, by length or by chunk, and worth another attempt")
+    func cut() throws {
+        for text in [
+            "HTTP/1.1 200 OK\nContent-Length: 100\n\nabc", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5\nab",
+        ] {
+            let error = try #require(try Self.run(try Self.answer(text)).failure)
+            #expect(error.code == .incompleteBody)
+            #expect(error.phase == .receiving && error.isRetryable)
+        }
+    }
+
+    @Test("chunked bodies with trailers are whole; bodies that end with the connection are not verified")
+    func framing() throws {
+        let chunked = try Self.run(
+            try Self.answer("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n3\nabc\n0\nX-Trailer: 1\n\n"))
+        #expect(chunked.success?.size == 3 && chunked.success?.verified == .length)
+        #expect(chunked.response?.headers.count == 1)
+        let open = try Self.run(try Self.answer("HTTP/1.0 200 OK\n\nabcd"))
+        #expect(open.success?.size == 4 && open.success?.verified == TransferResult.Verification.none)
+    }
+
+    @Test("more bytes than announced are not the file's")
+    func surplus() throws {
+        #expect(try Self.run(try Self.answer("HTTP/1.1 200 OK\nContent-Length: 3\n\nabcdef")).success?.size == 3)
+    }
+
+    @Test(
+        "what is no HTTP is an invalid response",
+        arguments: [
+            "SSH-2.0-OpenSSH\n", "HTTP/1.1 200 OK\nBad Header : x\n\n", "HTTP/1.1 200 OK\nA: b\n folded\nContent-Length: 0\n\n",
+            "HTTP/1.1 200 OK\nX: " + String(repeating: "x", count: 70_000) + "\n\n",
+        ])
+    func garbage(text: String) throws {
+        #expect(try Self.run(try Self.answer(text)).failure?.code == .responseInvalid)
+    }
+
+    @Test("a connection that ends without an answer is lost, in its phase")
+    func noAnswer() throws {
+        let origin = try ScriptedOrigin { _ = $0.readRequest() }
+        let error = try #require(try Self.run(origin).failure)
+        #expect(error.code == .connectionLost && error.phase == .waiting && error.isRetryable)
+    }
+
+    @Test("a closed port could not be connected")
+    func refused() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let error = try #require(fixture.run(.download, "http://127.0.0.1:\(try FreePort.find())/")?.failure)
+        #expect(error.code == .couldNotConnect && error.phase == .connecting && error.isRetryable)
+    }
+
+    @Test("a name that does not exist is not found")
+    func unknownHost() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let error = try #require(fixture.run(.download, "http://ferry.invalid/")?.failure)
+        #expect(error.code == .hostNotFound && error.phase == .resolving && error.isRetryable)
+    }
+
+    @Test("silence ends the attempt after the request's timeout, dripping does not")
+    func stall() throws {
+        let silent = try Self.answer("HTTP/1.1 200 OK\nContent-Length: 9\n\nabc", keepsOpen: true)
+        let error = try #require(try Self.run(silent) { $0.spec.request.timeoutForRequest = 1 }.failure)
+        #expect(error.code == .timedOut && error.phase == .receiving && error.isRetryable)
+    }
+
+    @Test("the whole job's time ends the attempt for good")
+    func resourceTimeout() throws {
+        let silent = try Self.answer("HTTP/1.1 200 OK\nContent-Length: 9\n\nabc", keepsOpen: true)
+        let error = try #require(try Self.run(silent) { $0.spec.schedule.timeoutForResource = 0.5 }.failure)
+        #expect(error.code == .resourceTimeout && !error.isRetryable)
+    }
+
+    @Test(
+        "a status means what RFC 9110 says for a repetition",
+        arguments: [
+            (400, false), (401, false), (404, false), (408, true), (410, false), (425, true), (429, true), (500, true),
+            (501, false), (503, true), (522, true),
+        ])
+    func statuses(status: Int, isRetryable: Bool) throws {
+        let text = "HTTP/1.1 \(status) No\nRetry-After: 7\nContent-Length: 2\n\nno"
+        let result = try Self.run(try Self.answer(text))
+        #expect(result.failure?.code == (status == 401 ? .authenticationRequired : .unacceptableStatus))
+        #expect(result.failure?.isRetryable == isRetryable)
+        #expect(result.retryAfter == (isRetryable ? 7 : nil))
+        #expect(result.response?.status == status)
+    }
+
+    @Test("a POST that may have reached the server is not repeated unless the job says so")
+    func nonIdempotent() throws {
+        for (repeats, expected) in [(false, false), (true, true)] {
+            let origin = try ScriptedOrigin { _ = $0.readRequest() }
+            let result = try Self.run(origin, .data) {
+                $0.spec.request.method = "POST"
+                $0.payload = [1]
+                $0.spec.retry.repeatsNonIdempotent = repeats
+            }
+            #expect(result.failure?.isRetryable == expected)
+        }
+    }
+
+    @Test("a data job succeeds with any status, its body in memory, or in a file when it is long")
+    func data() throws {
+        let small = try Self.run(
+            try Self.answer("HTTP/1.1 404 No\nContent-Type: application/json\nContent-Length: 2\n\n{}"), .data)
+        #expect(small.success?.body == Array("{}".utf8))
+        #expect(small.success?.sha256 == sha256(Array("{}".utf8)))
+        #expect(small.response?.mimeType == "application/json")
+        let bytes = patternBytes(Limits.inlineBodyByteCountMax + 1)
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n".utf8) + bytes
+        }
+        let long = try Self.run(origin, .data)
+        #expect(long.success?.body == nil && long.success?.isKept == true)
+        #expect(long.success?.sha256 == sha256(bytes))
+    }
+
+    @Test("a data job sends its payload with the type of its form, secrets included")
+    func payload() throws {
+        let origin = try ScriptedOrigin.answering { _, body in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n".utf8) + body
+        }
+        let result = try Self.run(origin, .data) {
+            $0.spec.request.method = "POST"
+            $0.spec.request.body = .init(form: .json, byteCount: 2)
+            $0.payload = Array("{}".utf8)
+            $0.spec.request.headers = [.init("Authorization", ""), .init("X-Test", "1")]
+            $0.secrets.headers = [.init("Authorization", "Bearer s")]
+        }
+        #expect(result.success?.body == Array("{}".utf8))
+        let request = try #require(origin.requests.first)
+        #expect(request.method == "POST")
+        #expect(request.header("content-type") == "application/json")
+        #expect(request.header("authorization") == "Bearer s")
+        #expect(request.header("x-test") == "1")
+        #expect(request.header("user-agent") == "ferry-test")
+        #expect(request.header("accept-encoding") == "identity")
+    }
+
+    @Test("dead kept connections are not noticed by those who may be repeated")
+    func deadConnections() throws {
+        // Every connection serves one request with a promise to stay, and goes at the next one.
+        let origin = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
+            _ = connection.readRequest()
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        for _ in 0..<4 { #expect(fixture.run(.data, origin.url)?.success != nil) }
+        #expect(origin.connectionCount == 4)
+    }
+}

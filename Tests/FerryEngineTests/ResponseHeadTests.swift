@@ -1,0 +1,83 @@
+import FerryCore
+import FerryEngine
+import Testing
+
+@Suite struct ResponseHeadTests {
+    private static func parse(_ lines: [String]) -> ResponseHeadParser.Step {
+        var parser = ResponseHeadParser()
+        var last = ResponseHeadParser.Step.more
+        for line in lines {
+            last = parser.take(Array(line.utf8))
+            if last != .more { return last }
+        }
+        return last
+    }
+
+    private static func head(_ lines: String...) throws -> ResponseHead {
+        guard case .complete(let head) = parse(["HTTP/1.1 200 OK"] + lines + [""]) else {
+            throw TransferError(.responseInvalid, "not complete", phase: .waiting, isRetryable: false)
+        }
+        return head
+    }
+
+    @Test("interim answers are skipped, duplicates kept, values trimmed")
+    func fields() throws {
+        let step = Self.parse([
+            "HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "Link: a", "", "HTTP/1.1 206 Partial", "A:  1 ",
+            "a: 2", "",
+        ])
+        guard case .complete(let head) = step else {
+            Issue.record("\(step)")
+            return
+        }
+        #expect(head.status == 206)
+        #expect(head.headers == [.init("A", "1"), .init("a", "2")])
+        #expect(head.first("A") == "1")
+    }
+
+    @Test(
+        "what is ambiguous or no HTTP is refused",
+        arguments: [
+            ["nonsense"], ["HTTP/1.1 20 OK"], ["HTTP/1.1 2x0 OK"], ["HTTP/1.1 200 OK", " folded"],
+            ["HTTP/1.1 200 OK", "Name : value"], ["HTTP/1.1 200 OK", ": value"], ["HTTP/1.1 200 OK", "no colon"],
+            ["HTTP/1.1 200 OK", "A: b\u{0}c"],
+        ])
+    func refused(lines: [String]) { #expect(Self.parse(lines) == .invalid) }
+
+    @Test("a head is bounded")
+    func bounded() {
+        let lines = ["HTTP/1.1 200 OK"] + (0..<200).map { "X-\($0): " + String(repeating: "x", count: 1_000) }
+        #expect(Self.parse(lines) == .tooLarge)
+    }
+
+    @Test("lengths, types, ends and Retry-After are read as RFC 9110 has them")
+    func meaning() throws {
+        #expect(try Self.head("Content-Length: 12").contentLength == 12)
+        #expect(try Self.head("Content-Length: -1").contentLength == nil)
+        #expect(try Self.head("Content-Type: Text/HTML; charset=x").mimeType == "text/html")
+        #expect(try Self.head("Content-Length: 1").isDelimited)
+        #expect(try Self.head("Transfer-Encoding: chunked").isDelimited)
+        #expect(try !Self.head().isDelimited)
+        let now = Timestamp(microseconds: 784_111_777_000_000)
+        #expect(try Self.head("Retry-After: 120").retryAfter(now: now) == 120)
+        #expect(try Self.head("Retry-After: Sun, 06 Nov 1994 08:50:37 GMT").retryAfter(now: now) == 60)
+        #expect(try Self.head("Retry-After: Sun, 06 Nov 1994 08:40:37 GMT").retryAfter(now: now) == 0)
+        #expect(try Self.head("Retry-After: soon").retryAfter(now: now) == nil)
+    }
+
+    @Test(
+        "a suggested name is a safe name, and there is none rather than an unsafe one",
+        arguments: [
+            ("attachment; filename=\"a b.txt\"", "a b.txt"), ("attachment; filename=a.txt; x=y", "a.txt"),
+            ("attachment; filename=\"../../etc/passwd\"", "passwd"), ("attachment; filename=\"..\\evil.exe\"", "evil.exe"),
+            ("attachment; filename=x; filename*=UTF-8''na%C3%AFve.txt", "naïve.txt"),
+            ("attachment; filename*=iso-8859-1'en'%A3.txt", "£.txt"), ("attachment; filename=\".bashrc\"", "bashrc"),
+            ("attachment; filename=\"a\\\"b\"", "a\"b"), ("attachment; filename=\"..\"", "file name"), ("inline", "file name"),
+            ("attachment; filename=\"\u{202E}gpj.exe\"", "gpj.exe"),
+        ])
+    func names(disposition: String, expected: String) throws {
+        let head = try Self.head("Content-Disposition: \(disposition)")
+        let url = try WebURL.parse("https://example.com/a/file%20name?x=/y")
+        #expect(suggestedFilename(head, url: url) == expected)
+    }
+}

@@ -1,0 +1,127 @@
+import FerryCore
+import FerryEngine
+import Glibc
+import TestSupport
+import Testing
+
+@Suite(.serialized) struct UploadTests {
+    private static func with(_ body: (Nginx, Fixture) throws -> Void) throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        try body(nginx, fixture)
+    }
+
+    @Test("a file arrives whole with its length, and its digest is told", arguments: [0, 1, 100_000, 12_000_000])
+    func sizes(size: Int) throws {
+        try Self.with { nginx, fixture in
+            let bytes = patternBytes(size)
+            try writeFile(fixture.root + "/source", bytes)
+            let result = try #require(
+                fixture.run(.upload, nginx.url + "/put/x") { $0.spec.source = .path("source") })
+            #expect(result.success?.size == Int64(size))
+            #expect(result.success?.sha256 == sha256(bytes))
+            #expect(result.bytesSent == Int64(size))
+            #expect(result.response?.status == 201)
+            #expect(readFile(nginx.root + "/put/x") == bytes)
+        }
+    }
+
+    @Test("an inline payload is sent like a file")
+    func inline() throws {
+        try Self.with { nginx, fixture in
+            let result = fixture.run(.upload, nginx.url + "/put/x") {
+                $0.payload = [1, 2, 3]
+                $0.spec.source = .inline(.init(form: .base64, byteCount: 3))
+            }
+            #expect(result?.success?.size == 3)
+            #expect(readFile(nginx.root + "/put/x") == [1, 2, 3])
+        }
+    }
+
+    @Test("only regular files below the root are sources", arguments: ["missing", "out/passwd", "dir", "fifo", "../x"])
+    func sources(path: String) throws {
+        try Self.with { nginx, fixture in
+            symlink("/etc", fixture.root + "/out")
+            mkdir(fixture.root + "/dir", 0o755)
+            mkfifo(fixture.root + "/fifo", 0o644)
+            try writeFile(fixture.directory + "/x", [1])
+            let result = fixture.run(.upload, nginx.url + "/put/x") { $0.spec.source = .path(path) }
+            #expect(result?.failure?.code == .sourceNotFound)
+            #expect(result?.failure?.isRetryable == false)
+        }
+    }
+
+    @Test("a file that changes while it is sent is no success")
+    func changed() throws {
+        let began = Signal<Void>()
+        let goOn = Signal<Void>()
+        let origin = try ScriptedOrigin { connection in
+            guard let request = connection.readRequest() else { return }
+            connection.send("HTTP/1.1 100 Continue\r\n\r\n")
+            _ = connection.read(1)
+            began.fire(())
+            _ = goOn.wait()
+            _ = connection.readBody(of: request)
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let path = fixture.root + "/source"
+        try writeFile(path, patternBytes(30_000_000))
+        fixture.engine.begin([fixture.attempt(.upload, origin.url) { $0.spec.source = .path("source") }])
+        #expect(!began.wait().isEmpty)
+        truncate(path, 29_000_000)
+        goOn.fire(())
+        #expect(fixture.sink.arrived.wait().first?.failure?.code == .sourceChanged)
+    }
+
+    @Test("an early refusal stops a large body before it is sent")
+    func early() throws {
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 413 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            _ = connection.waitUntilClosed()
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try writeFile(fixture.root + "/source", patternBytes(5_000_000))
+        let result = fixture.run(.upload, origin.url) { $0.spec.source = .path("source") }
+        #expect(result?.failure?.code == .unacceptableStatus)
+        #expect(result?.bytesSent == 0)
+    }
+
+    @Test("417 is answered by the same upload without Expect, redirects take the body along")
+    func again() throws {
+        let origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                if request.header("expect") != nil {
+                    connection.send("HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    return
+                }
+                let body = connection.readBody(of: request)
+                let answer =
+                    request.path == "/end"
+                    ? "HTTP/1.1 200 OK\r\nX-Got: \(body.count)\r\nContent-Length: 0\r\n\r\n"
+                    : "HTTP/1.1 307 x\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n"
+                guard connection.send(answer) else { return }
+            }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try writeFile(fixture.root + "/source", patternBytes(2_000_000))
+        let result = try #require(fixture.run(.upload, origin.url) { $0.spec.source = .path("source") })
+        #expect(result.success?.sha256 == sha256(patternBytes(2_000_000)), "\(result.outcome)")
+        #expect(result.response?.headers.first { $0.name == "X-Got" }?.value == "2000000")
+    }
+}

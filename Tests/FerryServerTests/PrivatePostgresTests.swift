@@ -1,0 +1,295 @@
+import Glibc
+import Postgres
+import Synchronization
+import Sys
+import Testing
+
+@testable import FerryServer
+
+@Suite("the private PostgreSQL")
+struct PrivatePostgresTests {
+    @Test("a first start makes a cluster, a later one finds what was written")
+    func coldAndWarm() throws {
+        let place = try Place()
+        let first = try PrivatePostgres.start(dataDirectory: place.path)
+        try run("CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)", on: first.url)
+        first.stop()
+        #expect(postmaster(in: place) == nil)
+        first.stop()
+
+        let second = try PrivatePostgres.start(dataDirectory: place.path)
+        defer { second.stop() }
+        try run("SELECT 1 / (count(*) - count(*) + 1) FROM kept WHERE n = 7", on: second.url)
+        try run("DROP TABLE kept", on: second.url)
+    }
+
+    @Test("nothing but the socket is open, and the cluster is closed to others")
+    func isPrivate() throws {
+        let place = try Place.withCluster()
+        let server = try PrivatePostgres.start(dataDirectory: place.path)
+        defer { server.stop() }
+        let pid = try #require(postmaster(in: place))
+        #expect(FileTree.status("\(place.path)/postgres")?.st_mode == 0o040700)
+        #expect(FileTree.status("/proc/\(pid)")?.st_uid != 0)
+        try run(
+            "DO $$ BEGIN ASSERT current_setting('listen_addresses') = ''; "
+                + "ASSERT current_setting('fsync') = 'on'; END $$",
+            on: server.url)
+    }
+
+    @Test("a server that was killed is started again, with what it had committed")
+    func restartsByItself() throws {
+        let place = try Place.withCluster()
+        let notices = Mailbox<String>()
+        let server = try PrivatePostgres.start(dataDirectory: place.path) { notices.send($0) }
+        defer { server.stop() }
+        try run("CREATE TABLE kept (n int)", on: server.url)
+        let killed = try #require(postmaster(in: place))
+        kill(killed, SIGKILL)
+        #expect(notices.wait(milliseconds: 10_000).count == 1)
+        try eventually { (try? run("TABLE kept", on: server.url)) != nil }
+        #expect(postmaster(in: place) != killed)
+    }
+
+    @Test("a lock file whose process is gone, or is another program by now, does not stop the next start")
+    func staleLockFile() throws {
+        let place = try Place.withCluster()
+        let first = try PrivatePostgres.start(dataDirectory: place.path)
+        let file = "\(place.path)/postgres/postmaster.pid"
+        let text = try #require(FileTree.text(of: file))
+        first.stop()
+        for pid in [getpid(), 2_000_000_000] {
+            try write("\(pid)\n" + text.split(separator: "\n").dropFirst().joined(separator: "\n"), to: file)
+            let next = try PrivatePostgres.start(dataDirectory: place.path)
+            next.stop()
+        }
+    }
+
+    @Test("the server of a Ferry that was killed shuts down, and the next start waits for it")
+    func orphan() throws {
+        let place = try Place.withCluster()
+        // A server that nobody in this process owns, about to shut down like one with a death signal.
+        let cluster = try PostgresCluster.prepare(dataDirectory: place.path, userName: nil)
+        let programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
+        let orphan = try PostgresProcess(
+            programs.server, ["-D", cluster.directory, "-k", cluster.directory, "-c", "listen_addresses="],
+            account: cluster.account, deathSignal: SIGINT)
+        try eventually { cluster.isReady(orphan.pid) }
+        let reaper = Thread(name: "reaper") { [pid = orphan.pid] in
+            kill(pid, SIGINT)
+            var status: Int32 = 0
+            waitpid(pid, &status, 0)
+        }
+        let next = try PrivatePostgres.start(dataDirectory: place.path)
+        reaper.join()
+        try run("SELECT 1", on: next.url)
+        next.stop()
+    }
+
+    @Test("a second Ferry on the same directory is refused and told who has it")
+    func second() throws {
+        let place = try Place.withCluster()
+        let server = try PrivatePostgres.start(dataDirectory: place.path)
+        defer { server.stop() }
+        let error = #expect(throws: PrivatePostgresError.self) {
+            try PrivatePostgres.start(dataDirectory: place.path)
+        }
+        #expect(error?.code == .inUse)
+        #expect(error?.description.contains("process \(getpid())") == true)
+        try run("SELECT 1", on: server.url)
+    }
+
+    @Test("a path that is too long for a socket gets a short directory beside it, which goes away again")
+    func longPath() throws {
+        let place = try Place()
+        let path = place.path + "/" + String(repeating: "long-", count: 20) + "/data"
+        let server = try PrivatePostgres.start(dataDirectory: path)
+        try run("SELECT 1", on: server.url)
+        let host = try #require(server.url.split(separator: "=").last.map(String.init))
+        #expect(host.hasPrefix("/tmp/ferry-"))
+        server.stop()
+        #expect(FileTree.status(host) == nil)
+    }
+
+    @Test("characters that mean something in a URI may stand in the path")
+    func oddPath() throws {
+        let place = try Place.withCluster(at: "/a b&c=d%20é")
+        let server = try PrivatePostgres.start(dataDirectory: place.path + "/a b&c=d%20é")
+        defer { server.stop() }
+        try run("SELECT 1", on: server.url)
+    }
+
+    @Test("a cluster of another major version is left alone, and the sentence names both")
+    func wrongMajor() throws {
+        let place = try Place()
+        try place.makeClusterDirectory()
+        let file = "\(place.path)/postgres/PG_VERSION"
+        try write("9\n", to: file)
+        let error = #expect(throws: PrivatePostgresError.self) {
+            try PrivatePostgres.start(dataDirectory: place.path)
+        }
+        #expect(error?.code == .versionMismatch)
+        #expect(error?.description.contains("made by PostgreSQL 9, but version") == true)
+        #expect(FileTree.names(in: "\(place.path)/postgres") == ["PG_VERSION"])
+    }
+
+    @Test("the newest installation makes a cluster, the same one opens it, an old one does neither")
+    func choice() throws {
+        let all = [14, 17, 13, 16].map { PostgresPrograms(directory: "/pg/\($0)", majorVersion: $0) }
+        #expect(try PostgresPrograms.choose(from: all, clusterVersion: nil).majorVersion == 17)
+        #expect(try PostgresPrograms.choose(from: all, clusterVersion: 14).majorVersion == 14)
+        for installed in [[], [all[2]]] {
+            let error = #expect(throws: PrivatePostgresError.self) {
+                try PostgresPrograms.choose(from: installed, clusterVersion: nil)
+            }
+            #expect(error?.code == .programsNotFound)
+        }
+    }
+
+    @Test(
+        "versions are read from every form that `postgres --version` has",
+        arguments: [
+            ("postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)\n", 15),
+            ("postgres (PostgreSQL) 19beta1\n", 19),
+            ("postgres (PostgreSQL) 18devel", 18), ("mysqld 8.0", nil), ("", nil),
+        ] as [(String, Int?)])
+    func versions(text: String, version: Int?) {
+        #expect(PostgresPrograms.majorVersion(text) == version)
+    }
+
+    @Test("what is no cluster is not overwritten")
+    func strangeDirectory() throws {
+        let place = try Place()
+        try place.makeClusterDirectory()
+        try write("mine", to: "\(place.path)/postgres/letter")
+        let error = #expect(throws: PrivatePostgresError.self) {
+            try PrivatePostgres.start(dataDirectory: place.path)
+        }
+        #expect(error?.code == .directoryUnusable)
+        #expect(FileTree.text(of: "\(place.path)/postgres/letter") == "mine")
+    }
+
+    @Test(
+        "as root, a directory that the server's user may not pass gets a link to a cluster elsewhere",
+        .enabled(if: geteuid() == 0))
+    func closedWay() throws {
+        let place = try Place()
+        mkdir("\(place.path)/closed", 0o700)
+        let directory = "\(place.path)/closed/data"
+        var home: String?
+        for _ in 1...2 {
+            try PrivatePostgres.start(dataDirectory: directory).stop()
+            let target = try #require(FileTree.target(ofLink: "\(directory)/postgres"))
+            #expect(target.hasPrefix("\(PostgresCluster.refuge)/cluster-"))
+            #expect(home == nil || home == FileTree.parent(of: target))
+            home = FileTree.parent(of: target)
+        }
+        if let home { FileTree.remove(home) }
+    }
+
+    @Test(
+        "as root, a closed directory above a cluster and an unknown user are named",
+        .enabled(if: geteuid() == 0))
+    func unusable() throws {
+        let place = try Place()
+        let closed = "\(place.path)/closed"
+        mkdir(closed, 0o700)
+        mkdir("\(closed)/postgres", 0o700)
+        chmod(place.path, 0o700)
+        let blocked = #expect(throws: PrivatePostgresError.self) {
+            try PrivatePostgres.start(dataDirectory: closed)
+        }
+        #expect(blocked?.code == .directoryUnusable)
+        #expect(blocked?.description.contains("may not pass \(place.path) on the way") == true)
+        let unknown = #expect(throws: PrivatePostgresError.self) {
+            try PrivatePostgres.start(dataDirectory: place.path, user: "nobody-of-that-name")
+        }
+        #expect(unknown?.code == .userUnusable)
+    }
+
+    @Test("the log is bounded: a full one becomes the predecessor")
+    func log() throws {
+        let place = try Place()
+        let log = BoundedLog(path: "\(place.path)/log")
+        let line = [UInt8](repeating: 65, count: 1 << 20)
+        for _ in 0..<9 { log.append(line) }
+        let sizes = ["log", "log.1"].map { FileTree.status("\(place.path)/\($0)")?.st_size ?? 0 }
+        #expect(sizes.allSatisfy { $0 > 0 && $0 <= BoundedLog.byteCountMax })
+        #expect(log.tail.count == 2048)
+    }
+
+    // MARK: Tools
+
+    /// An empty directory for one test.
+    private final class Place: Sendable {
+        let path: String
+        init() throws {
+            var name = Array("/tmp/ferry-private-XXXXXX".utf8CString)
+            guard mkdtemp(&name) != nil else { throw SystemError("mkdtemp") }
+            path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            chmod(path, 0o755)
+        }
+        deinit { FileTree.remove(path) }
+
+        /// A directory below which a cluster lies already, copied from one that was made once.
+        static func withCluster(at subdirectory: String = "") throws -> Place {
+            let place = try Place()
+            let parent = place.path + subdirectory
+            if !subdirectory.isEmpty { mkdir(parent, 0o755) }
+            let source = try template.get().path + "/postgres"
+            let copy = try PostgresProcess("/bin/cp", ["-a", source, parent], deathSignal: SIGKILL).finish()
+            #expect(copy.status == 0, "\(copy.output)")
+            return place
+        }
+
+        private static let template: Result<Place, any Error> = Result {
+            let place = try Place()
+            try PrivatePostgres.start(dataDirectory: place.path).stop()
+            atexit { Place.removeTemplate() }
+            return place
+        }
+
+        private static func removeTemplate() {
+            if case .success(let place) = template { FileTree.remove(place.path) }
+        }
+
+        /// What a cluster lies in, owned by whoever would run the server.
+        func makeClusterDirectory() throws {
+            let directory = "\(path)/postgres"
+            guard mkdir(directory, 0o700) == 0 else { throw SystemError("mkdir") }
+            if geteuid() == 0, let user = getpwnam("postgres") {
+                chown(directory, user.pointee.pw_uid, user.pointee.pw_gid)
+            }
+        }
+    }
+
+    private func run(_ script: String, on url: String) throws {
+        var connection = try Connection(url: url)
+        try connection.execute(script: script)
+    }
+
+    private func postmaster(in place: Place) -> pid_t? {
+        FileTree.text(of: "\(place.path)/postgres/postmaster.pid")?.split(separator: "\n").first.flatMap {
+            pid_t($0)
+        }
+    }
+
+    private func write(_ text: String, to path: String) throws {
+        let owner = FileTree.status(FileTree.parent(of: path))
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw SystemError("open") }
+        defer { close(descriptor) }
+        let bytes = Array(text.utf8)
+        #expect(Glibc.write(descriptor, bytes, bytes.count) == bytes.count)
+        if let owner { fchown(descriptor, owner.st_uid, owner.st_gid) }
+    }
+
+    /// Looks every 5 ms until it holds, for 10 s.
+    private func eventually(_ condition: () -> Bool) throws {
+        let deadline = monotonicNanoseconds() + 10_000_000_000
+        while !condition() {
+            try #require(monotonicNanoseconds() < deadline)
+            _ = poll(nil, 0, 5)
+        }
+    }
+}

@@ -1,0 +1,172 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Nodes that die, and databases that do")
+struct ClusterTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    /// What a killed process leaves behind: a running job and a heartbeat `age` seconds ago.
+    private func leaveRunning(_ node: NodeID, age: Double, cancelRequested: Bool = false) throws -> JobID {
+        let job = newJob()
+        let api = try TestNode(database.url, isWorker: false)
+        _ = try api.submit(job)
+        api.store.stop()
+        var connection = try Connection(url: database.url)
+        let text = uuidText(node)
+        try connection.execute(
+            script: """
+                UPDATE jobs SET state = 'running', attempt = 1, revision = 2, node = '\(text)', started_at = now(),
+                    cancel_requested = \(cancelRequested);
+                INSERT INTO job_counts (shard, queued, running) VALUES ('\(text)/dispatcher', -1, 1);
+                INSERT INTO nodes VALUES (
+                    '\(text)', 'dead', '0', now(), now() - interval '\(age) seconds', 1, false, true);
+                """)
+        return job.id
+    }
+
+    private func uuidText(_ id: NodeID) -> String {
+        let digits = String(id.high, radix: 16).leftPadded + String(id.low, radix: 16).leftPadded
+        return String(digits)
+    }
+
+    @Test("a node that restarts takes its own jobs back at once")
+    func restart() throws {
+        let id: NodeID = TestNode.identifiers.make()
+        let job = try leaveRunning(id, age: 0)
+        let node = try TestNode(database.url, id: id)
+        defer { node.store.stop() }
+        let attempt = try node.attempt()
+        #expect(attempt.job == job && attempt.number == 2)
+    }
+
+    @Test("jobs of a silent node run elsewhere after its lease, those of a living one do not")
+    func rescue() throws {
+        let dead: NodeID = TestNode.identifiers.make()
+        let job = try leaveRunning(dead, age: 60)
+        let node = try TestNode(database.url, leaseSeconds: 1)
+        defer { node.store.stop() }
+        let attempt = try node.attempt()
+        #expect(attempt.job == job && attempt.number == 2 && attempt.failedAttemptCount == 0)
+        #expect(node.store.metrics.rescuedJobs == 1)
+        let other = try TestNode(database.url, leaseSeconds: 1)
+        defer { other.store.stop() }
+        #expect(other.runner.begun.wait(milliseconds: 700).isEmpty)
+    }
+
+    @Test("a job that was to be cancelled when its node died is cancelled, not run")
+    func cancelledWhileDead() throws {
+        let dead: NodeID = TestNode.identifiers.make()
+        let job = try leaveRunning(dead, age: 60, cancelRequested: true)
+        let node = try TestNode(database.url, leaseSeconds: 1)
+        defer { node.store.stop() }
+        node.waitUntilFinished(job)
+        #expect(try node.job(job).get().record.state == .cancelled)
+        #expect(node.runner.begun.count == 0)
+    }
+
+    @Test("a lease that this process never heard of is given back")
+    func unknownLease() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let id = uuidText(node.id)
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec, created_at,
+                    node, attempt, started_at, revision)
+                VALUES (gen_random_uuid(), 'acme', 'default', 'download', 'running', 0.5, now() + '1 day',
+                    'https://example.org:443', '\(String(decoding: newJob().specJSON, as: UTF8.self))', now(),
+                    '\(id)', 1, now(), 1);
+                INSERT INTO job_counts (shard, running) VALUES ('test', 1);
+                """)
+        // The commit that hands the lease over failed as far as this process knows.
+        node.store.dispatcher.noteLostAnswer()
+        let attempt = try node.attempt()
+        #expect(attempt.number == 2)
+    }
+
+    @Test("a cancellation reaches the node that runs the job")
+    func cancelElsewhere() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        let worker = try TestNode(database.url)
+        defer {
+            api.store.stop()
+            worker.store.stop()
+        }
+        let accepted = try api.submit(newJob())
+        let attempt = try worker.attempt()
+        let shown = try wait { api.store.control.cancel(accepted.id, tenant: "acme", reply: $0) }.get()
+        #expect(shown.state == .running)
+        #expect(worker.runner.cancelled.wait(milliseconds: 20_000).contains(accepted.id))
+        worker.store.dispatcher.record(result(attempt, .cancelled))
+        worker.waitUntilFinished(accepted.id)
+        #expect(try api.job(accepted.id).get().record.state == .cancelled)
+    }
+
+    @Test("the lease ends before others may take the jobs when the database does not confirm it")
+    func lease() throws {
+        let server = try TestServer()
+        defer { server.remove() }
+        try Migrator.migrate(url: server.url())
+        let node = try TestNode(server.url(), leaseSeconds: 0.8)
+        #expect(node.store.watch.holdsLease && node.store.isReady)
+        server.stop()
+        eventually("the lease ends") { !node.store.watch.holdsLease }
+        try server.start()
+        eventually("the lease is back") { node.store.watch.holdsLease }
+        node.store.stop()
+    }
+
+    @Test("a database that crashes and comes back loses nothing that was accepted")
+    func crash() throws {
+        let server = try TestServer()
+        defer { server.remove() }
+        try Migrator.migrate(url: server.url())
+        let node = try TestNode(server.url(), slots: 32)
+        node.runner.react { [store = node.store] attempt in store.dispatcher.record(result(attempt, success)) }
+        let accepted = Mailbox<JobID>()
+        let answered = Mailbox<Bool>()
+        func submitMany() {
+            for _ in 0..<200 {
+                node.store.intake.submit(
+                    Submission(jobs: [newJob()], idempotency: nil) { answer in
+                        if case .success(let taken) = answer { accepted.send(taken.jobs[0].id) }
+                        answered.send(true)
+                    })
+            }
+        }
+        submitMany()
+        server.stop(3)
+        submitMany()
+        try server.start()
+        submitMany()
+        var answerCount = 0
+        while answerCount < 600 {
+            let batch = answered.wait(milliseconds: 20_000)
+            try #require(!batch.isEmpty)
+            answerCount += batch.count
+        }
+        eventually("everything is finished") {
+            let status = wait { node.store.control.status(reply: $0) }
+            guard case .success(let status) = status else { return false }
+            return status.running == 0 && status.queued == 0 && status.waiting == 0
+        }
+        let ids = accepted.take()
+        #expect(ids.count >= 200)
+        for id in ids { #expect(try node.job(id).get().record.state == .succeeded) }
+        node.store.stop()
+        #expect(node.slots.freeCount == 32)
+        #expect(try countedStates(server.url()).isEmpty)
+    }
+}
+
+extension String {
+    /// Sixteen digits.
+    fileprivate var leftPadded: String { String(repeating: "0", count: 16 - count) + self }
+}

@@ -1,0 +1,198 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Control")
+struct ControlTests {
+    let database: TestDatabase
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        // Nothing runs by itself here.
+        node = try TestNode(database.url, isWorker: false)
+    }
+
+    private func list(_ query: JobQuery) throws -> [JobID] {
+        try wait { node.store.control.jobs(query, reply: $0) }.get().map(\.id)
+    }
+
+    private func cancel(_ id: JobID, revision: Int32? = nil) -> Result<JobRecord, StoreError> {
+        wait { node.store.control.cancel(id, tenant: "acme", revision: revision, reply: $0) }
+    }
+
+    @Test("a job is read by its tenant only")
+    func read() throws {
+        defer { node.store.stop() }
+        let job = newJob(sealedSecrets: Array("whsec_x".utf8))
+        _ = try node.submit(job)
+        let stored = try node.job(job.id).get()
+        #expect(stored.record.specJSON == job.specJSON && stored.sealedSecrets == job.sealedSecrets)
+        #expect(stored.record.state == .queued && stored.record.revision == 1)
+        guard case .failure(.notFound) = node.job(job.id, tenant: "other") else {
+            Issue.record("another tenant read it")
+            return
+        }
+    }
+
+    @Test("lists run from the newest to the oldest over finished and unfinished jobs, page by page")
+    func pages() throws {
+        defer { node.store.stop() }
+        let jobs = (0..<7).map { _ in newJob() }
+        _ = try node.submit(jobs).get()
+        _ = try node.submit(newJob(tenant: "other"))
+        for index in [1, 4, 6] { _ = try cancel(jobs[index].id).get() }
+        var seen: [JobID] = []
+        var before: JobID?
+        while true {
+            let page = try list(JobQuery(tenant: "acme", before: before, limit: 3))
+            if page.isEmpty { break }
+            seen.append(contentsOf: page)
+            before = page.last
+        }
+        #expect(seen == jobs.map(\.id).reversed())
+    }
+
+    @Test("filters narrow a list: session, state, kind, host, time, metadata")
+    func filters() throws {
+        defer { node.store.stop() }
+        let a = newJob(session: "s", kind: .data, host: "a.example", metadata: [.init("k", "v"), .init("x", "1")])
+        let b = newJob(host: "b.example", metadata: [.init("k", "w")])
+        let c = newJob(host: "[::1]")
+        _ = try node.submit([a, b, c]).get()
+        _ = try cancel(b.id).get()
+        #expect(try list(JobQuery(tenant: "acme", session: "s")) == [a.id])
+        #expect(try list(JobQuery(tenant: "acme", state: .cancelled)) == [b.id])
+        #expect(try list(JobQuery(tenant: "acme", state: .queued)) == [c.id, a.id])
+        #expect(try list(JobQuery(tenant: "acme", kind: .data)) == [a.id])
+        #expect(try list(JobQuery(tenant: "acme", host: "b.example")) == [b.id])
+        #expect(try list(JobQuery(tenant: "acme", host: "[::1]")) == [c.id])
+        #expect(try list(JobQuery(tenant: "acme", metadata: [.init("k", "v")])) == [a.id])
+        #expect(try list(JobQuery(tenant: "acme", metadata: [.init("k", "w")])) == [b.id])
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 60_000_000)
+        #expect(try list(JobQuery(tenant: "acme", createdAfter: later)) == [])
+    }
+
+    @Test("cancelling ends a queued job at once, tells its webhook, and cannot be done twice")
+    func cancelling() throws {
+        defer { node.store.stop() }
+        let job = newJob(webhook: true)
+        _ = try node.submit(job)
+        guard case .failure(.stale(revision: 1)) = cancel(job.id, revision: 9) else {
+            Issue.record("a stale revision was accepted")
+            return
+        }
+        let record = try cancel(job.id, revision: 1).get()
+        #expect(record.state == .cancelled && record.revision == 2)
+        #expect(try node.job(job.id).get().record.state == .cancelled)
+        guard case .failure(.invalidState(.cancelled)) = cancel(job.id) else {
+            Issue.record("a terminal job changed")
+            return
+        }
+        let status = try node.status()
+        #expect(status.queued == 0 && status.deliveriesPending == 1 && status.oldestDeliverySeconds != nil)
+    }
+
+    @Test("only a terminal job can be deleted, with its deliveries")
+    func deleting() throws {
+        defer { node.store.stop() }
+        let job = newJob(webhook: true)
+        _ = try node.submit(job)
+        let delete: (@escaping @Sendable (Result<JobRecord, StoreError>) -> Void) -> Void = { reply in
+            node.store.control.delete(job.id, tenant: "acme", reply: reply)
+        }
+        guard case .failure(.invalidState(.queued)) = wait(delete) else {
+            Issue.record("an unfinished job was deleted")
+            return
+        }
+        _ = try cancel(job.id).get()
+        #expect(try wait(delete).get().id == job.id)
+        guard case .failure(.notFound) = node.job(job.id), case .failure(.notFound) = wait(delete) else {
+            Issue.record("the job is still there")
+            return
+        }
+        #expect(try node.status().deliveriesPending == 0)
+    }
+
+    @Test("deliveries are leased, tried, retried when due, and redelivered by hand")
+    func deliveries() throws {
+        defer { node.store.stop() }
+        let job = newJob(webhook: true, sealedSecrets: Array("whsec_x".utf8))
+        _ = try node.submit(job)
+        _ = try cancel(job.id).get()
+        let first = try #require(try claim().first)
+        #expect(first.secret == "whsec_x" && first.type == .jobCancelled && first.url.hasPrefix("https://hook"))
+        #expect(try claim().isEmpty)
+        node.store.deliveries.record([tried(first, .retry(at: first.occurredAt), status: 503)])
+        let second = try #require(try claim().first)
+        #expect(second.id == first.id && second.event == first.event && second.tryNumber == 2)
+        node.store.deliveries.record([tried(second, .accepted, status: 204)])
+        try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
+        let listed = try wait {
+            node.store.control.deliveries(tenant: "acme", job: job.id, limit: 10, reply: $0)
+        }.get()
+        #expect(listed.map(\.state) == [.accepted] && listed[0].tryCount == 2)
+        let (_, tries) = try wait { node.store.control.delivery(first.id, tenant: "acme", reply: $0) }.get()
+        #expect(tries.map(\.status) == [503, 204] && tries.map(\.number) == [1, 2])
+        #expect(tries[0].answer == "hel\u{FFFD}lo")
+        try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
+        #expect(try node.status().deliveriesPending == 1)
+        #expect(try claim().first?.tryNumber == 3)
+        guard case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) })
+        else {
+            Issue.record("another tenant redelivered it")
+            return
+        }
+    }
+
+    private func claim() throws -> [Delivery] {
+        let due = Mailbox<[Delivery]>()
+        node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
+        return try #require(due.wait(milliseconds: 20_000).first)
+    }
+
+    private func tried(_ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int) -> DeliveryTry {
+        DeliveryTry(
+            delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
+            status: status, error: nil, answer: "hel\0lo", verdict: verdict)
+    }
+
+    @Test("keys are kept by their hash, listed, and revoked for good")
+    func keys() throws {
+        defer { node.store.stop() }
+        let key = KeyRecord(
+            id: TestNode.identifiers.make(), tenant: "acme", role: .client, name: "ci", hash: [1, 2],
+            createdAt: Timestamp(microseconds: 1_000_000))
+        for _ in 0..<2 { try wait { node.store.control.createKey(key, reply: $0) }.get() }
+        #expect(try wait { node.store.control.keys(reply: $0) }.get() == [key])
+        try wait { node.store.control.revokeKey(key.id, reply: $0) }.get()
+        guard case .failure(.notFound) = wait({ node.store.control.revokeKey(key.id, reply: $0) }) else {
+            Issue.record("it was revoked twice")
+            return
+        }
+        #expect(try wait { node.store.control.keys(reply: $0) }.get().first?.revokedAt != nil)
+    }
+
+    @Test("the first value of a setting stays")
+    func settings() throws {
+        defer { node.store.stop() }
+        let control = node.store.control
+        #expect(try wait { control.setting("a", reply: $0) }.get() == nil)
+        #expect(try wait { control.putSettingIfAbsent("a", [1], reply: $0) }.get() == [1])
+        #expect(try wait { control.putSettingIfAbsent("a", [2], reply: $0) }.get() == [1])
+        #expect(try wait { control.setting("a", reply: $0) }.get() == [1])
+    }
+
+    @Test("the status names the nodes and answers quickly with many jobs")
+    func status() throws {
+        defer { node.store.stop() }
+        _ = try node.submit((0..<3).map { newJob(priority: Double($0) / 3) }).get()
+        let status = try node.status()
+        #expect(status.queued == 3 && status.nodes.map(\.id) == [node.id])
+        #expect(status.nodes[0].heartbeatAgeSeconds < 10 && status.roundTripSeconds != nil)
+        #expect(status.oldestQueuedSeconds.map { $0 >= 0 && $0 < 10 } == true)
+    }
+}

@@ -1,0 +1,207 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Dispatcher")
+struct DispatcherTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    @Test("a result moves the job to its end and frees the slot")
+    func finish() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob())
+        let attempt = try node.attempt()
+        node.end(attempt, success)
+        let record = try node.job(accepted.id).get().record
+        #expect(record.state == .succeeded && record.revision == attempt.revision + 1)
+        #expect(record.finishedAt.map { $0 >= attempt.startedAt } == true)
+        let response = try JSON.parse(try #require(record.responseJSON))
+        #expect(response["status"]?.integer == 200)
+        eventually("the slot is free") { node.slots.freeCount == 4 }
+        #expect(try node.status().running == 0)
+    }
+
+    @Test("a failure waits, is promoted and begins again with the next attempt number, until none is left")
+    func retries() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob(attemptCountMax: 3))
+        for number in Int32(1)...3 {
+            let attempt = try node.attempt()
+            #expect(attempt.number == number && attempt.failedAttemptCount == number - 1)
+            node.end(attempt, failure())
+        }
+        node.waitUntilFinished(accepted.id)
+        let record = try node.job(accepted.id).get().record
+        #expect(record.state == .failed && record.attempt == 3 && record.failedAttemptCount == 3)
+        let error = try JSON.parse(try #require(record.errorJSON))
+        #expect(error["code"]?.string == "connection_lost")
+    }
+
+    @Test("a waiting retry shows its last error and when it goes on")
+    func waitingRetry() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob(retryDelay: 600))
+        node.end(try node.attempt(), failure())
+        try eventually("the job waits") { try node.job(accepted.id).get().record.state == .waiting }
+        let record = try node.job(accepted.id).get().record
+        #expect(record.waitingFor == .retry && record.errorJSON != nil && record.node == nil)
+        #expect(record.nextAttemptAt.map { $0 - record.createdAt > 400 } == true)
+    }
+
+    @Test("a result that names an older attempt or revision changes nothing")
+    func fencing() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob())
+        let attempt = try node.attempt()
+        // Somebody else took the job: another node rescued it and it runs again.
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE jobs SET attempt = attempt + 1, revision = revision + 2")
+        node.store.dispatcher.record(result(attempt, success))
+        eventually("the result is dropped") { node.store.metrics.fencedResults == 1 }
+        let record = try node.job(accepted.id).get().record
+        #expect(record.state == .running && record.attempt == 2)
+        eventually("the slot is free") { node.slots.freeCount >= 3 }
+    }
+
+    @Test("a released lease is queued again with the same count of failures")
+    func release() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let first = try node.attempt()
+        node.end(first, .released)
+        let second = try node.attempt()
+        #expect(second.job == first.job && second.number == 2 && second.failedAttemptCount == 0)
+    }
+
+    @Test("events are numbered without gaps in each session and written with the end they tell of")
+    func events() throws {
+        let node = try TestNode(database.url, slots: 64)
+        defer { node.store.stop() }
+        let jobs = (0..<60).map { newJob(session: $0 % 3 == 0 ? "a" : "b", webhook: $0 % 2 == 0) }
+        _ = try node.submit(jobs).get()
+        for attempt in try node.attempts(60) { node.store.dispatcher.record(result(attempt, success)) }
+        try eventually("all have finished") { try node.status().running == 0 }
+        var connection = try Connection(url: database.url)
+        let rows = try connection.execute(
+            Statement(
+                "sequences",
+                """
+                SELECT session, array_agg(sequence ORDER BY sequence), count(DISTINCT event)
+                FROM deliveries GROUP BY session ORDER BY session
+                """))
+        #expect(rows.int64Array(0, 1) == (1...10).map { $0 })
+        #expect(rows.int64Array(1, 1) == (1...20).map { $0 })
+        #expect(rows.int64(1, 2) == 20)
+        #expect(try node.status().deliveriesPending == 30)
+        eventually("the sender is told") { node.observer.deliveries.load(ordering: .relaxed) == 30 }
+    }
+
+    @Test("the event shows the job as everybody reads it afterwards")
+    func snapshot() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob(webhook: true))
+        node.end(try node.attempt(), success)
+        let stored = try node.job(accepted.id).get().record
+        var writer = JSONWriter()
+        stored.write(into: &writer, progress: nil)
+        let due = Mailbox<[Delivery]>()
+        node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
+        let delivery = try #require(due.wait(milliseconds: 20_000).first?.first)
+        #expect(delivery.jobJSON == writer.bytes)
+        #expect(delivery.job == accepted.id && delivery.sequence == 1 && delivery.tryNumber == 1)
+    }
+
+    @Test("a job whose resource timeout is over fails without another attempt")
+    func expiry() throws {
+        let node = try TestNode(database.url, slots: 1)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let blocking = try node.attempt()
+        let late = try node.submit(newJob(timeoutForResource: 0.05))
+        eventually("its time passes") {
+            Timestamp(microseconds: Sys.wallMicroseconds()) - late.createdAt > 0.1
+        }
+        node.end(blocking, success)
+        node.waitUntilFinished(late.id)
+        let record = try node.job(late.id).get().record
+        #expect(record.state == .failed)
+        #expect(try JSON.parse(try #require(record.errorJSON))["code"]?.string == "resource_timeout")
+    }
+
+    @Test("draining leases nothing more, and stopping gives back what still runs")
+    func drain() throws {
+        let node = try TestNode(database.url)
+        _ = try node.submit(newJob())
+        _ = try node.attempt()
+        node.store.drain()
+        let queued = try node.submit(newJob())
+        #expect(queued.state == .queued)
+        node.store.stop()
+        #expect(try countedStates(database.url) == ["queued": 2])
+        guard case .failure(.unavailable) = node.submit([newJob()]) else {
+            return
+        }
+    }
+
+    @Test("whatever happens at once, the counts say what the rows say")
+    func counts() throws {
+        let nodes = [try TestNode(database.url, slots: 16), try TestNode(database.url, slots: 8)]
+        for (index, node) in nodes.enumerated() {
+            var random = SeededRandom(seed: UInt64(index))
+            let choices = Mutex((0..<4096).map { _ in Int.random(in: 0..<10, using: &random) })
+            node.runner.react { [store = node.store] attempt in
+                let choice = choices.withLock { $0.popLast() ?? 0 }
+                switch choice {
+                case 0: store.dispatcher.record(result(attempt, .released))
+                case 1, 2: store.dispatcher.record(result(attempt, failure()))
+                case 3: store.dispatcher.record(result(attempt, .cancelled))
+                case 4: store.control.cancel(attempt.job, tenant: "acme") { _ in
+                    store.dispatcher.record(result(attempt, failure()))
+                }
+                default: store.dispatcher.record(result(attempt, success))
+                }
+            }
+        }
+        for round in 0..<40 {
+            let jobs = (0..<10).map { newJob(webhook: $0 == 3) }
+            _ = try nodes[round % 2].submit(jobs, key: round % 4 == 0 ? key("k\(round / 8)") : nil).get()
+            nodes[(round + 1) % 2].store.control.cancel(jobs[0].id, tenant: "acme") { _ in }
+        }
+        try eventually("all have finished") { try countedStates(database.url).isEmpty }
+        let status = try nodes[0].status()
+        #expect(status.waiting == 0 && status.queued == 0 && status.running == 0 && status.suspended == 0)
+        var connection = try Connection(url: database.url)
+        let pending = try connection.execute(
+            Statement("pending", "SELECT count(*) FROM deliveries WHERE state = 'pending'"))
+        #expect(pending.int64(0, 0) == status.deliveriesPending)
+        for node in nodes {
+            eventually("every slot is free") { node.slots.freeCount == node.slots.capacity }
+            node.store.stop()
+        }
+    }
+}
+
+/// The same numbers on every run (splitmix64).
+struct SeededRandom: RandomNumberGenerator {
+    var state: UInt64
+    init(seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 }
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,73 @@
+import FerryCore
+import Testing
+
+@testable import FerryStore
+
+@Suite("Endings")
+struct EndingTests {
+    private func attempt(of job: NewJob, number: Int32 = 1, failedAttemptCount: Int32 = 0) -> Attempt {
+        Attempt(
+            job: job.id, number: number, failedAttemptCount: failedAttemptCount, revision: 7, tenant: job.tenant,
+            createdAt: Timestamp(microseconds: 0), startedAt: Timestamp(microseconds: 5_000_000), spec: job.spec,
+            specJSON: job.specJSON, secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil,
+            retryOf: nil, isCancelRequested: false)
+    }
+
+    private func ending(
+        _ attempt: Attempt, _ outcome: AttemptResult.Outcome, at seconds: Int64 = 10
+    ) -> Ending {
+        Ending(
+            result(attempt, outcome), node: TestNode.identifiers.make(),
+            now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5, identifiers: TestNode.identifiers)
+    }
+
+    @Test("success finishes the job, one revision later, and tells who asked")
+    func success() throws {
+        let ended = ending(attempt(of: newJob(webhook: true)), FerryStoreTests.success)
+        guard case .finish(let job) = ended else {
+            Issue.record("\(ended)")
+            return
+        }
+        #expect(job.record.state == .succeeded && job.record.revision == 8 && job.record.errorJSON == nil)
+        let event = try #require(job.event)
+        #expect(event.type == .jobSucceeded)
+        let shown = try JSON.parse(event.jobJSON)
+        #expect(shown["state"]?.string == "succeeded" && shown["revision"]?.integer == 8)
+    }
+
+    @Test("a failure that may pass waits for its retry; the last one, and one that cannot pass, are final")
+    func failures() {
+        let job = newJob(attemptCountMax: 3, retryDelay: 10)
+        guard case .retry(let lease, let count, let instant, _) = ending(attempt(of: job), failure()) else {
+            Issue.record("no retry")
+            return
+        }
+        #expect(lease.revision == 7 && count == 1 && instant == Timestamp(microseconds: 20_000_000))
+        guard case .finish(let last) = ending(attempt(of: job, number: 5, failedAttemptCount: 2), failure()),
+            case .finish(let hopeless) = ending(attempt(of: job), failure(isRetryable: false))
+        else {
+            Issue.record("no end")
+            return
+        }
+        #expect(last.record.state == .failed && last.record.failedAttemptCount == 3)
+        #expect(hopeless.record.state == .failed && hopeless.event == nil)
+    }
+
+    @Test("a lease that is given back uses up no attempt")
+    func release() {
+        guard case .release(let lease) = ending(attempt(of: newJob()), .released) else {
+            Issue.record("not released")
+            return
+        }
+        #expect(lease.attempt == 1)
+    }
+
+    @Test("the end is never before the start, whatever the clock says")
+    func clock() {
+        guard case .finish(let job) = ending(attempt(of: newJob()), .cancelled, at: 1) else {
+            Issue.record("not finished")
+            return
+        }
+        #expect(job.record.state == .cancelled && job.record.finishedAt == Timestamp(microseconds: 5_000_000))
+    }
+}

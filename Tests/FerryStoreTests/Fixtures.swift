@@ -1,0 +1,193 @@
+import FerryCore
+import FerryStore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+/// A database with the current schema.
+let template = TestDatabase.Template(name: "ferry") { url in try Migrator.migrate(url: url) }
+
+/// Keeps what it is told to run, and what it is told to cancel.
+final class RecordingRunner: AttemptRunner {
+    let begun = Mailbox<Attempt>()
+    let cancelled = Mailbox<JobID>()
+    private let react = Mutex<(@Sendable (Attempt) -> Void)?>(nil)
+
+    /// From now on each attempt goes to `body` as well.
+    func react(_ body: @escaping @Sendable (Attempt) -> Void) { react.withLock { $0 = body } }
+
+    func begin(_ attempts: [Attempt]) {
+        if let react = react.withLock({ $0 }) { attempts.forEach(react) }
+        begun.send(contentsOf: attempts)
+    }
+    func cancel(_ job: JobID) { cancelled.send(job) }
+    func progress(of job: JobID) -> TransferProgress? { nil }
+}
+
+final class RecordingObserver: CommitObserver {
+    let finished = Mailbox<JobID>()
+    let deliveries = Atomic<Int>(0)
+    func jobsFinished(_ jobs: [JobID]) { finished.send(contentsOf: jobs) }
+    func deliveriesAdded(_ count: Int) { deliveries.add(count, ordering: .relaxed) }
+}
+
+/// One node of the service, without anything but its store.
+final class TestNode: Sendable {
+    static let identifiers = IdentifierGenerator { Timestamp(microseconds: Sys.wallMicroseconds()) }
+    let runner = RecordingRunner()
+    let observer = RecordingObserver()
+    let slots: SlotLedger
+    let id: NodeID
+    let store: Store
+
+    init(
+        _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
+        leaseSeconds: Double = Limits.leaseSeconds
+    ) throws {
+        var logger = Logger(label: "test")
+        logger.logLevel = .critical
+        self.id = id
+        self.slots = SlotLedger(capacity: slots)
+        var configuration = StoreConfiguration(
+            url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
+            clock: DatabaseClock(), logger: logger,
+            openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) })
+        configuration.leaseSeconds = leaseSeconds
+        configuration.heartbeatSeconds = leaseSeconds / 5
+        store = Store(configuration)
+        try store.start(runner: runner, observer: observer)
+    }
+
+    /// Submits and waits for the answer.
+    func submit(
+        _ jobs: [NewJob], key: Submission.Idempotency? = nil
+    ) -> Result<Submission.Accepted, StoreError> {
+        wait { reply in store.intake.submit(Submission(jobs: jobs, idempotency: key, reply: reply)) }
+    }
+
+    func submit(_ job: NewJob) throws -> Submission.Accepted.Job {
+        let accepted = try submit([job]).get()
+        return try #require(accepted.jobs.first)
+    }
+
+    func job(_ id: JobID, tenant: String = "acme") -> Result<StoredJob, StoreError> {
+        wait { store.control.job(id, tenant: tenant, reply: $0) }
+    }
+
+    func status() throws -> StoreStatus { try wait { store.control.status(reply: $0) }.get() }
+
+    /// The next attempts that were begun, in their order.
+    func attempts(_ count: Int) throws -> [Attempt] {
+        var all: [Attempt] = []
+        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        while all.count < count && Sys.monotonicNanoseconds() < deadline {
+            all.append(contentsOf: runner.begun.wait(milliseconds: 1000))
+        }
+        try #require(all.count == count)
+        return all
+    }
+
+    func attempt() throws -> Attempt { try attempts(1)[0] }
+
+    /// Ends an attempt and waits until that is committed.
+    func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
+        store.dispatcher.record(result(attempt, outcome))
+        if case .succeeded = outcome { waitUntilFinished(attempt.job) }
+    }
+
+    func waitUntilFinished(_ job: JobID) {
+        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        while Sys.monotonicNanoseconds() < deadline {
+            if observer.finished.wait(milliseconds: 1000).contains(job) { return }
+        }
+        Issue.record("the job did not finish")
+    }
+}
+
+/// Waits for the reply of an asynchronous request.
+func wait<Value: Sendable>(
+    _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+) -> Result<Value, StoreError> {
+    let answer = Mailbox<Result<Value, StoreError>>()
+    ask { answer.send($0) }
+    return answer.wait(milliseconds: 20_000).first ?? .failure(.unavailable)
+}
+
+/// Asks again until the answer is the wanted one.
+func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
+    let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+    let pause = Mailbox<Int>()
+    while Sys.monotonicNanoseconds() < deadline {
+        if try check() { return }
+        _ = pause.wait(milliseconds: 10)
+    }
+    Issue.record(what)
+}
+
+func result(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) -> AttemptResult {
+    AttemptResult(
+        attempt: attempt, outcome: outcome,
+        response: TransferResponse(
+            status: 200, url: attempt.spec.request.url, headers: [.init("Server", "test")], mimeType: nil,
+            suggestedFilename: nil, expectedContentLength: 1),
+        bytesReceived: 1, bytesSent: 0)
+}
+
+let success = AttemptResult.Outcome.succeeded(
+    TransferResult(path: "a", size: 1, sha256: "ab", body: nil, isKept: false, verified: .length))
+
+func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
+    .failed(
+        TransferError(.connectionLost, "The connection was lost.", phase: .receiving, isRetryable: isRetryable),
+        retryAfter: nil)
+}
+
+/// A valid job; what matters to a case is named by it.
+func newJob(
+    tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
+    host: String = "example.org", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
+    timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01, webhook: Bool = false,
+    sealedSecrets: [UInt8]? = nil, origin: String? = nil
+) -> NewJob {
+    let spec = JobSpec(
+        kind: kind, session: session, description: nil, metadata: metadata,
+        request: .init(
+            url: "https://\(host)/a", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
+        destination: kind == .download ? .init(path: "a", ifExists: .replace) : nil, source: nil,
+        integrity: .init(), redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
+        accept: .init(),
+        schedule: .init(
+            priority: priority, earliestBeginAt: beginAt, expectedBytesToSend: nil, expectedBytesToReceive: nil,
+            timeoutForResource: timeoutForResource),
+        bytesPerSecondMax: nil,
+        retry: .init(
+            attemptCountMax: attemptCountMax, delayInitial: retryDelay, multiplier: 1, delayMax: retryDelay,
+            repeatsNonIdempotent: false),
+        webhook: webhook
+            ? .init(url: "https://hook.example.org/", events: EventType.allCases, hasSecret: sealedSecrets != nil)
+            : nil)
+    return NewJob(
+        id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),
+        sealedSecrets: sealedSecrets,
+        secrets: JobSecrets(webhookSecret: sealedSecrets.map { String(decoding: $0, as: UTF8.self) }), payload: nil,
+        origin: origin ?? "https://\(host):443", traceparent: nil, retryOf: nil)
+}
+
+func key(_ key: String, fingerprint: UInt8 = 1) -> Submission.Idempotency {
+    Submission.Idempotency(
+        tenant: "acme", route: "POST /v1/jobs", key: key,
+        fingerprint: Array(repeating: fingerprint, count: 32))
+}
+
+/// The counts as the rows themselves say.
+func countedStates(_ url: String) throws -> [String: Int64] {
+    var connection = try Connection(url: url)
+    let rows = try connection.execute(
+        Statement("count_states", "SELECT state, count(*) FROM jobs GROUP BY state"))
+    var counts: [String: Int64] = [:]
+    for row in 0..<rows.rowCount { counts[rows.text(row, 0)] = rows.int64(row, 1) }
+    return counts
+}

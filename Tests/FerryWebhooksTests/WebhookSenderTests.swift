@@ -1,0 +1,217 @@
+import FerryCore
+import FerryWebhooks
+import Sys
+import Testing
+
+@Suite("Webhook sender")
+struct WebhookSenderTests {
+    @Test("an accepted delivery is signed over the bytes that arrive, and done")
+    func accepted() throws {
+        let receiver = try Receiver(.answer("HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\nfine\0"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let delivery = Delivery.example(url: receiver.url)
+        let result = try #require(bench.deliver([delivery]).first)
+        #expect(result.verdict == .accepted)
+        #expect(result.status == 202 && result.error == nil && result.answer == "fine" && result.number == 1)
+        let request = try #require(take(1, from: receiver.requests).first)
+        let secret = try #require(serviceSecret)
+        let id = try #require(request.header("webhook-id"))
+        let timestamp = try #require(request.header("webhook-timestamp"))
+        #expect(request.head.hasPrefix("POST /hook HTTP/1.1\r\n"))
+        #expect(id == delivery.event.description)
+        #expect(
+            request.header("webhook-signature")
+                == WebhookMessage.signature(key: secret.key, id: id, timestamp: timestamp, body: request.body)
+        )
+        #expect(bench.queue.unfinishedCount == 0)
+        #expect(bench.sender.metrics.deliveredCount == 1)
+    }
+
+    @Test("the job's own secret signs instead of the service's")
+    func ownSecret() throws {
+        let receiver = try Receiver(Receiver.status("200 OK"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let secret = try #require(WebhookSecret(key: Array(100..<132)))
+        _ = bench.deliver([.example(url: receiver.url, secret: secret.text)])
+        let request = try #require(take(1, from: receiver.requests).first)
+        let id = try #require(request.header("webhook-id"))
+        let timestamp = try #require(request.header("webhook-timestamp"))
+        #expect(
+            request.header("webhook-signature")
+                == WebhookMessage.signature(key: secret.key, id: id, timestamp: timestamp, body: request.body)
+        )
+    }
+
+    @Test("a failed try is repeated with the same id when its pause is over, not before")
+    func repeated() throws {
+        let receiver = try Receiver(Receiver.status("500 Internal Server Error"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let first = try #require(bench.deliver([.example(url: receiver.url)]).first)
+        #expect(first.status == 500 && first.error == "unacceptable_status")
+        #expect(first.verdict == .retry(at: bench.clock.now() + 5))
+        bench.clock.advance(4.9)
+        bench.sender.wake()
+        bench.clock.advance(0.2)
+        bench.sender.wake()
+        let second = try #require(take(1, from: bench.queue.tries).first)
+        #expect(second.number == 2 && second.verdict == .retry(at: bench.clock.now() + 300))
+        let requests = take(2, from: receiver.requests)
+        #expect(requests.count == 2)
+        #expect(requests.first?.header("webhook-id") == requests.last?.header("webhook-id"))
+        #expect(requests.first?.header("webhook-timestamp") != requests.last?.header("webhook-timestamp"))
+        #expect(requests.first?.body == requests.last?.body)
+        #expect(bench.sender.metrics.retryCount == 2)
+    }
+
+    @Test("a redirect is a failure and not followed; 410 ends the delivery; 429 with Retry-After waits")
+    func statuses() throws {
+        let target = try Receiver(Receiver.status("200 OK"))
+        let redirecting = try Receiver(
+            Receiver.status("307 Temporary Redirect", "Location: \(target.url)\r\n"))
+        let gone = try Receiver(Receiver.status("410 Gone"))
+        let busy = try Receiver(Receiver.status("429 Too Many Requests", "Retry-After: 77\r\n"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            for receiver in [target, redirecting, gone, busy] { receiver.stop() }
+        }
+        let tries = bench.deliver([
+            .example(1, url: redirecting.url), .example(2, url: gone.url), .example(3, url: busy.url),
+        ]).sorted { $0.delivery < $1.delivery }
+        try #require(tries.count == 3)
+        #expect(tries[0].status == 307 && tries[0].verdict == .retry(at: bench.clock.now() + 5))
+        #expect(tries[1].status == 410 && tries[1].verdict == .givenUp)
+        #expect(tries[2].status == 429 && tries[2].verdict == .retry(at: bench.clock.now() + 77))
+        #expect(target.requests.count == 0)
+        #expect(bench.queue.unfinishedCount == 2)
+    }
+
+    @Test("what never answers, resets, is down or talks nonsense is told apart")
+    func failures() throws {
+        let silent = try Receiver(.silence)
+        let resetting = try Receiver(.reset)
+        let nonsense = try Receiver(.answer("220 mail.example ESMTP\r\n\r\n"))
+        let down = try Receiver(.silence)
+        down.stop()
+        let bench = try Bench { $0.totalTimeout = 300 }
+        defer {
+            bench.sender.stop()
+            for receiver in [silent, resetting, nonsense] { receiver.stop() }
+        }
+        let tries = bench.deliver([
+            .example(1, url: silent.url), .example(2, url: resetting.url), .example(3, url: nonsense.url),
+            .example(4, url: down.url), .example(5, url: "http://a.invalid:80/"),
+            .example(6, url: "ftp://x/"),
+        ]).sorted { $0.delivery < $1.delivery }
+        #expect(
+            tries.map(\.error) == [
+                "timed_out", "connection_lost", "response_invalid", "could_not_connect", "host_not_found",
+                "request_invalid",
+            ])
+        #expect(tries.allSatisfy { $0.status == nil && $0.answer == "" })
+        #expect(tries.last?.verdict == .givenUp)
+    }
+
+    @Test("an address that the policy refuses gets no byte")
+    func blocked() throws {
+        let receiver = try Receiver(Receiver.status("200 OK"))
+        let bench = try Bench(allowing: nil)
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let tries = bench.deliver([
+            .example(1, url: receiver.url), .example(2, url: "http://localhost:\(receiver.port)/"),
+        ])
+        #expect(tries.map(\.error) == ["blocked_address", "blocked_address"])
+        #expect(receiver.requests.count == 0)
+    }
+
+    @Test("a long answer is cut to 1 KiB of valid text")
+    func longAnswer() throws {
+        let body = "x" + String(repeating: "ä", count: 4_000)
+        let receiver = try Receiver(
+            .answer("HTTP/1.1 500 Oops\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let result = try #require(bench.deliver([.example(url: receiver.url)]).first)
+        #expect(result.status == 500)
+        #expect(result.answer.utf8.count <= 1_024 && result.answer.hasPrefix("xäää"))
+    }
+
+    @Test("a dead receiver keeps at most its share of places and delays nobody else")
+    func deadReceiver() throws {
+        let dead = try Receiver(.silence)
+        let alive = try Receiver(Receiver.status("204 No Content"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop(graceSeconds: 0)
+            for receiver in [dead, alive] { receiver.stop() }
+        }
+        bench.queue.add((0..<400).map { .example($0, url: dead.url) })
+        bench.queue.add((400..<600).map { .example($0, url: alive.url) })
+        let start = monotonicNanoseconds()
+        bench.sender.wake()
+        let tries = take(200, from: bench.queue.tries)
+        #expect(tries.count == 200)
+        #expect(tries.allSatisfy { $0.verdict == .accepted })
+        #expect(monotonicNanoseconds() - start < 5_000_000_000)
+        #expect(dead.connectionCountMax <= 16)
+        #expect(alive.connectionCountMax <= 16)
+        #expect(bench.sender.metrics.inFlightCount == 16)
+        // What a dead receiver cannot take goes back within seconds, so that it fills nobody's memory.
+        let deadline = monotonicNanoseconds() + 6_000_000_000
+        while bench.sender.metrics.waitingCount > 16, monotonicNanoseconds() < deadline {
+            _ = bench.queue.batches.wait(milliseconds: 50)
+        }
+        #expect(bench.sender.metrics.waitingCount <= 16)
+        #expect(bench.sender.metrics.returnedCount == 400 - 32)
+    }
+
+    @Test("results come in batches, and many wake-ups make few claims")
+    func batches() throws {
+        let receiver = try Receiver(Receiver.status("200 OK"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        bench.queue.add((0..<300).map { .example($0, url: receiver.url) })
+        for _ in 0..<1_000 { bench.sender.wake() }
+        #expect(take(300, from: bench.queue.tries).count == 300)
+        #expect(bench.queue.batches.take().reduce(0, +) == 300)
+        #expect(bench.queue.claimCount < 500)
+    }
+
+    @Test("stop reports what is on its way, cuts off what takes too long, and can be called twice")
+    func stopping() throws {
+        let silent = try Receiver(.silence)
+        let bench = try Bench()
+        bench.queue.add([.example(url: silent.url)])
+        bench.sender.wake()
+        #expect(take(1, from: silent.requests).count == 1)
+        let start = monotonicNanoseconds()
+        bench.sender.stop(graceSeconds: 0.1)
+        bench.sender.stop()
+        bench.sender.wake()
+        #expect(monotonicNanoseconds() - start < 2_000_000_000)
+        #expect(bench.queue.tries.take().isEmpty)
+        #expect(bench.queue.unfinishedCount == 1)
+        silent.stop()
+    }
+}

@@ -1,0 +1,176 @@
+import HTTPServer
+import Synchronization
+import Testing
+
+@Suite struct RequestTests {
+    /// Answers with what the handler saw.
+    private static let mirror = ScriptedHandler { request, responder in
+        let head = request.head
+        let segments = (try? head.pathSegments()).map { $0.joined(separator: "|") } ?? "bad"
+        let query = (try? head.queryItems()).map {
+            $0.map { "\($0.name)=\($0.value)" }.joined(separator: "|")
+        }
+        let text = "\(head.method) \(head.path) \(segments) \(query ?? "bad") \(head.remoteAddress)"
+        responder.send(Response(status: 200, body: .bytes(Array(text.utf8))))
+    }
+
+    @Test("a connection serves one request after the other")
+    func keepAlive() throws {
+        try serving(ScriptedHandler()) { server in
+            let client = try Client(server)
+            for number in 0..<3 {
+                let body = "number \(number)"
+                try client.send(
+                    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+                let response = try client.response()
+                #expect(response.status == 200 && response.text == body)
+                #expect(response.fields["Connection"] == nil)
+            }
+            #expect(server.connections == 1)
+        }
+    }
+
+    @Test("pipelined requests are answered in order")
+    func pipelining() throws {
+        try serving(ScriptedHandler()) { server in
+            let client = try Client(server)
+            let one = "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"
+            try client.send((0..<10).map { "\(one)\($0)" }.joined())
+            for number in 0..<10 { #expect(try client.response().text == "\(number)") }
+        }
+    }
+
+    @Test("the answer to HEAD has the length of the body and no body")
+    func head() throws {
+        try serving(
+            ScriptedHandler { _, responder in
+                responder.send(Response(status: 200, body: .bytes([1, 2, 3])))
+            }
+        ) { server in
+            let client = try Client(server)
+            try client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+            let response = try client.response(toHead: true)
+            #expect(response.status == 200 && response.fields["Content-Length"] == "3")
+            #expect(try client.get("/").body == [1, 2, 3])
+        }
+    }
+
+    @Test("an escaped slash is part of its segment, and a plus is a plus")
+    func escapes() throws {
+        try serving(Self.mirror) { server in
+            let client = try Client(server)
+            #expect(
+                try client.get("/a%2Fb/%c3%A9?x=1%262+3&&y").text
+                    == "GET /a%2Fb/%c3%A9 a/b|é x=1&2+3|y= 127.0.0.1")
+            #expect(try client.get("/a%00b?%zz").text == "GET /a%00b bad bad 127.0.0.1")
+            #expect(try client.get("/a%2").text == "GET /a%2 bad  127.0.0.1")
+            #expect(try client.get("/%2e%2E/x/").text == "GET /%2e%2E/x/ ..|x|  127.0.0.1")
+        }
+    }
+
+    @Test("an absolute target counts when its host is the Host header's")
+    func absoluteForm() throws {
+        try serving(Self.mirror) { server in
+            let client = try Client(server)
+            try client.send("GET http://Example:80/x?y=1 HTTP/1.1\r\nHost: example:80\r\n\r\n")
+            #expect(try client.response().text == "GET /x x y=1 127.0.0.1")
+            try client.send("GET HTTP://a?q HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try client.response().text == "GET /  q= 127.0.0.1")
+            try client.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try client.response().text == "OPTIONS * *  127.0.0.1")
+        }
+    }
+
+    @Test("a request id comes back; one that is not fit to be repeated is replaced")
+    func requestID() throws {
+        try serving(ScriptedHandler()) { server in
+            let client = try Client(server)
+            #expect(try client.get("/", "X-Request-Id: abc-1\r\n").fields["x-request-id"] == "abc-1")
+            let long = String(repeating: "x", count: 129)
+            let replaced = try client.get("/", "X-Request-Id: \(long)\r\n").fields["X-Request-Id"]
+            let other = try client.get("/", "X-Request-Id: a b\r\n").fields["X-Request-Id"]
+            #expect(replaced?.hasPrefix("r-") == true && replaced?.utf8.count == 15 && replaced != other)
+        }
+    }
+
+    @Test("field names compare without case, and no value can start another field")
+    func fields() {
+        var fields = HTTPFields([("A", "1"), ("b", "2"), ("a", "3")])
+        #expect(fields["a"] == "1" && fields.all("A") == ["1", "3"] && fields["c"] == nil)
+        fields["A"] = "4"
+        #expect(fields.pairs.map { $0.name + $0.value } == ["b2", "A4"])
+        fields.append("X", "a\r\nY: b\0")
+        #expect(fields["x"] == "a  Y: b " && fields["y"] == nil)
+    }
+
+    @Test(
+        "what a proxy could read differently is refused, and the connection closed",
+        arguments: [
+            (
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
+                    + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                400
+            ),
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n", 501),
+            (
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+                    + "Transfer-Encoding: chunked\r\n\r\n",
+                501
+            ),
+            ("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nabcd", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4, 4\r\n\r\nabcd", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\nabc", 400),
+            ("GET / HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nA : b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Leng: 4\r\n th\r\n\r\nabcd", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nX: b\u{1}c\r\n\r\n", 400),
+            ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 421),
+            ("GET a/b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", 400),
+            ("G@T / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+        ])
+    func smuggling(request: String, status: Int) throws {
+        let handler = ScriptedHandler(plan: { _ in
+            Issue.record("the request got through")
+            return .collect(limit: 10)
+        })
+        try serving(handler) { server in
+            let client = try Client(server)
+            try client.send(request + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+            let text = String(decoding: try client.rest(), as: UTF8.self)
+            #expect(text.hasPrefix("HTTP/1.1 \(status) "), "\(text)")
+            #expect(text.lowercased().contains("connection: close"))
+        }
+    }
+
+    @Test("more fields than the limit are refused")
+    func manyFields() throws {
+        var limits = ServerLimits()
+        limits.fields = 10
+        try serving(ScriptedHandler(), limits: limits) { server in
+            let client = try Client(server)
+            let more = (0..<10).map { "X-\($0): 1\r\n" }.joined()
+            #expect(try client.get("/", more).status == 431)
+            #expect(client.isClosed())
+        }
+    }
+
+    @Test("HTTP/1.0 needs no Host and closes")
+    func old() throws {
+        try serving(Self.mirror) { server in
+            let client = try Client(server)
+            try client.send("GET /x HTTP/1.0\r\n\r\n")
+            #expect(try client.response().text == "GET /x x  127.0.0.1")
+            #expect(client.isClosed())
+        }
+    }
+}

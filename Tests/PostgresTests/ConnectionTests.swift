@@ -1,0 +1,178 @@
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Connections")
+struct ConnectionTests {
+    let database: TestDatabase
+    static let one = Statement("one", "SELECT 1::int4")
+
+    init() throws { database = try TestDatabase() }
+
+    @Test("settings reach the session, with spaces and backslashes, beside those of the URL")
+    func settings() throws {
+        var options = ConnectionOptions()
+        options.applicationName = "ferry test"
+        options.pinsPlans = true
+        options.settings = [.init("ferry.shard", #"3 a\b"#)]
+        var connection = try Connection(
+            url: database.url + "&options=-c%20work_mem%3D5MB", options: options)
+        let result = try connection.execute(
+            Statement(
+                "settings",
+                """
+                SELECT current_setting('ferry.shard'), current_setting('enable_sort'),
+                       current_setting('work_mem'), current_setting('application_name'),
+                       current_setting('statement_timeout'), current_setting('jit')
+                """))
+        #expect(result.text(0, 0) == #"3 a\b"#)
+        #expect(result.text(0, 1) == "off" && result.text(0, 2) == "5MB")
+        #expect(result.text(0, 3) == "ferry test" && result.text(0, 4) == "30s" && result.text(0, 5) == "off")
+        #expect(connection.serverVersion >= Connection.oldestServerVersion)
+    }
+
+    @Test(
+        "no error repeats the password",
+        arguments: [
+            "postgresql://user:hunter22@127.0.0.1:1/db", "postgresql://user:hunter22%zz@[/db",
+            "postgresql://user:hunter22@127.0.0.1:port/db",
+        ])
+    func password(url: String) {
+        do {
+            _ = try Connection(url: url)
+            Issue.record("there is no such server")
+        } catch {
+            #expect(!error.description.contains("hunter22"))
+            #expect(error.kind == .connectionLost || error.kind == .invalidURL)
+        }
+    }
+
+    @Test("a script runs as one transaction; its error leaves nothing and the connection usable")
+    func script() throws {
+        var connection = try Connection(url: database.url)
+        do {
+            try connection.execute(script: "CREATE TABLE a (n int); INSERT INTO a VALUES ('x')")
+            Issue.record("the script did not fail")
+        } catch {
+            #expect(error.sqlState == "22P02")
+        }
+        let result = try connection.execute(Statement("a", "SELECT to_regclass('a') IS NULL"))
+        #expect(result.bool(0, 0) == true)
+    }
+
+    @Test("a transaction commits its body or rolls it back")
+    func transaction() throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "CREATE TABLE a (n int)")
+        let insert = Statement("insert", "INSERT INTO a VALUES (1)")
+        try connection.transaction { connection throws(PostgresError) in
+            _ = try connection.execute(insert)
+        }
+        do {
+            try connection.transaction { connection throws(PostgresError) in
+                _ = try connection.execute(insert)
+                try connection.execute(script: "SELECT 1/0")
+            }
+            Issue.record("the body did not fail")
+        } catch {
+            #expect(error.sqlState == "22012")
+        }
+        let result = try connection.execute(Statement("count", "SELECT count(*) FROM a"))
+        #expect(result.int64(0, 0) == 1)
+    }
+
+    @Test("a ping measures a round trip")
+    func ping() throws {
+        var connection = try Connection(url: database.url)
+        #expect(try connection.ping() > .zero)
+    }
+
+    @Test("a notification wakes the listener; so does its wake descriptor; so does the clock")
+    func listening() throws {
+        var listener = try Connection(url: database.url)
+        try listener.listen("ferry_jobs")
+        let sender = Thread(name: "sender") { [url = database.url] in
+            do {
+                var connection = try Connection(url: url)
+                try connection.execute(script: "NOTIFY ferry_jobs, 'now'")
+            } catch {
+                Issue.record("\(error)")
+            }
+        }
+        let arrived = try listener.notifications(timeout: .seconds(10))
+        sender.join()
+        #expect(arrived.map(\.payload) == ["now"] && arrived.map(\.channel) == ["ferry_jobs"])
+        let wake = EventDescriptor()
+        wake.signal()
+        #expect(try listener.notifications(timeout: .seconds(10), wakeDescriptor: wake.descriptor) == [])
+        #expect(try listener.notifications(timeout: .milliseconds(5)) == [])
+        _ = try listener.ping()
+    }
+
+    @Test("a lane survives a restart and a crash of the server: statements and set-up come back")
+    func restart() throws {
+        let server = try TestServer()
+        defer { server.remove() }
+        var states: [LaneConnection.State] = []
+        let lane = LaneConnection(
+            url: server.url(),
+            setUp: { connection throws(PostgresError) in try connection.listen("ferry") },
+            onStateChange: { states.append($0) })
+        func one() throws(PostgresError) -> Int32 {
+            try lane.withConnection { connection throws(PostgresError) in
+                let result = try connection.execute(Self.one)
+                return result.int32(0, 0)
+            }
+        }
+        #expect(try one() == 1)
+        server.stop()
+        #expect(throws: PostgresError.self) { try one() }
+        #expect(lane.retryIn > .zero && !lane.isConnected)
+        try server.start()
+        Self.wait(lane.retryIn)
+        #expect(try one() == 1)
+        // The lane finds the dead connection by itself while the new server is there already.
+        server.stop(3)
+        try server.start()
+        #expect(try one() == 1)
+        #expect(states.count >= 4)
+        #expect(states.first.map(Self.isConnected) == true && states.last.map(Self.isConnected) == true)
+    }
+
+    @Test("a server that ends during a statement is a lost connection with the server's reason")
+    func terminated() throws {
+        var connection = try Connection(url: database.url)
+        do {
+            _ = try connection.execute(Statement("suicide", "SELECT pg_terminate_backend(pg_backend_pid())"))
+            Issue.record("the session survived")
+        } catch {
+            #expect(error.sqlState == "57P01" && error.isConnectionLost)
+        }
+        #expect(connection.isOpen == false)
+    }
+
+    @Test("pauses grow from 50 ms to 2 s while no server is there")
+    func backoff() {
+        let lane = LaneConnection(url: "postgresql://user@127.0.0.1:1/db")
+        var last = Duration.zero
+        for _ in 0..<3 {
+            Self.wait(lane.retryIn)
+            #expect(throws: PostgresError.self) {
+                try lane.withConnection { connection throws(PostgresError) in _ = try connection.ping() }
+            }
+            #expect(lane.retryIn > last && lane.retryIn <= LaneConnection.retryDelayMax)
+            last = lane.retryIn
+        }
+    }
+
+    private static func isConnected(_ state: LaneConnection.State) -> Bool {
+        if case .connected = state { true } else { false }
+    }
+
+    private static func wait(_ duration: Duration) {
+        let deadline = Sys.monotonicNanoseconds() + Int64(duration / .nanoseconds(1))
+        _ = Mailbox<Int>().wait(milliseconds: Int32(duration / .milliseconds(1)) + 1)
+        while Sys.monotonicNanoseconds() < deadline {}
+    }
+}

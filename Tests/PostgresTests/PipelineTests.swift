@@ -1,0 +1,181 @@
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Pipelines")
+struct PipelineTests {
+    let database: TestDatabase
+    static let one = Statement("one", "SELECT 1::int4")
+    static let insert = Statement("insert", "INSERT INTO t VALUES ($1::int4)", parameters: 1)
+    static let count = Statement("count", "SELECT count(*) FROM t")
+
+    init() throws {
+        database = try TestDatabase()
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                CREATE TABLE t (n integer CONSTRAINT t_n_positive CHECK (n > 0));
+                ALTER TABLE t ADD CONSTRAINT t_n_unique UNIQUE (n) DEFERRABLE INITIALLY DEFERRED;
+                """)
+    }
+
+    static func number(_ value: Int32) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(int32: value)
+        return parameters
+    }
+
+    @Test("results come in the order of the statements")
+    func order() throws {
+        var connection = try Connection(url: database.url)
+        for _ in 0..<2 {
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Self.one)
+                pipeline.send(Statement("two", "SELECT 2::int4"))
+                pipeline.send(Self.one)
+            }
+            #expect(results.count == 3)
+            let second = results.take(1)
+            let first = results.take(0)
+            #expect(first.int32(0, 0) == 1 && second.int32(0, 0) == 2)
+        }
+    }
+
+    @Test("one failing statement undoes the whole pipeline and leaves the connection usable")
+    func failure() throws {
+        var connection = try Connection(url: database.url)
+        do {
+            _ = try connection.pipeline { pipeline in
+                pipeline.send(Self.insert, Self.number(1))
+                pipeline.send(Self.insert, Self.number(-1))
+                pipeline.send(Self.insert, Self.number(2))
+            }
+            Issue.record("the check constraint did not fail")
+        } catch {
+            #expect(error.sqlState == "23514" && error.constraint == "t_n_positive")
+            #expect(error.statement == "insert" && !error.isConnectionLost)
+        }
+        let result = try connection.execute(Self.count)
+        #expect(result.int64(0, 0) == 0)
+        _ = try connection.execute(Self.insert, Self.number(3))
+        let again = try connection.execute(Self.count)
+        #expect(again.int64(0, 0) == 1)
+    }
+
+    @Test("an error that only the commit finds is thrown too")
+    func failingCommit() throws {
+        var connection = try Connection(url: database.url)
+        do {
+            _ = try connection.pipeline { pipeline in
+                pipeline.send(Self.insert, Self.number(1))
+                pipeline.send(Self.insert, Self.number(1))
+            }
+            Issue.record("the deferred constraint did not fail")
+        } catch {
+            #expect(error.isUniqueViolation && error.constraint == "t_n_unique")
+        }
+        let result = try connection.execute(Self.count)
+        #expect(result.int64(0, 0) == 0)
+    }
+
+    @Test("a statement that could not be prepared is prepared again later")
+    func failingPreparation() throws {
+        var connection = try Connection(url: database.url)
+        let late = Statement("late", "SELECT n FROM later")
+        for _ in 0..<2 {
+            do {
+                _ = try connection.pipeline { pipeline in
+                    pipeline.send(late)
+                    pipeline.send(Statement("never", "SELECT 5"))
+                }
+                Issue.record("there is no such table")
+            } catch {
+                #expect(error.sqlState == "42P01" && error.statement == "late")
+            }
+        }
+        try connection.execute(script: "CREATE TABLE later AS SELECT 7 AS n")
+        let result = try connection.execute(late)
+        #expect(result.int32(0, 0) == 7)
+    }
+
+    @Test("large volumes in both directions at once do not block each other")
+    func largeVolumes() throws {
+        var connection = try Connection(url: database.url)
+        let echo = Statement("echo_bytes", "SELECT $1::bytea", parameters: 1)
+        let megabytes = [UInt8](repeating: 7, count: 2 << 20)
+        var parameters = Parameters()
+        parameters.append(bytea: megabytes)
+        var results = try connection.pipeline(timeout: .seconds(30)) { pipeline in
+            for _ in 0..<20 { pipeline.send(echo, parameters) }
+        }
+        #expect(results.count == 20)
+        let last = results.take(19)
+        #expect(last.withBytes(0, 0) { $0.count } == megabytes.count)
+    }
+
+    @Test("a deadline that passes closes the connection and says so at once")
+    func deadline() throws {
+        var connection = try Connection(url: database.url)
+        let start = Sys.monotonicNanoseconds()
+        do {
+            _ = try connection.execute(Statement("sleep", "SELECT pg_sleep(20)"), timeout: .milliseconds(50))
+            Issue.record("the deadline did not pass")
+        } catch {
+            #expect(error.kind == .timedOut && error.isConnectionLost)
+        }
+        #expect(Sys.monotonicNanoseconds() - start < 5_000_000_000)
+        #expect(connection.isOpen == false)
+        do {
+            _ = try connection.ping()
+            Issue.record("a closed connection answered")
+        } catch {
+            #expect(error.kind == .connectionLost)
+        }
+    }
+
+    @Test("the server's statement timeout is an error of the statement, not of the connection")
+    func statementTimeout() throws {
+        var options = ConnectionOptions()
+        options.statementTimeout = .milliseconds(20)
+        var connection = try Connection(url: database.url, options: options)
+        do {
+            _ = try connection.execute(Statement("sleep", "SELECT pg_sleep(20)"))
+            Issue.record("the statement was not stopped")
+        } catch {
+            #expect(error.sqlState == "57014" && error.isCanceled && !error.isConnectionLost)
+        }
+        _ = try connection.ping()
+    }
+
+    @Test("U+0000 in a text is refused by the server, and the connection goes on")
+    func zeroByte() throws {
+        var connection = try Connection(url: database.url)
+        var parameters = Parameters()
+        parameters.append(text: "a\0b")
+        do {
+            _ = try connection.execute(Statement("text", "SELECT $1::text", parameters: 1), parameters)
+            Issue.record("the text was accepted")
+        } catch {
+            #expect(error.sqlState == "22021")
+        }
+        _ = try connection.ping()
+    }
+
+    @Test("a result type that a migration changed costs a reconnection, not a lane")
+    func staleStatement() throws {
+        let lane = LaneConnection(url: database.url)
+        let all = Statement("all_of_t", "SELECT * FROM t")
+        try lane.withConnection { connection throws(PostgresError) in
+            _ = try connection.execute(all)
+            try connection.execute(script: "ALTER TABLE t ADD COLUMN m integer")
+        }
+        #expect(throws: PostgresError.self) {
+            try lane.withConnection { connection throws(PostgresError) in _ = try connection.execute(all) }
+        }
+        try lane.withConnection { connection throws(PostgresError) in
+            let result = try connection.execute(all)
+            #expect(result.columnCount == 2)
+        }
+    }
+}

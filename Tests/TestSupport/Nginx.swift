@@ -1,0 +1,66 @@
+import Glibc
+
+/// A real nginx on a free port of the loopback interface, with its own temporary directory. Stopped by `stop()`.
+package final class Nginx: Sendable {
+    /// Where `location /` finds its files, and where WebDAV PUTs go below `/put/`.
+    package let root: String
+    package let port: UInt16
+    private let directory: String
+    private let pid: pid_t
+
+    /// `http://127.0.0.1:PORT` without a slash at its end.
+    package var url: String { "http://127.0.0.1:\(port)" }
+
+    /// Starts it and waits until it accepts connections. Besides files it serves:
+    /// `/slow/…` the same files at 4 kB/s, `/put/…` takes PUT, `/echo-headers` says `Authorization` and `X-Test`,
+    /// `/status/NNN` for 403, 404, 429, 500, 503, and `/redirect/…` answers 302 to `/…`.
+    package init() throws {
+        directory = try TemporaryDirectory.make("nginx")
+        root = directory + "/root"
+        for name in ["", "/put", "/slow"] { mkdir(root + name, 0o777) }
+        // Its workers may run as another user.
+        chmod(directory, 0o755)
+        for name in ["", "/put", "/slow"] { chmod(root + name, 0o777) }
+        port = try FreePort.find()
+        let file = directory + "/nginx.conf"
+        try writeFile(file, Array(Self.configuration(directory, root, port).utf8))
+        pid = try ChildProcess.start(["nginx", "-p", directory, "-e", directory + "/error.log", "-c", file])
+        guard FreePort.waitUntilOpen(port) else {
+            kill(pid, SIGKILL)
+            throw TestSupportError("nginx does not listen on \(port), see \(directory)/error.log")
+        }
+    }
+
+    /// Stops it at once and removes its directory.
+    package func stop() {
+        kill(pid, SIGTERM)
+        ChildProcess.wait(pid)
+        TemporaryDirectory.remove(directory)
+    }
+
+    /// Puts a file below `root`.
+    package func serve(_ name: String, _ bytes: [UInt8]) throws { try writeFile(root + "/" + name, bytes) }
+
+    private static func configuration(_ directory: String, _ root: String, _ port: UInt16) -> String {
+        let statuses = [403, 404, 429, 500, 503].map { "location = /status/\($0) { return \($0) \"no\"; }" }
+        return """
+            daemon off; master_process off; pid \(directory)/pid; worker_rlimit_nofile 16384;
+            events { worker_connections 8192; }
+            http {
+              access_log off; client_max_body_size 0; keepalive_requests 1000000; default_type application/octet-stream;
+              types { text/plain txt; image/png png; }
+              client_body_temp_path \(directory)/body; proxy_temp_path \(directory)/proxy;
+              fastcgi_temp_path \(directory)/fastcgi; uwsgi_temp_path \(directory)/uwsgi;
+              scgi_temp_path \(directory)/scgi;
+              server {
+                listen 127.0.0.1:\(port) backlog=8192; root \(root);
+                location /slow/ { alias \(root)/; limit_rate 4k; }
+                location /put/ { dav_methods PUT DELETE; create_full_put_path on; client_body_buffer_size 256k; }
+                location = /echo-headers { return 200 "$http_authorization|$http_x_test|$request_method"; }
+                location /redirect/ { rewrite ^/redirect/(.*)$ /$1 redirect; }
+                \(statuses.joined(separator: "\n"))
+              }
+            }
+            """
+    }
+}

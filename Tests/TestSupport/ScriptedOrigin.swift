@@ -1,0 +1,211 @@
+import Glibc
+import Synchronization
+import Sys
+
+/// A server whose every byte the test decides: each connection runs the script on a thread of its own.
+package final class ScriptedOrigin: Sendable {
+    /// One request as it came: its head's lines (the request line first) and what was read of its body.
+    package struct Request: Sendable {
+        package let lines: [String]
+
+        /// `GET /path HTTP/1.1`
+        package var line: String { lines.first ?? "" }
+        package var method: String { line.split(separator: " ").first.map(String.init) ?? "" }
+        package var path: String {
+            let words = line.split(separator: " ")
+            return words.count > 1 ? String(words[1]) : ""
+        }
+
+        /// The first header of that name, ignoring case.
+        package func header(_ name: String) -> String? {
+            let prefix = name.lowercased() + ":"
+            guard let line = lines.first(where: { $0.lowercased().hasPrefix(prefix) }) else { return nil }
+            return String(line.dropFirst(prefix.count).drop { $0 == " " })
+        }
+    }
+
+    private struct State {
+        var requests: [Request] = []
+        var open: [Int32: Thread] = [:]
+        var finished: [Thread] = []
+        var connectionCount = 0
+        var isStopped = false
+    }
+
+    package let port: UInt16
+    private let listener: Int32
+    private let state = Mutex(State())
+    private let acceptor = Mutex<Thread?>(nil)
+
+    package var url: String { "http://127.0.0.1:\(port)" }
+    /// Every request whose head has been read, in order.
+    package var requests: [Request] { state.withLock { $0.requests } }
+    package var connectionCount: Int { state.withLock { $0.connectionCount } }
+
+    /// Starts listening. The connection is closed when the script returns.
+    package init(_ script: @escaping @Sendable (OriginConnection) -> Void) throws {
+        (listener, port) = try FreePort.listen(backlog: 4_096)
+        let thread = Thread(name: "origin") { [self] in acceptAll(script) }
+        acceptor.withLock { $0 = thread }
+    }
+
+    /// Answers every request on every connection with `answer`, which returns the whole answer.
+    package static func answering(
+        _ answer: @escaping @Sendable (Request, _ body: [UInt8]) -> [UInt8]
+    ) throws -> ScriptedOrigin {
+        try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                if request.header("expect") != nil { connection.send("HTTP/1.1 100 Continue\r\n\r\n") }
+                let body = connection.readBody(of: request)
+                guard connection.send(answer(request, body)) else { return }
+            }
+        }
+    }
+
+    /// Closes everything and waits for the threads.
+    package func stop() {
+        let open = state.withLock { state in
+            state.isStopped = true
+            return Array(state.open)
+        }
+        shutdown(listener, Int32(SHUT_RDWR))
+        for (descriptor, _) in open { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        acceptor.withLock { $0.take() }?.join()
+        close(listener)
+        while let thread = state.withLock({ $0.open.popFirst()?.value ?? $0.finished.popLast() }) { thread.join() }
+    }
+
+    private func acceptAll(_ script: @escaping @Sendable (OriginConnection) -> Void) {
+        while true {
+            let descriptor = accept(listener, nil, nil)
+            guard descriptor >= 0 else { return }
+            let isStopped = state.withLock { state in
+                guard !state.isStopped else { return true }
+                state.connectionCount += 1
+                state.open[descriptor] = Thread(name: "origin-peer", stackSize: 256 << 10) { [self] in
+                    script(OriginConnection(descriptor: descriptor, origin: self))
+                    leave(descriptor)
+                }
+                return false
+            }
+            if isStopped { close(descriptor) }
+        }
+    }
+
+    private func leave(_ descriptor: Int32) {
+        state.withLock { state in
+            if let thread = state.open.removeValue(forKey: descriptor) { state.finished.append(thread) }
+        }
+        close(descriptor)
+    }
+
+    fileprivate func note(_ request: Request) { state.withLock { $0.requests.append(request) } }
+}
+
+/// One connection of a `ScriptedOrigin`. Used by its script's thread only.
+package final class OriginConnection {
+    private let descriptor: Int32
+    private let origin: ScriptedOrigin
+    private var buffer: [UInt8] = []
+
+    fileprivate init(descriptor: Int32, origin: ScriptedOrigin) {
+        self.descriptor = descriptor
+        self.origin = origin
+    }
+
+    /// Reads one request's head; nil when the other end has gone.
+    package func readRequest() -> ScriptedOrigin.Request? {
+        while true {
+            if let end = headEnd() {
+                let head = String(decoding: buffer[..<end], as: UTF8.self)
+                buffer.removeFirst(end + 4)
+                let request = ScriptedOrigin.Request(
+                    lines: head.split(separator: "\r\n", omittingEmptySubsequences: true).map(String.init))
+                origin.note(request)
+                return request
+            }
+            guard readMore() else { return nil }
+        }
+    }
+
+    private func headEnd() -> Int? {
+        guard buffer.count >= 4 else { return nil }
+        return (0...(buffer.count - 4)).first { buffer[$0..<($0 + 4)].elementsEqual([13, 10, 13, 10]) }
+    }
+
+    /// Reads the body that `Content-Length` or chunked coding announce, or what came before the other end left.
+    package func readBody(of request: ScriptedOrigin.Request) -> [UInt8] {
+        if request.header("transfer-encoding")?.lowercased() == "chunked" { return readChunks() }
+        return read(request.header("content-length").flatMap { Int($0) } ?? 0)
+    }
+
+    /// Reads so many bytes, or fewer when the other end leaves.
+    package func read(_ count: Int) -> [UInt8] {
+        while buffer.count < count, readMore() {}
+        defer { buffer.removeFirst(min(count, buffer.count)) }
+        return Array(buffer.prefix(count))
+    }
+
+    private func readChunks() -> [UInt8] {
+        var body: [UInt8] = []
+        while true {
+            var line: [UInt8] = []
+            while !line.hasSuffix([13, 10]) {
+                let byte = read(1)
+                if byte.isEmpty { return body }
+                line += byte
+            }
+            let size = Int(String(decoding: line.dropLast(2), as: UTF8.self), radix: 16) ?? 0
+            body += read(size)
+            _ = read(2)
+            if size == 0 { return body }
+        }
+    }
+
+    private func readMore() -> Bool {
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(descriptor, &bytes, bytes.count, 0)
+        guard count > 0 else { return false }
+        buffer.append(contentsOf: bytes[..<count])
+        return true
+    }
+
+    /// Sends everything; false when the other end has gone.
+    @discardableResult
+    package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+
+    @discardableResult
+    package func send(_ bytes: [UInt8]) -> Bool {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes {
+                Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            sent += count
+        }
+        return true
+    }
+
+    /// Waits until the other end has closed or reset the connection; false after so many milliseconds.
+    package func waitUntilClosed(milliseconds: Int32 = 5_000) -> Bool {
+        let end = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
+        while monotonicNanoseconds() < end {
+            var descriptors = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&descriptors, 1, 50) > 0 else { continue }
+            if !readMore() { return true }
+        }
+        return false
+    }
+
+    /// Ends the connection with a reset instead of an orderly close.
+    package func reset() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+        shutdown(descriptor, Int32(SHUT_RD))
+    }
+}
+
+extension [UInt8] {
+    fileprivate func hasSuffix(_ suffix: [UInt8]) -> Bool { count >= suffix.count && Array(self.suffix(suffix.count)) == suffix }
+}

@@ -1,0 +1,31 @@
+import Glibc
+import Sys
+
+/// Values that arrive from other threads, awaited with a deadline.
+package final class Signal<Value: Sendable>: Sendable {
+    private let mailbox = Mailbox<Value>()
+    package init() {}
+    package func fire(_ value: Value) { mailbox.send(value) }
+
+    /// The values that arrived, at least `count` of them unless `seconds` are over first.
+    package func wait(for count: Int = 1, seconds: Double = 10) -> [Value] {
+        let end = monotonicNanoseconds() + Int64(seconds * 1e9)
+        var values: [Value] = []
+        while values.count < count {
+            let left = end - monotonicNanoseconds()
+            guard left > 0 else { break }
+            values += mailbox.wait(milliseconds: Int32(left / 1_000_000 + 1))
+        }
+        return values
+    }
+}
+
+/// Whether the condition becomes true within the time; asked every millisecond.
+package func eventually(seconds: Double = 10, _ condition: () -> Bool) -> Bool {
+    let end = monotonicNanoseconds() + Int64(seconds * 1e9)
+    while monotonicNanoseconds() < end {
+        if condition() { return true }
+        usleep(1_000)
+    }
+    return condition()
+}

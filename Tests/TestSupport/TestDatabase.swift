@@ -1,0 +1,263 @@
+import CSys
+import Glibc
+import Postgres
+import Synchronization
+import Sys
+
+/// A fresh database for one suite, dropped with the object.
+package final class TestDatabase: Sendable {
+    /// What a fresh database is a copy of; filled once per test process.
+    package struct Template: Sendable {
+        let name: String
+        let fill: @Sendable (_ url: String) throws -> Void
+        /// `fill` receives the URL of an empty database, such as to apply migrations.
+        package init(name: String, fill: @escaping @Sendable (_ url: String) throws -> Void) {
+            self.name = name
+            self.fill = fill
+        }
+    }
+
+    private static let nextNumber = Atomic<Int>(1)
+    private static let templates = Mutex<Set<String>>([])
+
+    private let server: TestServer
+    private let name: String
+
+    /// Creates the database on the server that the whole test process shares.
+    package convenience init(template: Template? = nil) throws {
+        try self.init(server: TestServer.shared.get(), template: template)
+    }
+
+    private init(server: TestServer, template: Template?) throws {
+        self.server = server
+        self.name = "test_\(Self.nextNumber.add(1, ordering: .relaxed).oldValue)"
+        var source = "template1"
+        if let template {
+            source = "template_\(template.name)"
+            // Under the lock: a database in use cannot be copied, and must not be filled twice.
+            try Self.templates.withLock { templates in
+                guard !templates.contains(source) else { return }
+                try server.administer("CREATE DATABASE \"\(source)\"")
+                try template.fill(server.url(database: source))
+                templates.insert(source)
+            }
+        }
+        try Self.templates.withLock { _ in
+            try server.administer("CREATE DATABASE \"\(name)\" TEMPLATE \"\(source)\"")
+        }
+    }
+
+    deinit {
+        do {
+            try server.administer("DROP DATABASE \"\(name)\" WITH (FORCE)")
+        } catch {
+            print("TestDatabase: \(name) was not dropped: \(error)")
+        }
+    }
+
+    /// A libpq URI; the user is a superuser and needs no password.
+    package var url: String { server.url(database: name) }
+}
+
+/// A private PostgreSQL in a directory of its own below the temporary directory, on a Unix socket only.
+///
+/// Dies with the test process, however that ends. Run by the user `postgres` when we are root.
+package final class TestServer: Sendable {
+    /// The server of this test process; started by the first suite that needs one.
+    package static let shared = Result { try TestServer() }
+
+    private static let running = Mutex<[TestServer]>([])
+
+    /// The directory of the socket and, below it, `data` and `log`.
+    package let directory: String
+    private let binaries: String
+    private let user: (uid: uid_t, gid: gid_t)
+    private let pid = Mutex<pid_t>(0)
+
+    /// Creates a cluster and starts it. Takes about half a second.
+    package init() throws {
+        Self.sweep()
+        var path = Array("/tmp/ferry-test-\(getpid())-XXXXXX".utf8CString)
+        guard mkdtemp(&path) != nil else { throw SystemError("mkdtemp") }
+        directory = path.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
+        binaries = try Self.findBinaries()
+        user = try Self.findUser()
+        if user.uid != uid_t.max, chown(directory, user.uid, user.gid) != 0 { throw SystemError("chown") }
+        let initdb = try spawn(
+            "initdb",
+            [
+                "-D", "\(directory)/data", "--no-sync", "-A", "trust", "-U", "postgres", "--locale=C", "-E",
+                "UTF8",
+            ])
+        let status = Self.wait(for: initdb)
+        guard status == 0 else { throw TestServerError("initdb ended with \(status):\n\(log)") }
+        try start()
+        let isFirst = Self.running.withLock { running in
+            running.append(self)
+            return running.count == 1
+        }
+        if isFirst { atexit { TestServer.running.withLock { $0 }.forEach { $0.remove(SIGQUIT) } } }
+    }
+
+    /// A libpq URI for one of its databases.
+    package func url(database: String = "postgres") -> String {
+        "postgresql:///\(database)?host=\(directory)&user=postgres"
+    }
+
+    /// Starts the server after `stop()` and waits until it accepts connections.
+    package func start() throws {
+        let process = try spawn(
+            "postgres",
+            [
+                "-D", "\(directory)/data", "-k", directory, "-c", "listen_addresses=", "-c", "fsync=off",
+                "-c", "shared_buffers=64MB", "-c", "max_connections=100", "-c", "log_min_messages=warning",
+            ])
+        pid.withLock { $0 = process }
+        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        while Sys.monotonicNanoseconds() < deadline {
+            var status: Int32 = 0
+            guard waitpid(process, &status, WNOHANG) == 0 else {
+                throw TestServerError("the server did not start:\n\(log)")
+            }
+            if (try? Connection(url: url())) != nil { return }
+            poll(nil, 0, 10)
+        }
+        throw TestServerError("the server did not become ready:\n\(log)")
+    }
+
+    /// Ends the server: SIGINT is a fast shutdown, SIGQUIT a crash. Its data stay for the next start.
+    package func stop(_ signal: Int32 = SIGINT) {
+        let process = pid.withLock { pid in
+            defer { pid = 0 }
+            return pid
+        }
+        guard process > 0 else { return }
+        kill(process, signal)
+        _ = Self.wait(for: process)
+    }
+
+    /// Stops the server and removes its directory; for a server that is not the shared one.
+    package func remove(_ signal: Int32 = SIGINT) {
+        stop(signal)
+        Self.removeTree(directory)
+        Self.running.withLock { $0.removeAll { $0 === self } }
+    }
+
+    /// Runs an administrative command in the database `postgres`.
+    package func administer(_ command: String) throws {
+        var connection = try Connection(url: url())
+        try connection.execute(script: command)
+    }
+
+    /// What initdb and the server have written.
+    package var log: String {
+        guard let file = fopen("\(directory)/log", "r") else { return "" }
+        defer { fclose(file) }
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        let count = fread(&buffer, 1, buffer.count, file)
+        return String(decoding: buffer.prefix(count), as: UTF8.self)
+    }
+
+    private func spawn(_ program: String, _ arguments: [String]) throws -> pid_t {
+        let log = open("\(directory)/log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)
+        guard log >= 0 else { throw SystemError("open") }
+        defer { close(log) }
+        let path = "\(binaries)/\(program)"
+        let (binaries, user, directory) = (binaries, user, directory)
+        let (process, code) = Spawner.shared.run { () -> (pid_t, Int32) in
+            let argv = ([path] + arguments).map { strdup($0) } + [nil]
+            let environment = [strdup("PATH=\(binaries):/usr/bin:/bin"), strdup("LC_ALL=C"), nil]
+            defer { for text in argv + environment { free(text) } }
+            let process = csys_spawn(
+                path, argv, environment, user.uid, user.gid, SIGQUIT, log, directory)
+            return (process, errno)
+        }
+        guard process > 0 else { throw SystemError("fork", code) }
+        return process
+    }
+
+    private static func wait(for process: pid_t) -> Int32 {
+        var status: Int32 = 0
+        while waitpid(process, &status, 0) < 0 && errno == EINTR {}
+        return status
+    }
+
+    private static func findBinaries() throws -> String {
+        let versions = (14...20).reversed().map { "/usr/lib/postgresql/\($0)/bin" }
+        let search = getenv("PATH").map { String(cString: $0) } ?? ""
+        let candidates = versions + search.split(separator: ":").map(String.init)
+        guard let found = candidates.first(where: { access("\($0)/initdb", X_OK) == 0 }) else {
+            throw TestServerError("PostgreSQL's initdb is neither in PATH nor in /usr/lib/postgresql")
+        }
+        return found
+    }
+
+    /// PostgreSQL refuses to run as root.
+    private static func findUser() throws -> (uid: uid_t, gid: gid_t) {
+        guard geteuid() == 0 else { return (uid_t.max, gid_t.max) }
+        guard let entry = getpwnam("postgres") else {
+            throw TestServerError("as root, the tests need a user `postgres`")
+        }
+        return (entry.pointee.pw_uid, entry.pointee.pw_gid)
+    }
+
+    /// Removes what killed test processes have left.
+    private static func sweep() {
+        guard let listing = opendir("/tmp") else { return }
+        defer { closedir(listing) }
+        while let entry = readdir(listing) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            let parts = name.split(separator: "-")
+            guard name.hasPrefix("ferry-test-"), parts.count == 4, let owner = pid_t(parts[2]),
+                kill(owner, 0) != 0, errno == ESRCH
+            else { continue }
+            removeTree("/tmp/\(name)")
+        }
+    }
+
+    private static func removeTree(_ path: String) {
+        if let listing = opendir(path) {
+            while let entry = readdir(listing) {
+                let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+                    String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+                }
+                if name == "." || name == ".." { continue }
+                let child = "\(path)/\(name)"
+                if entry.pointee.d_type == UInt8(DT_DIR) { removeTree(child) } else { unlink(child) }
+            }
+            closedir(listing)
+        }
+        rmdir(path)
+    }
+}
+
+/// Why there is no server to test with.
+package struct TestServerError: Error, CustomStringConvertible {
+    package let description: String
+    init(_ description: String) { self.description = description }
+}
+
+/// The thread that starts every child: it never ends, and a child's death signal is sent when the thread
+/// that started it ends (prctl(2), PR_SET_PDEATHSIG).
+private final class Spawner: Sendable {
+    static let shared = Spawner()
+    private let tasks = Mailbox<@Sendable () -> Void>()
+
+    private init() {
+        _ = Thread(name: "spawner") { [tasks] in
+            while true {
+                for task in tasks.wait(milliseconds: -1) { task() }
+            }
+        }
+    }
+
+    func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) -> Value {
+        let answer = Mailbox<Value>()
+        tasks.send { answer.send(body()) }
+        while true {
+            if let value = answer.wait(milliseconds: -1).first { return value }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Foundation
+import Testing
+
+/// The guide as a test: what the repository promises about itself and a compiler does not check.
+@Suite("The house is tidy")
+struct TidyTests {
+    @Test("no Swift file is longer than 400 lines or wider than 110 columns", arguments: Tree.swiftFiles)
+    func size(_ file: SourceFile) {
+        #expect(file.lines.count <= 400, "\(file.path) has \(file.lines.count) lines")
+        for (index, line) in file.lines.enumerated() where !line.contains("https://") {
+            #expect(line.count <= 110, "\(file.path):\(index + 1) has \(line.count) columns")
+        }
+    }
+
+    @Test("no function is longer than 60 lines", arguments: Tree.swiftFiles)
+    func functions(_ file: SourceFile) {
+        for function in file.functions {
+            #expect(function.lineCount <= 60, "\(file.path):\(function.line) has \(function.lineCount) lines")
+        }
+    }
+
+    @Test(
+        "a stage imports the core and at most the wrappers that the picture gives it",
+        arguments: Tree.sourceFiles)
+    func imports(_ file: SourceFile) throws {
+        let allowed = try #require(Tree.mayImport[file.target], "\(file.target) is not in the picture")
+        for name in file.imports {
+            #expect(allowed.contains(name) || Tree.everywhere.contains(name), "\(file.path) imports \(name)")
+        }
+    }
+
+    @Test(
+        "nothing is forced, nothing dies without a sentence, nothing is left to do",
+        arguments: Tree.sourceFiles)
+    func bannedWords(_ file: SourceFile) {
+        for (index, line) in file.lines.enumerated() {
+            let code = line.split(separator: "//", maxSplits: 1, omittingEmptySubsequences: false).first ?? ""
+            for word in ["try!", "fatalError()", "DispatchQueue", "Task.detached", "FoundationNetworking"] {
+                #expect(!code.contains(word), "\(file.path):\(index + 1) says \(word)")
+            }
+            for word in ["TODO", "FIXME", "HACK"] where line.contains(word) {
+                #expect(
+                    line.contains("#"), "\(file.path):\(index + 1): \(word) without the number of an issue")
+            }
+        }
+    }
+
+    @Test("a vouched-for Sendable has its reason above it or beside it", arguments: Tree.sourceFiles)
+    func vouching(_ file: SourceFile) {
+        for (index, line) in file.lines.enumerated() where line.contains("@unchecked Sendable") {
+            let near = file.lines[max(0, index - 6)...min(file.lines.count - 1, index + 2)]
+            #expect(near.contains { $0.contains("//") }, "\(file.path):\(index + 1) vouches without a reason")
+        }
+    }
+
+    @Test("SQL lives in named files, each headed by what it does")
+    func sql() throws {
+        for file in try Tree.files(below: "Sources/FerryStore/SQL", ending: ".sql") {
+            #expect(file.lines.first?.hasPrefix("--") == true, "\(file.path) does not begin with a comment")
+        }
+        for file in Tree.sourceFiles where file.target != "FerryStore" && file.target != "Postgres" {
+            for word in ["SELECT ", "INSERT INTO", "DELETE FROM"] {
+                #expect(!file.text.contains(word), "\(file.path) holds SQL")
+            }
+        }
+    }
+
+    @Test("migrations are numbered without a gap")
+    func migrations() throws {
+        let numbers = try Tree.files(below: "migrations", ending: ".sql")
+            .compactMap { Int($0.path.split(separator: "/").last?.prefix(4) ?? "") }.sorted()
+        #expect(!numbers.isEmpty && numbers == Array(1...numbers.count))
+    }
+
+    @Test("every error code is documented")
+    func errors() throws {
+        let page = try Tree.text("docs/errors.md")
+        let source = try Tree.text("Sources/FerryCore/TransferError.swift")
+        let pattern = /case ([a-zA-Z]+)(?: = "([a-z_]+)")?$/
+        let codes = source.split(separator: "\n").prefix { !$0.contains("enum Class") }
+            .compactMap { try? pattern.firstMatch(in: $0).map { $0.2 ?? $0.1 } }
+        #expect(codes.count > 20)
+        for code in codes { #expect(page.contains("`\(code)`"), "docs/errors.md does not explain \(code)") }
+    }
+
+    @Test("every setting is documented")
+    func settings() throws {
+        let page = try Tree.text("docs/configuration.md")
+        let source = try Tree.text("Sources/FerryServer/Configuration.swift")
+        for match in source.matches(of: /Setting\("(FERRY_[A-Z_]+)"/) {
+            #expect(page.contains("`\(match.1)`"), "docs/configuration.md does not explain \(match.1)")
+        }
+    }
+}

@@ -1,0 +1,80 @@
+import Foundation
+import Testing
+
+/// One file of the repository.
+struct SourceFile: Sendable, CustomTestStringConvertible {
+    let path: String
+    let text: String
+    var testDescription: String { path }
+    var lines: [Substring] { text.split(separator: "\n", omittingEmptySubsequences: false).dropLast() }
+    /// The folder below `Sources`.
+    var target: String { path.split(separator: "/").dropFirst().first.map(String.init) ?? "" }
+    var imports: [String] {
+        lines.compactMap { line in
+            let words = line.split(separator: " ")
+            guard let index = words.firstIndex(of: "import"), index <= 2, index + 1 < words.count,
+                words[..<index].allSatisfy({
+                    ["package", "internal", "private", "public"].contains($0) || $0.hasPrefix("@")
+                })
+            else { return nil }
+            return String(words[index + 1].split(separator: ".")[0])
+        }
+    }
+    /// Functions and initializers by indentation: from the line that declares to the brace that closes at its column.
+    var functions: [(line: Int, lineCount: Int)] {
+        var found: [(Int, Int)] = []
+        let lines = self.lines
+        for (index, line) in lines.enumerated() where line.contains("func ") || line.contains("init(") {
+            let indent = line.prefix { $0 == " " }
+            guard !line.trimmingCharacters(in: .whitespaces).hasPrefix("//"), !line.contains("}") else {
+                continue
+            }
+            if let end = lines[(index + 1)...].firstIndex(where: { $0 == indent + "}" }) {
+                found.append((index + 1, end - index + 1))
+            }
+        }
+        return found
+    }
+}
+
+/// The repository that these tests stand in.
+enum Tree {
+    static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().path
+
+    static let everywhere: Set<String> = ["Glibc", "Synchronization", "Logging"]
+
+    /// The picture: a target, and which others it may import.
+    static let mayImport: [String: Set<String>] = [
+        "Sys": ["CSys"], "OpenSSL": ["COpenSSL"],
+        "HTTPServer": ["CMicrohttpd", "Sys"], "Postgres": ["CPostgres", "Sys"],
+        "Curl": ["CCurl", "CSys", "Sys"],
+        "FerryCore": [],
+        "FerryAPI": ["FerryCore", "HTTPServer", "OpenSSL", "Sys"],
+        "FerryStore": ["FerryCore", "Postgres", "Sys"],
+        "FerryEngine": ["FerryCore", "Curl", "OpenSSL", "Sys", "CSys"],
+        "FerryWebhooks": ["FerryCore", "Curl", "OpenSSL", "Sys"],
+        "FerryServer": [
+            "FerryCore", "FerryAPI", "FerryStore", "FerryEngine", "FerryWebhooks", "HTTPServer", "Postgres",
+            "Curl",
+            "OpenSSL", "Sys", "CSys",
+        ],
+        "FerryCLI": ["ArgumentParser", "FerryCore", "Curl", "Sys"],
+        "ferry": ["ArgumentParser", "FerryServer", "FerryCLI"],
+    ]
+
+    static let sourceFiles = (try? files(below: "Sources", ending: ".swift")) ?? []
+    static let swiftFiles = sourceFiles + ((try? files(below: "Tests", ending: ".swift")) ?? [])
+
+    static func text(_ path: String) throws -> String {
+        try String(contentsOfFile: root + "/" + path, encoding: .utf8)
+    }
+
+    static func files(below folder: String, ending: String) throws -> [SourceFile] {
+        let names =
+            FileManager.default.enumerator(atPath: root + "/" + folder)?.compactMap { $0 as? String } ?? []
+        return try names.filter { $0.hasSuffix(ending) }.sorted().map {
+            SourceFile(path: "\(folder)/\($0)", text: try text("\(folder)/\($0)"))
+        }
+    }
+}

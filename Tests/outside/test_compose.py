@@ -1,0 +1,253 @@
+"""docker-compose.yml, the Dockerfile and the proxy's configuration, without a Docker daemon."""
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+
+import pytest
+import yaml
+
+from conftest import REPOSITORY, eventually, free_port
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def dockerfile():
+    text = (REPOSITORY / "Dockerfile").read_text().replace("\\\n", " ")
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def test_start_order(compose):
+    services = compose["services"]
+    assert services["migrate"]["command"] == ["migrate"]
+    assert services["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert services["ferry"]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert services["proxy"]["depends_on"]["ferry"]["condition"] == "service_healthy"
+    assert "healthcheck" in services["postgres"] and services["migrate"]["restart"] == "no"
+
+
+@pytest.mark.parametrize("name", ["ferry", "migrate", "proxy"])
+def test_services_are_closed(compose, name):
+    service = compose["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert "privileged" not in service and service.get("network_mode") != "host"
+
+
+def test_only_the_proxy_is_published_and_only_here(compose):
+    published = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert published == {"proxy": ["127.0.0.1:8080:8080"]}
+    assert compose["networks"]["database"]["internal"] is True
+    assert "database" not in compose["services"]["proxy"]["networks"]
+
+
+def test_secrets_come_from_files_that_git_does_not_know(compose):
+    for name, service in compose["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|KEY|SECRET|DATABASE_URL", variable):
+                assert variable.endswith("_FILE") and value.startswith("/run/secrets/"), f"{name}: {variable}"
+                assert value.removeprefix("/run/secrets/") in service["secrets"]
+    for secret in compose["secrets"].values():
+        assert secret["file"].startswith("./deploy/secrets/")
+    assert "secrets/" in (REPOSITORY / "deploy/.gitignore").read_text().splitlines()
+
+
+def test_there_is_time_to_drain(compose):
+    source = (REPOSITORY / "Sources/FerryServer/Configuration.swift").read_text()
+    drain = float(re.search(r'"FERRY_DRAIN_SECONDS", "[^"]*", "(\d+)"', source)[1])
+    for name in ("ferry", "proxy"):
+        assert float(compose["services"][name]["stop_grace_period"].removesuffix("s")) > drain
+
+
+def test_every_name_that_is_used_is_defined(compose):
+    for service in compose["services"].values():
+        assert set(service["networks"]) <= set(compose["networks"])
+        assert set(service.get("secrets", [])) <= set(compose["secrets"])
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (REPOSITORY / source).exists() if source.startswith(".") else source in compose["volumes"]
+
+
+def test_the_image_is_small_and_unprivileged(dockerfile):
+    stages = [line.split()[1] for line in dockerfile if line.startswith("FROM ")]
+    assert stages == ["swift:6.3-bookworm", "debian:bookworm-slim"]
+    final = dockerfile[max(i for i, line in enumerate(dockerfile) if line.startswith("FROM ")):]
+    user = next(line for line in final if line.startswith("USER "))
+    assert user.split()[1].split(":")[0] not in ("root", "0")
+    assert 'ENTRYPOINT ["ferry"]' in final and 'CMD ["serve"]' in final and "STOPSIGNAL SIGTERM" in final
+    health = next(line for line in final if line.startswith("HEALTHCHECK"))
+    assert health.endswith('CMD ["ferry", "healthcheck"]')
+    # Every file that is copied is let through to the daemon.
+    let_through = (REPOSITORY / ".dockerignore").read_text().split()
+    for line in dockerfile:
+        if line.startswith("COPY ") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert f"!{source}" in let_through and (REPOSITORY / source).exists()
+
+
+def test_the_image_has_the_libraries_of_the_build(dockerfile):
+    installs = " ".join(line for line in dockerfile if "apt-get install" in line)
+    for development, runtime in {"libmicrohttpd-dev": "libmicrohttpd12", "libcurl4-openssl-dev": "libcurl4",
+                                 "libpq-dev": "libpq5", "libssl-dev": "libssl3"}.items():
+        assert development in installs and runtime in installs
+        assert development in (REPOSITORY / "scripts/install-system-packages").read_text()
+
+
+def test_the_unit_is_hardened_and_leaves_time_to_drain():
+    unit = (REPOSITORY / "deploy/ferry.service").read_text()
+    for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "User=ferry", "KillMode=mixed"):
+        assert line in unit.splitlines()
+    assert int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]) > 20
+
+
+# The proxy, running.
+
+class Upstream(http.server.ThreadingHTTPServer):
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), UpstreamHandler)
+        self.seen = []
+        self.is_away = False
+
+
+class UpstreamHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        if self.server.is_away:
+            self.close_connection = True
+            return None
+        self.server.seen.append((self.path, self.headers))
+        if self.path == "/v1/jobs/none":
+            return self.answer(404, b'{"code":"not_found","detail":"ours"}', "application/problem+json")
+        self.answer(200, b"{}", "application/json")
+
+    def do_POST(self):
+        self.server.seen.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.answer(201, b"{}", "application/json")
+
+    def answer(self, status, body, kind):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory):
+    nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+    if not nginx:
+        pytest.skip("nginx is not installed")
+    folder, port, upstream = tmp_path_factory.mktemp("nginx"), free_port(), Upstream()
+    threading.Thread(target=upstream.serve_forever, args=(0.02,), daemon=True).start()
+    text = (REPOSITORY / "deploy/nginx.conf").read_text()
+    for name, here in {"server ferry:8080": f"server 127.0.0.1:{upstream.server_port}", "/tmp/": f"{folder}/",
+                       "listen 8080": f"listen 127.0.0.1:{port}", "/dev/stdout": f"{folder}/access.log",
+                       "error_log stderr": f"error_log {folder}/error.log"}.items():
+        assert name in text
+        text = text.replace(name, here)
+    configuration = folder / "nginx.conf"
+    # As root the workers would run as another user, for whom pytest's folder is closed.
+    configuration.write_text(text + ("\nuser root;\n" if folder.owner() == "root" else ""))
+    check = subprocess.run([nginx, "-t", "-c", configuration], capture_output=True, text=True)
+    assert check.returncode == 0 and "[warn]" not in check.stderr, check.stderr
+    process = subprocess.Popen([nginx, "-c", configuration, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
+
+    def is_open():
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        eventually(10, is_open, "nginx")
+        yield port, upstream
+    finally:
+        process.terminate()
+        process.wait()
+        upstream.shutdown()
+
+
+def exchange(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        s.sendall(request)
+        s.settimeout(10)
+        answer = b""
+        while chunk := s.recv(65536):
+            answer += chunk
+    head, _, body = answer.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    fields = dict(line.lower().split(": ", 1) for line in lines[1:])
+    return int(lines[0].split()[1]), fields, body
+
+
+HEAD = b"Host: ferry\r\nConnection: close\r\n"
+
+
+def test_requests_arrive_as_they_were_sent(proxy):
+    port, upstream = proxy
+    status, _, _ = exchange(port, b"GET /v1/jobs/a%2Fb//c?x=%20 HTTP/1.1\r\nX-Forwarded-For: 6.6.6.6\r\n" + HEAD + b"\r\n")
+    assert status == 200
+    path, headers = upstream.seen[-1]
+    assert path == "/v1/jobs/a%2Fb//c?x=%20"
+    assert headers["X-Forwarded-For"] == "127.0.0.1" and headers["Host"] == "ferry"
+
+
+def test_ferrys_own_problems_pass(proxy):
+    status, fields, body = exchange(proxy[0], b"GET /v1/jobs/none HTTP/1.1\r\n" + HEAD + b"\r\n")
+    assert (status, json.loads(body)["detail"]) == (404, "ours")
+
+
+@pytest.mark.parametrize("name, request_bytes, status, code", [
+    ("both framings", b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n" + HEAD
+     + b"\r\n0\r\n\r\n", 400, "malformed_request"),
+    ("two lengths", b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n" + HEAD + b"\r\nxx",
+     400, "malformed_request"),
+    ("unknown coding", b"POST /v1/jobs HTTP/1.1\r\nTransfer-Encoding: gzip\r\n" + HEAD + b"\r\n", 501,
+     "not_implemented"),
+    ("no host", b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "malformed_request"),
+    ("two hosts", b"GET / HTTP/1.1\r\nHost: a\r\n" + HEAD + b"\r\n", 400, "malformed_request"),
+    ("NUL in the target", b"GET /a%00b HTTP/1.1\r\n" + HEAD + b"\r\n", 400, "malformed_request"),
+    ("long line", b"GET / HTTP/1.1\r\nX-Long: " + b"a" * 20_000 + b"\r\n" + HEAD + b"\r\n", 431,
+     "headers_too_large"),
+    ("long target", b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n" + HEAD + b"\r\n", 414, "uri_too_long"),
+    ("large body", b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 2000000\r\n" + HEAD + b"\r\n", 413,
+     "body_too_large"),
+    ("trace", b"TRACE / HTTP/1.1\r\n" + HEAD + b"\r\n", 405, "method_not_allowed"),
+], ids=lambda value: value if isinstance(value, str) and " " in value else "")
+def test_what_is_refused_is_a_problem(proxy, name, request_bytes, status, code):
+    port, upstream = proxy
+    before = len(upstream.seen)
+    answer, fields, body = exchange(port, request_bytes)
+    assert answer == status, body
+    problem = json.loads(body)
+    assert fields["content-type"] == "application/problem+json"
+    assert problem["code"] == code and problem["status"] == status
+    assert problem["request_id"] == fields["x-request-id"]
+    assert len(upstream.seen) == before, "it must not reach Ferry"
+
+
+def test_a_batch_may_be_large(proxy):
+    port, upstream = proxy
+    body = b"x" * (2 << 20)
+    status, _, _ = exchange(port, b"POST /v1/jobs/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(body) + HEAD
+                            + b"\r\n" + body)
+    assert status == 201 and upstream.seen[-1] == ("/v1/jobs/batch", body)
+
+
+def test_a_ferry_that_is_away_is_a_problem_too(proxy):
+    port, upstream = proxy
+    upstream.is_away = True
+    status, _, body = exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")
+    assert (status, json.loads(body)["code"]) == (502, "bad_gateway")

@@ -1,0 +1,62 @@
+"""/openapi.json: valid, about what is there, and true under schemathesis."""
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import openapi_spec_validator
+import pytest
+import requests
+
+SECONDS = int(os.environ.get("FERRY_SCHEMATHESIS_SECONDS", "150"))
+
+
+@pytest.fixture(scope="module")
+def document(ferry):
+    answer = requests.get(ferry.url + "/openapi.json", timeout=10)
+    assert answer.status_code == 200, "the document needs no key"
+    assert answer.headers["Content-Type"].split(";")[0] in ("application/json", "application/vnd.oai.openapi+json")
+    return answer.json()
+
+
+def operations(document):
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            if method in ("get", "put", "post", "delete", "options", "head", "patch", "trace"):
+                yield path, method, operation
+
+
+def test_the_document_is_valid(document):
+    assert document["openapi"].startswith("3.1")
+    openapi_spec_validator.validate(document)
+
+
+def test_every_operation_has_a_name_and_says_how_it_fails(document):
+    names = [operation.get("operationId") for _, _, operation in operations(document)]
+    assert all(names) and len(names) == len(set(names))
+    for path, method, operation in operations(document):
+        if path.startswith("/v1/"):
+            assert "401" in operation["responses"], f"{method} {path}"
+
+
+def test_every_operation_needs_a_key_unless_it_says_not(ferry, document):
+    for path, method, operation in operations(document):
+        is_open = operation.get("security", document.get("security")) in ([], None)
+        address = ferry.url + path.replace("{", "").replace("}", "")
+        status = requests.request(method, address, timeout=10).status_code
+        assert (status == 401) != is_open, f"{method} {path} answers {status} without a key"
+
+
+def test_schemathesis_finds_nothing(ferry, document, tmp_path):
+    """All checks and phases. Events never end by themselves, and content is not JSON: both have tests of their own."""
+    command = [
+        pathlib.Path(sys.executable).with_name("schemathesis"), "run", ferry.url + "/openapi.json",
+        "--header", f"Authorization: Bearer {ferry.key}", "--checks", "all", "--exclude-path-regex", "/events$",
+        "--max-examples", os.environ.get("FERRY_SCHEMATHESIS_EXAMPLES", "40"), "--max-time", str(SECONDS),
+        "--generation-deterministic", "--request-timeout", "70", "--suppress-health-check", "all",
+        "--no-color", "--workers", "2"]
+    run = subprocess.run(list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS + 240)
+    assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-4_000:]
+    assert ferry.process.poll() is None, ferry.log()

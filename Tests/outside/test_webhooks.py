@@ -1,0 +1,65 @@
+"""Webhooks, verified by the reference library of Standard Webhooks."""
+from __future__ import annotations
+
+import json
+
+import pytest
+import standardwebhooks
+
+from conftest import WEBHOOK_SECRET, eventually
+
+OWN_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+
+
+def submit(ferry, receiver, path, **webhook):
+    receiver.files["/file"] = b"twelve bytes"
+    answer = ferry.call("POST", "/v1/jobs", json={
+        "kind": "download", "request": {"url": receiver.url + "/file"},
+        "destination": {"path": f"webhooks{path}"},
+        "webhook": {"url": receiver.url + path, **webhook}})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
+def verified(message, secret=WEBHOOK_SECRET):
+    return standardwebhooks.Webhook(secret).verify(message.body.decode(), message.headers)
+
+
+def test_the_reference_library_accepts_the_signature(ferry, receiver):
+    job = submit(ferry, receiver, "/plain")
+    message = eventually(20, lambda: receiver.received("/plain"), "webhook")[0]
+    payload = verified(message)
+    assert payload["type"] == "job.succeeded"
+    assert payload["data"]["job"]["id"] == job
+    assert payload["data"]["job"]["state"] == "succeeded"
+    assert message.headers["webhook-id"].startswith("evt_")
+    assert message.headers["content-type"].startswith("application/json")
+
+
+def test_a_changed_body_or_another_secret_is_refused(ferry, receiver):
+    submit(ferry, receiver, "/changed")
+    message = eventually(20, lambda: receiver.received("/changed"), "webhook")[0]
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(WEBHOOK_SECRET).verify(message.body.decode() + " ", message.headers)
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        verified(message, OWN_SECRET)
+
+
+def test_a_jobs_own_secret_signs_and_is_never_shown(ferry, receiver):
+    job = submit(ferry, receiver, "/own", secret=OWN_SECRET)
+    message = eventually(20, lambda: receiver.received("/own"), "webhook")[0]
+    assert verified(message, OWN_SECRET)["data"]["job"]["id"] == job
+    shown = ferry.call("GET", f"/v1/jobs/{job}").text
+    assert OWN_SECRET not in shown and OWN_SECRET not in message.body.decode()
+    assert OWN_SECRET not in ferry.log()
+
+
+def test_what_was_not_accepted_comes_again_with_the_same_id(ferry, receiver):
+    receiver.statuses["/again"] = [503]
+    submit(ferry, receiver, "/again")
+    first, second = eventually(
+        30, lambda: len(got := receiver.received("/again")) >= 2 and got[:2], "second try")
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    assert int(second.headers["webhook-timestamp"]) > int(first.headers["webhook-timestamp"])
+    assert verified(second) == json.loads(first.body)

@@ -132,7 +132,7 @@ let package = Package(
             ], swiftSettings: strict),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["Curl", "FerryCore", "OpenSSL", "Sys", "TestSupport", "ferry"],
+            dependencies: ["CSys", "Curl", "FerryCore", "OpenSSL", "Sys", "TestSupport", "ferry"],
             swiftSettings: strict),
 
         // Figures of the hot pieces: swift run -c release microbench.

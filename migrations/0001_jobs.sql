@@ -2,7 +2,8 @@
 -- never change again. No foreign keys: what belongs together is written in one transaction.
 
 CREATE TYPE job_kind AS ENUM ('download', 'upload', 'data');
-CREATE TYPE job_state AS ENUM ('waiting', 'queued', 'running', 'suspended', 'succeeded', 'failed', 'cancelled');
+CREATE TYPE job_state AS ENUM ('waiting', 'queued', 'running', 'suspended', 'succeeded', 'failed',
+    'cancelled');
 CREATE TYPE waiting_for AS ENUM (
     'begin_date', 'discretionary', 'connectivity', 'retry', 'dependency', 'challenge', 'confirmation');
 
@@ -46,8 +47,8 @@ CREATE TABLE jobs (
     CONSTRAINT jobs_running_has_node CHECK ((state = 'running') = (node IS NOT NULL)),
     CONSTRAINT jobs_running_has_attempt CHECK (state <> 'running' OR (attempt > 0 AND started_at IS NOT NULL))
 ) WITH (
-    -- Dead index entries at the queue's head are how queues in PostgreSQL die: vacuum early and at full speed.
-    -- vacuum_truncate would take an exclusive lock.
+    -- Dead index entries at the queue's head are how queues in PostgreSQL die: vacuum early and at full
+    -- speed. vacuum_truncate would take an exclusive lock.
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0.02, vacuum_truncate = off);
@@ -58,8 +59,9 @@ CREATE INDEX jobs_queued ON jobs (priority DESC, id) WHERE state = 'queued';
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 -- What a node holds: at its restart, at its death, and when cancellations are looked for.
 CREATE INDEX jobs_running ON jobs (node) WHERE state = 'running';
--- Lists, newest first; identifiers are ordered by time.
-CREATE INDEX jobs_tenant ON jobs (tenant, id);
+-- Lists, newest first; identifiers are ordered by time. Partial only on paper: a statement that does not name
+-- the tenant cannot use it, so that a row is never looked up by its id through this index.
+CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Resource timeouts of rows that no node holds. Nearly free to keep, and rows with one timeout lie in order.
 CREATE INDEX jobs_expiry ON jobs USING brin (expires_at) WITH (pages_per_range = 32, autosummarize = on);
 -- Lists by metadata.
@@ -100,7 +102,8 @@ CREATE TABLE finished_jobs (
 -- Lists, newest first.
 CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id);
 -- Lists by metadata.
-CREATE INDEX finished_jobs_metadata ON finished_jobs USING gin (metadata jsonb_path_ops) WHERE metadata IS NOT NULL;
+CREATE INDEX finished_jobs_metadata ON finished_jobs USING gin (metadata jsonb_path_ops)
+    WHERE metadata IS NOT NULL;
 
 -- Exact counts of unfinished work. Each connection that changes them has a row (a shard) of its own, so that
 -- lanes never wait for each other; only the sums mean something, and a row may be negative.

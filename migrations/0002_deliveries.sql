@@ -38,8 +38,8 @@ CREATE INDEX deliveries_due ON deliveries (next_try_at) WHERE state = 'pending';
 CREATE INDEX deliveries_pending ON deliveries (id) WHERE state = 'pending';
 -- The deliveries of a job.
 CREATE INDEX deliveries_job ON deliveries (job);
--- Lists, newest first.
-CREATE INDEX deliveries_tenant ON deliveries (tenant, id);
+-- Lists, newest first; partial as jobs_tenant.
+CREATE INDEX deliveries_tenant ON deliveries (tenant, id) WHERE tenant IS NOT NULL;
 
 CREATE TABLE delivery_tries (
     delivery uuid NOT NULL,

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
+#include <linux/futex.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 int csys_rename_noreplace(int from_directory, const char *from, int to_directory, const char *to) {
@@ -27,6 +29,20 @@ int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, i
 
 int csys_start_writeback(int fd, int64_t offset, int64_t length) {
     return sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE);
+}
+
+void csys_futex_wait(uint32_t *word, uint32_t expected, int milliseconds) {
+    struct timespec limit = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, milliseconds < 0 ? NULL : &limit, NULL, 0);
+}
+
+void csys_futex_wake(uint32_t *word) {
+    __atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+uint32_t csys_futex_load(const uint32_t *word) {
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 void csys_name_thread(const char *name) {

@@ -17,7 +17,8 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
 
     init(_ code: CURLcode, text: String? = nil, osError: Int32 = 0) {
         self.init(
-            code: Int(code.rawValue), text: text ?? String(cString: curl_easy_strerror(code)), osError: osError)
+            code: Int(code.rawValue), text: text ?? String(cString: curl_easy_strerror(code)),
+            osError: osError)
     }
 
     package var description: String { "curl \(code): \(text)" }

@@ -1,5 +1,5 @@
-import Sys
 import Synchronization
+import Sys
 
 /// A thread that drives any number of transfers with one multi handle, sleeping in epoll_wait(2).
 ///
@@ -48,7 +48,9 @@ package final class CurlLoop: Sendable {
 
     /// Several commands with one wake-up.
     @discardableResult
-    package func perform(contentsOf commands: [Command]) -> Bool { shared.commands.send(contentsOf: commands) }
+    package func perform(contentsOf commands: [Command]) -> Bool {
+        shared.commands.send(contentsOf: commands)
+    }
 
     /// When the loop last came round, in monotonic nanoseconds. It does so at least once a second; an older value
     /// means that something blocks it.

@@ -37,7 +37,8 @@ package final class CurlMulti {
         self.raw = raw
         self.sockets = sockets
         idleHandleLimit = keptConnections
-        ccurl_multi_set_callbacks(raw, socketChanged, deadlineChanged, Unmanaged.passUnretained(self).toOpaque())
+        ccurl_multi_set_callbacks(
+            raw, socketChanged, deadlineChanged, Unmanaged.passUnretained(self).toOpaque())
         // The default grows to four times the transfers; a smaller one than the live limit closes what the next
         // transfer needs. Limits of our own decide what may run, libcurl's would only hide a queue.
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, keptConnections)

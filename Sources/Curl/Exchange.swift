@@ -1,6 +1,6 @@
 import CCurl
-import Sys
 import Synchronization
+import Sys
 
 /// One small request with its answer in memory. No redirects, no retries; every bound is named.
 package struct Exchange: Sendable {
@@ -129,7 +129,8 @@ private final class ExchangeDelegate: EasyDelegate {
     private var isTruncated = false
 
     init(
-        _ exchange: Exchange, _ completion: @escaping @Sendable (Result<Exchange.Answer, Exchange.Failure>) -> Void
+        _ exchange: Exchange,
+        _ completion: @escaping @Sendable (Result<Exchange.Answer, Exchange.Failure>) -> Void
     ) {
         self.exchange = exchange
         self.completion = completion
@@ -185,7 +186,8 @@ private final class ExchangeDelegate: EasyDelegate {
             completion(
                 .success(
                     Exchange.Answer(
-                        status: outcome.info.status, headers: headers, body: received, isTruncated: isTruncated,
+                        status: outcome.info.status, headers: headers, body: received,
+                        isTruncated: isTruncated,
                         info: outcome.info)))
         }
     }

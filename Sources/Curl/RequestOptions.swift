@@ -64,7 +64,9 @@ extension EasyHandle {
         let version = request.httpVersion == .http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1
         try set(CURLOPT_HTTP_VERSION, Int(version))
         if request.usesFreshConnection { try set(CURLOPT_FRESH_CONNECT, true) }
-        if request.maxReceiveSpeed > 0 { try set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: request.maxReceiveSpeed) }
+        if request.maxReceiveSpeed > 0 {
+            try set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: request.maxReceiveSpeed)
+        }
         if request.maxSendSpeed > 0 { try set(CURLOPT_MAX_SEND_SPEED_LARGE, offset: request.maxSendSpeed) }
     }
 
@@ -123,7 +125,8 @@ extension EasyHandle {
             guard !header.name.isEmpty, header.name.utf8.allSatisfy(isTokenByte),
                 header.value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 })
             else {
-                throw CurlError(CURLE_BAD_FUNCTION_ARGUMENT, text: "a header is not a token and a line of text")
+                throw CurlError(
+                    CURLE_BAD_FUNCTION_ARGUMENT, text: "a header is not a token and a line of text")
             }
             // "Name:" would remove the header; libcurl spells an empty value with a semicolon.
             let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }

@@ -53,7 +53,9 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
 
     /// The address in network order: 4 or 16 bytes.
     package var bytes: [UInt8] {
-        let all = [high, low].flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) } }
+        let all = [high, low].flatMap { word in
+            (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) }
+        }
         return isIPv6 ? all : Array(all[12...])
     }
 

@@ -52,5 +52,7 @@ final class SocketSet {
     }
 
     /// One of those that the last `wait` counted.
-    func ready(_ index: Int) -> (socket: Int32, events: UInt32) { (events[index].data.fd, events[index].events) }
+    func ready(_ index: Int) -> (socket: Int32, events: UInt32) {
+        (events[index].data.fd, events[index].events)
+    }
 }

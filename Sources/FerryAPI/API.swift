@@ -99,8 +99,8 @@ package final class API: RequestHandler {
         ports.waiters.stop()
     }
 
-    /// Reads the keys anew, so that those made or revoked on other nodes count; to be called every few seconds,
-    /// and once before the first request. `done`: whether the store answered.
+    /// Reads the keys anew, so that those made or revoked on other nodes count; to be called every few
+    /// seconds, and once before the first request. `done`: whether the store answered.
     package func refreshKeys(done: @escaping @Sendable (Bool) -> Void = { _ in }) {
         ports.keys.keys { [keyTable] result in
             if case .success(let keys) = result { keyTable.replace(keys) }
@@ -126,14 +126,16 @@ package final class API: RequestHandler {
             problem.fields.append(("Allow", allow))
             return .refuse(problem.response(requestID: head.requestID))
         case .nothing:
-            return .refuse(Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
+            return .refuse(
+                Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
         }
     }
 
     package func handle(_ request: Request, _ responder: Responder) {
         let head = request.head
         guard case .route(let index) = router.match(method: head.method, path: head.path) else {
-            responder.send(Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
+            responder.send(
+                Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
             return
         }
         let route = routes[index]
@@ -141,7 +143,8 @@ package final class API: RequestHandler {
             let principal = try principal(head, route).get()
             if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
             let call = Call(
-                request: request, parameters: try parameters(head, route), principal: principal, responder: responder)
+                request: request, parameters: try parameters(head, route), principal: principal,
+                responder: responder)
             route.handle(self)(call)
         } catch {
             responder.send(error.response(requestID: head.requestID))
@@ -182,7 +185,9 @@ package final class API: RequestHandler {
         guard let principal = keyTable.principal(key) else { return .failure(.unauthorized(hasKey: true)) }
         guard principal.role >= role else {
             return .failure(
-                Problem(.forbidden, "This needs the role \(role.rawValue); the key's is \(principal.role.rawValue)."))
+                Problem(
+                    .forbidden,
+                    "This needs the role \(role.rawValue); the key's is \(principal.role.rawValue)."))
         }
         return .success(principal)
     }

@@ -97,9 +97,13 @@ func bearerKey(_ fields: HTTPFields) -> String? {
 extension Problem {
     static func unauthorized(hasKey: Bool) -> Problem {
         var problem = Problem(
-            .unauthorized, hasKey ? "This key is not known here, or was revoked." : "Send Authorization: Bearer KEY.")
+            .unauthorized,
+            hasKey ? "This key is not known here, or was revoked." : "Send Authorization: Bearer KEY.")
         problem.fields.append(
-            ("WWW-Authenticate", hasKey ? #"Bearer realm="ferry", error="invalid_token""# : #"Bearer realm="ferry""#))
+            (
+                "WWW-Authenticate",
+                hasKey ? #"Bearer realm="ferry", error="invalid_token""# : #"Bearer realm="ferry""#
+            ))
         return problem
     }
 }

@@ -43,7 +43,8 @@ struct Call: Sendable {
 
     func needMediaType(_ types: [String]) throws(Problem) {
         guard !isMediaType(fields, types) else { return }
-        var problem = Problem(.unsupportedMediaType, "Content-Type must be \(types.joined(separator: " or ")).")
+        var problem = Problem(
+            .unsupportedMediaType, "Content-Type must be \(types.joined(separator: " or ")).")
         problem.fields.append(("Accept-Post", types.joined(separator: ", ")))
         throw problem
     }
@@ -58,8 +59,12 @@ struct Call: Sendable {
     }
 
     /// The identifier in the path; what cannot be one names nothing.
-    func identifier<Kind>(_ kind: Identifier<Kind>.Type = Identifier<Kind>.self) throws(Problem) -> Identifier<Kind> {
-        guard let text = parameters.first, let id = Identifier<Kind>(text) else { throw Problem(StoreError.notFound) }
+    func identifier<Kind>(_ kind: Identifier<Kind>.Type = Identifier<Kind>.self) throws(Problem)
+        -> Identifier<Kind>
+    {
+        guard let text = parameters.first, let id = Identifier<Kind>(text) else {
+            throw Problem(StoreError.notFound)
+        }
         return id
     }
 
@@ -67,7 +72,8 @@ struct Call: Sendable {
     var expectedRevision: Int32? { EntityTags(fields, "If-Match")?.revision }
 
     /// The query's items, each name once, all of them known. `prefix`: names that go on as the client wants.
-    func query(_ known: Set<String>, prefix: String? = nil) throws(Problem) -> [(name: String, value: String)] {
+    func query(_ known: Set<String>, prefix: String? = nil) throws(Problem) -> [(name: String, value: String)]
+    {
         let items: [(name: String, value: String)]
         do throws(PercentDecodingError) {
             items = try request.head.queryItems()
@@ -76,7 +82,10 @@ struct Call: Sendable {
         }
         var seen: Set<String> = []
         for item in items {
-            guard known.contains(item.name) || prefix.map({ item.name.hasPrefix($0) && item.name != $0 }) == true else {
+            guard
+                known.contains(item.name)
+                    || prefix.map({ item.name.hasPrefix($0) && item.name != $0 }) == true
+            else {
                 throw Problem(.invalidParameter, "There is no parameter \"\(item.name)\" here.")
             }
             guard seen.insert(item.name).inserted else {

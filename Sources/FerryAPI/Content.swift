@@ -8,7 +8,8 @@ private struct ContentDescription {
     let fileName: String
 
     init?(_ job: JobRecord) {
-        guard let text = job.resultJSON, let result = try? JSON.parse(text), let sha256 = result["sha256"]?.string,
+        guard let text = job.resultJSON, let result = try? JSON.parse(text),
+            let sha256 = result["sha256"]?.string,
             result["content_url"]?.string != nil
         else { return nil }
         self.sha256 = sha256
@@ -90,7 +91,8 @@ extension API {
 /// Sends everything or the range that is asked for (RFC 9110 §14). Calls `body` exactly once, with offset and
 /// length.
 private func sendPart(
-    _ description: ContentDescription, _ byteCount: Int64, _ call: Call, _ body: (Int64, Int64) -> Response.Body
+    _ description: ContentDescription, _ byteCount: Int64, _ call: Call,
+    _ body: (Int64, Int64) -> Response.Body
 ) {
     // A range is only for GET, and only of the same bytes: If-Range wants the strong tag.
     let isSame = call.fields["If-Range"].map { $0 == description.tag } ?? true

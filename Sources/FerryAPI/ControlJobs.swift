@@ -1,7 +1,8 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// Seconds that a cancellation waits for the node that runs the job, so that its answer usually says `cancelled`.
+/// Seconds that a cancellation waits for the node that runs the job, so that its answer usually says
+/// `cancelled`.
 private let cancelWait = 1.0
 
 extension API {
@@ -40,7 +41,8 @@ extension API {
     func deleteJob(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            ports.control.delete(id, tenant: call.principal.tenant, revision: call.expectedRevision) { result in
+            ports.control.delete(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
+                result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success: call.send(Response(status: 204))

@@ -63,7 +63,8 @@ extension API {
 
     func newJob(_ job: ValidatedJob, _ call: Call, trace: String, retryOf: JobID?) -> NewJob {
         NewJob(
-            id: identifiers.make(), tenant: call.principal.tenant, spec: job.spec, specJSON: job.spec.encode(),
+            id: identifiers.make(), tenant: call.principal.tenant, spec: job.spec,
+            specJSON: job.spec.encodeStored(),
             sealedSecrets: job.secrets.isEmpty ? nil : ports.seal(job.secrets.encode()), secrets: job.secrets,
             payload: job.payload, origin: job.origin, traceparent: trace, retryOf: retryOf)
     }
@@ -93,7 +94,9 @@ extension API {
         // Registered before the submission: the job may end before its acceptance is told here.
         let tenant = job.tenant
         let answer: @Sendable (JobID) -> Void = { [self] id in
-            ports.reader.job(id, tenant: tenant) { [self] in sendCreated($0, call, waited: seconds, replayed: false) }
+            ports.reader.job(id, tenant: tenant) { [self] in
+                sendCreated($0, call, waited: seconds, replayed: false)
+            }
         }
         let token = ports.waiters.wait(
             for: job.id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant) },
@@ -117,12 +120,13 @@ extension API {
     /// The answer to a submission as soon as it is committed; a repeated one gets the first answer again.
     private func sendAccepted(_ job: NewJob, _ accepted: Submission.Accepted, _ call: Call) {
         guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
-        let record = JobRecord(
+        var record = JobRecord(
             id: first.id, tenant: job.tenant, state: first.state, waitingFor: first.waitingFor, revision: 1,
             attempt: first.state == .running ? 1 : 0, failedAttemptCount: 0, node: first.node,
             createdAt: first.createdAt, startedAt: first.startedAt, finishedAt: nil,
-            nextAttemptAt: first.nextAttemptAt, retryOf: job.retryOf, specJSON: job.specJSON, responseJSON: nil,
-            resultJSON: nil, errorJSON: nil, body: nil)
+            nextAttemptAt: first.nextAttemptAt, retryOf: job.retryOf, specJSON: job.specJSON,
+            responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
+        record.spec = job.spec
         send(record, 201, call, location(of: first.id) + (accepted.isReplay ? replayed : []))
     }
 
@@ -139,7 +143,9 @@ extension API {
         }
     }
 
-    private func location(of id: JobID) -> [(name: String, value: String)] { [("Location", "/v1/jobs/\(id)")] }
+    private func location(of id: JobID) -> [(name: String, value: String)] {
+        [("Location", "/v1/jobs/\(id)")]
+    }
 }
 
 private let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]

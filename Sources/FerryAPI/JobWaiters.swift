@@ -4,8 +4,8 @@ internal import Sys
 
 /// Requests that wait for jobs to become terminal (`Prefer: wait`).
 ///
-/// A job that ends on this node wakes its waiters at once; for those that run on another node each waiter looks
-/// by itself every half second. Safe from any thread.
+/// A job that ends on this node wakes its waiters at once; for those that run on another node each waiter
+/// looks by itself every half second. Safe from any thread.
 package final class JobWaiters: Sendable {
     /// Names one waiting request.
     package struct Token: Hashable, Sendable {
@@ -37,9 +37,9 @@ package final class JobWaiters: Sendable {
     /// How many requests wait.
     package var count: Int { state.withLock { $0.waiters.values.reduce(0) { $0 + $1.count } } }
 
-    /// Registers a request. `done` is called exactly once unless `remove` comes first: when the job has ended, when
-    /// the time is over or when the service stops. `look` is called now and then meanwhile: it reads the job and
-    /// calls `finish` when that has ended.
+    /// Registers a request. `done` is called exactly once unless `remove` comes first: when the job has
+    /// ended, when the time is over or when the service stops. `look` is called now and then meanwhile: it
+    /// reads the job and calls `finish` when that has ended.
     package func wait(
         for job: JobID, seconds: Double, look: @escaping @Sendable (Token) -> Void,
         done: @escaping @Sendable () -> Void
@@ -115,7 +115,9 @@ package final class JobWaiters: Sendable {
         return true
     }
 
-    private static func due(_ state: inout State, _ now: Int64) -> (over: [Waiter], looking: [(Token, Waiter)]) {
+    private static func due(_ state: inout State, _ now: Int64) -> (
+        over: [Waiter], looking: [(Token, Waiter)]
+    ) {
         var over: [Waiter] = []
         var looking: [(Token, Waiter)] = []
         for (job, waiters) in state.waiters {

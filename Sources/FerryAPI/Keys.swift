@@ -35,14 +35,18 @@ extension API {
             let name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax)
             let role = fields.choice("role", Role.self)
             let tenant = fields.string("tenant", byteCounts: 1...Limits.nameByteCountMax)
-            if let name, name.utf8.contains(0) { fields.complain("name", "invalid_value", "No U+0000, please.") }
+            if let name, name.utf8.contains(0) {
+                fields.complain("name", "invalid_value", "No U+0000, please.")
+            }
             // Tenants are directories in the storage root.
             if let tenant, !isTenant(tenant) {
-                fields.complain("tenant", "invalid_value", "A tenant is made of lower-case letters, digits, - and _.")
+                fields.complain(
+                    "tenant", "invalid_value", "A tenant is made of lower-case letters, digits, - and _.")
             }
             fields.finish()
             key = APIKey(
-                id: identifiers.make(), tenant: tenant ?? defaultTenant, role: role ?? .viewer, name: name ?? "",
+                id: identifiers.make(), tenant: tenant ?? defaultTenant, role: role ?? .viewer,
+                name: name ?? "",
                 hash: hash, createdAt: ports.clock.now(), revokedAt: nil)
         }
         guard complaints.isEmpty, let key else { throw Problem(InvalidFields(complaints.errors)) }
@@ -76,7 +80,8 @@ extension API {
 
 private func isTenant(_ name: String) -> Bool {
     name.utf8.allSatisfy {
-        (97...122).contains($0) || (48...57).contains($0) || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
+        (97...122).contains($0) || (48...57).contains($0) || $0 == UInt8(ascii: "-")
+            || $0 == UInt8(ascii: "_")
     }
 }
 

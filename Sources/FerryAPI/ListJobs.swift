@@ -97,8 +97,10 @@ func cursor(after id: JobID, _ query: JobQuery) -> String {
 }
 
 private func position(_ cursor: String, _ query: JobQuery) throws(Problem) -> JobID {
-    guard let id = JobID(JobKindTag.prefix + cursor.prefix(26)), cursor.dropFirst(26) == filterCheck(query) else {
-        throw Problem(.invalidCursor, "This cursor was given by another list, or by none; begin again without it.")
+    guard let id = JobID(JobKindTag.prefix + cursor.prefix(26)), cursor.dropFirst(26) == filterCheck(query)
+    else {
+        throw Problem(
+            .invalidCursor, "This cursor was given by another list, or by none; begin again without it.")
     }
     return id
 }
@@ -126,7 +128,8 @@ func percentEncoded(_ text: String, keeping extra: String = "") -> String {
             UInt8(ascii: "~"):
             bytes.append(byte)
         case _ where extra.utf8.contains(byte): bytes.append(byte)
-        default: bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+        default:
+            bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
         }
     }
     return String(decoding: bytes, as: UTF8.self)

@@ -6,7 +6,8 @@ extension API {
     /// `GET /livez`: the process can answer.
     func live(_ call: Call) { sendText(200, "ok\n", call) }
 
-    /// `GET /readyz`: and so can what it depends on. `?verbose` names each check, as Kubernetes' API server does.
+    /// `GET /readyz`: and so can what it depends on. `?verbose` names each check, as Kubernetes' API server
+    /// does.
     func ready(_ call: Call) {
         call.answering { () throws(Problem) in
             let isVerbose = try call.query(["verbose"]).contains { $0.name == "verbose" }
@@ -14,14 +15,17 @@ extension API {
             let isReady = checks.allSatisfy(\.isOK)
             var text = isReady ? "ok\n" : "not ready\n"
             if isVerbose || !isReady {
-                text = checks.map { $0.isOK ? "[+]\($0.name) ok\n" : "[-]\($0.name) failed\n" }.joined() + text
+                text =
+                    checks.map { $0.isOK ? "[+]\($0.name) ok\n" : "[-]\($0.name) failed\n" }.joined() + text
             }
             sendText(isReady ? 200 : 503, text, call)
         }
     }
 
     private func sendText(_ status: Int, _ text: String, _ call: Call) {
-        let fields = HTTPFields([("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
+        let fields = HTTPFields([
+            ("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"),
+        ])
         call.send(Response(status: status, fields: fields, body: .bytes(Array(text.utf8))))
     }
 

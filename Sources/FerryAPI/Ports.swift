@@ -1,4 +1,5 @@
-// What the API asks of the rest of Ferry. Every reply is called exactly once, on a thread that must not block.
+// What the API asks of the rest of Ferry. Every reply is called exactly once, on a thread that must not
+// block.
 package import FerryCore
 
 /// Which jobs a list holds; all conditions must hold. Newest first.
@@ -86,7 +87,8 @@ package struct DeliveryRecord: Sendable {
         package let answer: String
 
         package init(
-            number: Int32, startedAt: Timestamp, duration: Double, status: Int?, error: String?, answer: String
+            number: Int32, startedAt: Timestamp, duration: Double, status: Int?, error: String?,
+            answer: String
         ) {
             self.number = number
             self.startedAt = startedAt
@@ -110,7 +112,8 @@ package struct DeliveryRecord: Sendable {
     package var tries: [Try]
 
     package init(
-        id: DeliveryID, event: EventID, type: EventType, job: JobID, session: String, sequence: Int64, url: String,
+        id: DeliveryID, event: EventID, type: EventType, job: JobID, session: String, sequence: Int64,
+        url: String,
         state: State, occurredAt: Timestamp, nextTryAt: Timestamp?, tries: [Try]
     ) {
         self.id = id
@@ -200,7 +203,8 @@ package struct NodeStatus: Sendable {
     package var isDraining: Bool
 
     package init(
-        id: NodeID, name: String, version: String, startedAt: Timestamp, heartbeatAgeSeconds: Double, running: Int64,
+        id: NodeID, name: String, version: String, startedAt: Timestamp, heartbeatAgeSeconds: Double,
+        running: Int64,
         isDraining: Bool
     ) {
         self.id = id

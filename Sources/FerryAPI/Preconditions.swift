@@ -64,7 +64,8 @@ enum EntityTags: Equatable {
 func entityTag(revision: Int32) -> String { "\"r\(revision)\"" }
 
 private func revisionNumber(_ tag: String) -> Int32? {
-    guard tag.hasPrefix("\"r"), tag.hasSuffix("\""), let number = Int32(tag.dropFirst(2).dropLast()), number >= 0
+    guard tag.hasPrefix("\"r"), tag.hasSuffix("\""), let number = Int32(tag.dropFirst(2).dropLast()),
+        number >= 0
     else { return nil }
     return number
 }
@@ -80,14 +81,17 @@ enum ByteRange: Equatable {
         self = .whole
         guard let field, field.utf8.count <= 64, field.lowercased().hasPrefix("bytes=") else { return }
         let parts = trimmed(field.dropFirst(6)).split(separator: "-", omittingEmptySubsequences: false)
-        guard parts.count == 2, parts.allSatisfy({ $0.utf8.allSatisfy { (48...57).contains($0) } }) else { return }
+        guard parts.count == 2, parts.allSatisfy({ $0.utf8.allSatisfy { (48...57).contains($0) } }) else {
+            return
+        }
         if parts[0].isEmpty {
             guard let suffix = Int64(parts[1]) else { return }
             let length = min(suffix, byteCount)
             self = length == 0 ? .unsatisfiable : .part(offset: byteCount - length, length: length)
             return
         }
-        guard let first = Int64(parts[0]), let last = parts[1].isEmpty ? Int64.max : Int64(parts[1]), first <= last
+        guard let first = Int64(parts[0]), let last = parts[1].isEmpty ? Int64.max : Int64(parts[1]),
+            first <= last
         else { return }
         guard first < byteCount else {
             self = .unsatisfiable

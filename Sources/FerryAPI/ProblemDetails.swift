@@ -108,14 +108,17 @@ struct Problem: Error, Sendable {
     init(_ fields: InvalidFields) {
         let count = fields.errors.count
         self.init(
-            .invalidFields, count == 1 ? "\(fields.errors[0].pointer): \(fields.errors[0].detail)" : "\(count) complaints.")
+            .invalidFields,
+            count == 1 ? "\(fields.errors[0].pointer): \(fields.errors[0].detail)" : "\(count) complaints.")
         errors = fields.errors
     }
 
     init(_ error: StoreError) {
         switch error {
         case .unavailable:
-            self.init(.storeUnavailable, "The database cannot be reached. Nothing is known to be stored; ask again.")
+            self.init(
+                .storeUnavailable, "The database cannot be reached. Nothing is known to be stored; ask again."
+            )
         case .overloaded: self.init(.overloaded, "Too many requests wait for the database; ask again.")
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
         case .idempotencyKeyReused:
@@ -128,7 +131,8 @@ struct Problem: Error, Sendable {
         case .stale(let revision):
             self.init(.stale, "The job's revision is \(revision), not the one that If-Match names.")
             self.revision = revision
-        case .failed: self.init(.internalError, "The request failed here; the log names it by its request id.")
+        case .failed:
+            self.init(.internalError, "The request failed here; the log names it by its request id.")
         }
     }
 

@@ -46,10 +46,14 @@ final class RateLimiter: Sendable {
     /// The answer to a key whose bucket is empty (draft-ietf-httpapi-ratelimit-headers-10).
     func problem(wait: Double) -> Problem {
         let seconds = Int(wait.rounded(.up))
-        var problem = Problem(.rateLimited, "This key makes more than \(Int(limit.perSecond)) requests a second.")
+        var problem = Problem(
+            .rateLimited, "This key makes more than \(Int(limit.perSecond)) requests a second.")
         problem.fields = [
             ("Retry-After", "\(max(1, seconds))"),
-            ("RateLimit-Policy", #""requests";q=\#(Int(limit.burst));w=\#(max(1, Int(limit.burst / limit.perSecond)))"#),
+            (
+                "RateLimit-Policy",
+                #""requests";q=\#(Int(limit.burst));w=\#(max(1, Int(limit.burst / limit.perSecond)))"#
+            ),
             ("RateLimit", #""requests";r=0;t=\#(max(1, seconds))"#),
         ]
         return problem

@@ -12,7 +12,8 @@ extension API {
                 ports.reader.job(id, tenant: tenant) { [self] in sendRead($0, call, waited: nil) }
                 return
             }
-            whenTerminal(id, tenant: tenant, seconds: seconds) { [self] in sendRead($0, call, waited: seconds) }
+            whenTerminal(id, tenant: tenant, seconds: seconds) { [self] in sendRead($0, call, waited: seconds)
+            }
         }
     }
 
@@ -25,14 +26,17 @@ extension API {
                 waited.map { [("Preference-Applied", "wait=\(Int($0))")] } ?? []
             if EntityTags(call.fields, "If-None-Match")?.matchesWeakly(tag) == true {
                 return call.send(
-                    Response(status: 304, fields: HTTPFields([("ETag", tag), ("Cache-Control", "no-store")] + applied)))
+                    Response(
+                        status: 304,
+                        fields: HTTPFields([("ETag", tag), ("Cache-Control", "no-store")] + applied)))
             }
             send(record, 200, call, applied)
         }
     }
 
     /// Sends a job as it is shown everywhere, with its entity tag.
-    func send(_ record: JobRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []) {
+    func send(_ record: JobRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = [])
+    {
         var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
         record.write(into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil)
         call.send(status, json: writer.bytes, [("ETag", entityTag(revision: record.revision))] + extra)

@@ -1,8 +1,9 @@
 internal import FerryCore
 internal import HTTPServer
+internal import Synchronization
 
-/// `Prefer: wait=N` (RFC 7240 §4.3) in seconds, at most `Limits.waitSecondsMax`; nil without one. What cannot be
-/// read is ignored, as the RFC wants.
+/// `Prefer: wait=N` (RFC 7240 §4.3) in seconds, at most `Limits.waitSecondsMax`; nil without one. What cannot
+/// be read is ignored, as the RFC wants.
 func preferredWait(_ fields: HTTPFields) -> Double? {
     for value in fields.all("Prefer") {
         for preference in value.split(separator: ",") {
@@ -10,7 +11,9 @@ func preferredWait(_ fields: HTTPFields) -> Double? {
                 separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2, trimmed(parts[0]).lowercased() == "wait" else { continue }
             var text = trimmed(parts[1])
-            if text.count >= 2, text.hasPrefix("\""), text.hasSuffix("\"") { text = String(text.dropFirst().dropLast()) }
+            if text.count >= 2, text.hasPrefix("\""), text.hasSuffix("\"") {
+                text = String(text.dropFirst().dropLast())
+            }
             if let seconds = Int(text), seconds >= 0 { return min(Double(seconds), Limits.waitSecondsMax) }
         }
     }
@@ -25,7 +28,8 @@ func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
     guard values.count == 1 else { throw Problem(.invalidHeader, "Idempotency-Key may be sent once.") }
     var key = trimmed(value[...])
     if key.utf8.first == UInt8(ascii: "\"") {
-        guard key.utf8.count >= 2, key.utf8.last == UInt8(ascii: "\""), !key.dropFirst().dropLast().contains("\"")
+        guard key.utf8.count >= 2, key.utf8.last == UInt8(ascii: "\""),
+            !key.dropFirst().dropLast().contains("\"")
         else { throw Problem(.invalidHeader, "Idempotency-Key has an opening quote without a closing one.") }
         key = String(key.dropFirst().dropLast())
     }
@@ -43,10 +47,15 @@ func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
 func traceparent(_ fields: HTTPFields) -> String {
     let values = fields.all("traceparent")
     if values.count == 1, let valid = validTraceparent(values[0]) { return valid }
-    let high = UInt64.random(in: 1...UInt64.max)
-    let low = UInt64.random(in: 1...UInt64.max)
-    let parent = UInt64.random(in: 1...UInt64.max)
-    return "00-\(hex16(high))\(hex16(low))-\(hex16(parent))-01"
+    let words = traceNumbers.withLock { numbers in (numbers.next(), numbers.next(), numbers.next()) }
+    var text = Array("00-".utf8)
+    text.reserveCapacity(55)
+    appendHex(words.0, to: &text)
+    appendHex(words.1, to: &text)
+    text.append(UInt8(ascii: "-"))
+    appendHex(words.2, to: &text)
+    text.append(contentsOf: "-01".utf8)
+    return String(decoding: text, as: UTF8.self)
 }
 
 func validTraceparent(_ text: String) -> String? {
@@ -65,8 +74,36 @@ func validTraceparent(_ text: String) -> String? {
     return String(decoding: bytes[..<55], as: UTF8.self)
 }
 
-private func hex16(_ value: UInt64) -> String {
-    hexEncoded((0..<8).map { UInt8(truncatingIfNeeded: value >> UInt64(56 - 8 * $0)) })
+/// Trace identifiers must differ, not be unguessable: one seed from the system serves all (xoshiro256**).
+private struct TraceNumbers {
+    private var state: (UInt64, UInt64, UInt64, UInt64) = (
+        .random(in: 1...UInt64.max), .random(in: 1...UInt64.max), .random(in: 1...UInt64.max),
+        .random(in: 1...UInt64.max)
+    )
+
+    /// Never zero: an identifier of zeros is invalid.
+    mutating func next() -> UInt64 {
+        let mixed = rotated(state.1 &* 5, 7) &* 9
+        let shifted = state.1 << 17
+        state.2 ^= state.0
+        state.3 ^= state.1
+        state.1 ^= state.2
+        state.0 ^= state.3
+        state.2 ^= shifted
+        state.3 = rotated(state.3, 45)
+        return mixed == 0 ? 1 : mixed
+    }
+
+    private func rotated(_ word: UInt64, _ count: UInt64) -> UInt64 { word << count | word >> (64 - count) }
+}
+
+private let traceNumbers = Mutex(TraceNumbers())
+
+private func appendHex(_ value: UInt64, to text: inout [UInt8]) {
+    for shift in stride(from: UInt64(60), through: 0, by: -4) {
+        let digit = UInt8(truncatingIfNeeded: value >> shift & 15)
+        text.append(digit < 10 ? 48 + digit : 87 + digit)
+    }
 }
 
 /// Without spaces and tabs at either end.
@@ -81,6 +118,8 @@ func trimmed(_ text: Substring) -> String {
 /// Whether a `Content-Type` is one of these; parameters do not matter.
 func isMediaType(_ fields: HTTPFields, _ types: [String]) -> Bool {
     guard let value = fields["Content-Type"] else { return false }
-    let type = trimmed(value.split(separator: ";", maxSplits: 1, omittingEmptySubsequences: false)[0]).lowercased()
+    if types.contains(value) { return true }
+    let type = trimmed(value.split(separator: ";", maxSplits: 1, omittingEmptySubsequences: false)[0])
+        .lowercased()
     return types.contains(type)
 }

@@ -1,5 +1,5 @@
-/// Finds the route of a request: by the raw path, segment by segment; parameters are decoded afterwards, so that
-/// an escaped slash never moves a boundary.
+/// Finds the route of a request: by the raw path, segment by segment; parameters are decoded afterwards, so
+/// that an escaped slash never moves a boundary.
 struct Router: Sendable {
     /// A pattern with everything that can be done there.
     private struct Place: Sendable {
@@ -29,7 +29,8 @@ struct Router: Sendable {
             methods.append("OPTIONS")
             let place = Place(
                 segments: segments.map { $0.first == UInt8(ascii: "{") ? nil : Array($0) },
-                routes: own.map { ($0.element.method, $0.offset) }, allow: methods.sorted().joined(separator: ", "))
+                routes: own.map { ($0.element.method, $0.offset) },
+                allow: methods.sorted().joined(separator: ", "))
             while places.count <= segments.count { places.append([]) }
             places[segments.count].append(place)
         }

@@ -34,7 +34,7 @@ package struct JSONWriter: Sendable {
     /// A member's name; the next call writes its value.
     package mutating func name(_ name: String) {
         separate()
-        quote(name.utf8)
+        quote(name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
     }
@@ -63,7 +63,7 @@ package struct JSONWriter: Sendable {
     }
     package mutating func value(_ value: String) {
         separate()
-        quote(value.utf8)
+        quote(value)
     }
     package mutating func value(_ value: Timestamp) { quoted(value.utf8) }
     package mutating func value<Kind>(_ value: Identifier<Kind>) { quoted(value.utf8) }
@@ -135,12 +135,21 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    private mutating func quote(_ utf8: String.UTF8View) {
+    private mutating func quote(_ text: String) {
         bytes.append(UInt8(ascii: "\""))
-        if utf8.allSatisfy({ $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }) {
-            bytes.append(contentsOf: utf8)
-        } else {
-            for byte in utf8 { escape(byte) }
+        let start = bytes.count
+        bytes.append(contentsOf: text.utf8)
+        var index = start
+        while index < bytes.count {
+            let byte = bytes[index]
+            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
+                // Seldom: write it again from here, escaped.
+                let rest = Array(bytes[index...])
+                bytes.removeSubrange(index...)
+                for byte in rest { escape(byte) }
+                break
+            }
+            index += 1
         }
         bytes.append(UInt8(ascii: "\""))
     }

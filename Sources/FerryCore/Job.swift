@@ -228,7 +228,7 @@ package struct NewJob: Sendable {
     package let id: JobID
     package let tenant: String
     package let spec: JobSpec
-    /// `spec` as the JSON object that is stored and shown (`JobSpec.encode`).
+    /// `spec` as it is stored (`JobSpec.encodeStored`).
     package let specJSON: [UInt8]
     /// `JobSecrets`, sealed. Nil: none.
     package let sealedSecrets: [UInt8]?
@@ -275,8 +275,10 @@ package struct JobRecord: Sendable {
     package var finishedAt: Timestamp?
     package var nextAttemptAt: Timestamp?
     package var retryOf: JobID?
-    /// The accepted fields as a JSON object.
+    /// The accepted fields as they are stored (`JobSpec.encodeStored`).
     package var specJSON: [UInt8]
+    /// The same, for those who have it; nil: whoever shows the job reads `specJSON`.
+    package var spec: JobSpec?
     /// `response`, `result`, `error` as JSON objects; nil where there is none.
     package var responseJSON: [UInt8]?
     package var resultJSON: [UInt8]?

@@ -17,7 +17,12 @@ extension JobRecord {
         writer.memberOrNull("node", node?.description)
         writer.member("link", "default")
         writer.memberOrNull("retry_of", retryOf?.description)
-        writer.rawMembers(of: specJSON)
+        if let spec = spec ?? (try? JobSpec(storedJSON: specJSON)) {
+            spec.write(into: &writer)
+        } else {
+            // Damaged: what is there is better than nothing.
+            writer.rawMembers(of: specJSON)
+        }
         writer.name("progress")
         (finalProgress ?? progress ?? TransferProgress()).write(
             into: &writer, isSucceeded: state == .succeeded)
@@ -73,7 +78,7 @@ extension JobRecord {
             : TransferProgress(bytesReceived: size, bytesExpectedToReceive: size)
     }
 
-    /// `JobSpec.encode` writes the kind first.
+    /// `JobSpec.encodeStored` writes the kind first.
     private var isUpload: Bool { specJSON.starts(with: #"{"kind":"upload""#.utf8) }
 
     private func writeResult(into writer: inout JSONWriter) {
@@ -95,6 +100,14 @@ private func bodyJSON(_ body: [UInt8]) -> JSON {
 
 extension TransferProgress {
     fileprivate func write(into writer: inout JSONWriter, isSucceeded: Bool) {
+        if !isSucceeded, self == TransferProgress() {
+            writer.raw(noProgress)
+        } else {
+            writeMembers(into: &writer, isSucceeded: isSucceeded)
+        }
+    }
+
+    fileprivate func writeMembers(into writer: inout JSONWriter, isSucceeded: Bool) {
         writer.beginObject()
         writer.member("bytes_received", bytesReceived)
         writer.memberOrNull("bytes_expected_to_receive", bytesExpectedToReceive)
@@ -122,6 +135,13 @@ extension TransferProgress {
         return max(0, Double(leading.expected - leading.done)) / bytesPerSecond
     }
 }
+
+/// Of a job that has not begun, written once.
+private let noProgress: [UInt8] = {
+    var writer = JSONWriter()
+    TransferProgress().writeMembers(into: &writer, isSucceeded: false)
+    return writer.bytes
+}()
 
 extension TransferResponse {
     /// The `response` object of the contract. A field that came several times is joined with `, `
@@ -158,7 +178,8 @@ extension TransferResponse {
 }
 
 extension TransferResult {
-    /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it in.
+    /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it
+    /// in.
     package func json(job: JobID) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         writer.beginObject()

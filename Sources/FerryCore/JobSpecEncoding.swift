@@ -1,9 +1,16 @@
 extension JobSpec {
-    /// The job's accepted fields as one JSON object with their effective values: what is stored, and what
-    /// every answer and webhook shows. Holds no secret and no body: `{"set": true}` and sizes stand for them.
+    /// The job's accepted fields as one JSON object with their effective values: what every answer
+    /// and webhook shows. Holds no secret and no body: `{"set": true}` and sizes stand for them.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 1_536)
         writer.beginObject()
+        write(into: &writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// The members of `encode`, into an open object.
+    func write(into writer: inout JSONWriter) {
         writer.member("kind", kind.rawValue)
         writer.member("session", session)
         writer.memberOrNull("description", description)
@@ -16,6 +23,22 @@ extension JobSpec {
         writer.raw(emptyArray)
         writeDestination(into: &writer)
         writeSource(into: &writer)
+        if isPlain {
+            writer.rawMembers(of: plainRules)
+        } else {
+            writeRuleMembers(into: &writer)
+        }
+        writeWebhook(into: &writer)
+    }
+
+    /// Whether every rule has its standard value, as in most jobs.
+    private var isPlain: Bool {
+        integrity.isEmpty && redirects == .standard && accept == Acceptance() && schedule == .standard
+            && bytesPerSecondMax == nil && retry == .standard
+    }
+
+    /// Everything between the source and the webhook.
+    fileprivate func writeRuleMembers(into writer: inout JSONWriter) {
         writeIntegrity(into: &writer)
         writer.name("resume_data")
         writer.null()
@@ -29,12 +52,9 @@ extension JobSpec {
         writer.endObject()
         writeRetry(into: &writer)
         writer.member("segments", 1)
-        writeWebhook(into: &writer)
-        writer.endObject()
-        return writer.bytes
     }
 
-    private func writeDestination(into writer: inout JSONWriter) {
+    func writeDestination(into writer: inout JSONWriter) {
         writer.name("destination")
         guard let destination else { return writer.null() }
         writer.beginObject()
@@ -43,7 +63,7 @@ extension JobSpec {
         writer.endObject()
     }
 
-    private func writeSource(into writer: inout JSONWriter) {
+    func writeSource(into writer: inout JSONWriter) {
         writer.name("source")
         switch source {
         case .path(let path):
@@ -55,7 +75,7 @@ extension JobSpec {
         }
     }
 
-    private func writeIntegrity(into writer: inout JSONWriter) {
+    func writeIntegrity(into writer: inout JSONWriter) {
         writer.name("integrity")
         writer.beginObject()
         writer.memberOrNull("size", integrity.size)
@@ -69,12 +89,21 @@ extension JobSpec {
     }
 
     private func writeRules(into writer: inout JSONWriter) {
+        writeRedirects(into: &writer)
+        writeAcceptance(into: &writer)
+        writer.member("on_challenge", "fail")
+    }
+
+    func writeRedirects(into writer: inout JSONWriter) {
         writer.name("redirects")
         writer.beginObject()
         writer.member("policy", redirects.policy.rawValue)
         writer.member("max", redirects.countMax)
         writer.member("send_credentials_across_origins", redirects.sendsCredentialsAcrossOrigins)
         writer.endObject()
+    }
+
+    func writeAcceptance(into writer: inout JSONWriter) {
         writer.name("accept")
         writer.beginObject()
         writer.name("status")
@@ -87,10 +116,9 @@ extension JobSpec {
         writer.endArray()
         writer.memberOrNull("max_bytes", accept.byteCountMax)
         writer.endObject()
-        writer.member("on_challenge", "fail")
     }
 
-    private func writeSchedule(into writer: inout JSONWriter) {
+    func writeSchedule(into writer: inout JSONWriter) {
         writer.name("schedule")
         writer.beginObject()
         writer.member("priority", schedule.priority)
@@ -110,7 +138,7 @@ extension JobSpec {
         writer.endObject()
     }
 
-    private func writeRetry(into writer: inout JSONWriter) {
+    func writeRetry(into writer: inout JSONWriter) {
         writer.name("retry")
         writer.beginObject()
         writer.member("max_attempts", retry.attemptCountMax)
@@ -121,7 +149,7 @@ extension JobSpec {
         writer.endObject()
     }
 
-    private func writeWebhook(into writer: inout JSONWriter) {
+    func writeWebhook(into writer: inout JSONWriter) {
         writer.name("webhook")
         guard let webhook else { return writer.null() }
         writer.beginObject()
@@ -142,13 +170,7 @@ extension JobSpec.RequestSpec {
         writer.beginObject()
         writer.member("url", url)
         writer.member("method", method)
-        writer.name("headers")
-        writer.beginObject()
-        for header in headers {
-            writer.name(header.name)
-            if HeaderRules.isSecret(header.name) { writer.raw(isSet) } else { writer.value(header.value) }
-        }
-        writer.endObject()
+        writeHeaders(into: &writer)
         writer.name("body")
         if let body { body.write(into: &writer) } else { writer.null() }
         writer.member("cache_policy", "use_protocol_cache_policy")
@@ -161,11 +183,21 @@ extension JobSpec.RequestSpec {
         }
         writer.endObject()
     }
+
+    func writeHeaders(into writer: inout JSONWriter) {
+        writer.name("headers")
+        writer.beginObject()
+        for header in headers {
+            writer.name(header.name)
+            if HeaderRules.isSecret(header.name) { writer.raw(isSet) } else { writer.value(header.value) }
+        }
+        writer.endObject()
+    }
 }
 
 extension JobSpec.Body {
     /// `{"text": {"size": 5}}`: the form, and the size instead of the bytes.
-    fileprivate func write(into writer: inout JSONWriter) {
+    func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.name(form.rawValue)
         writer.beginObject()
@@ -174,6 +206,20 @@ extension JobSpec.Body {
         writer.endObject()
     }
 }
+
+/// The rules of a plain job, written once: copying them costs a tenth of writing them.
+private let plainRules: [UInt8] = {
+    let plain = JobSpec(
+        kind: .data, session: "", description: nil, metadata: [],
+        request: .init(url: "", method: "", headers: [], body: nil, timeoutForRequest: 60), destination: nil,
+        source: nil, integrity: .init(), redirects: .standard, accept: .init(), schedule: .standard,
+        bytesPerSecondMax: nil, retry: .standard, webhook: nil)
+    var writer = JSONWriter(reservingCapacity: 1_024)
+    writer.beginObject()
+    plain.writeRuleMembers(into: &writer)
+    writer.endObject()
+    return writer.bytes
+}()
 
 private let isSet = Array(#"{"set":true}"#.utf8)
 private let emptyArray = Array("[]".utf8)

@@ -260,10 +260,11 @@ extension JobDecoding {
     }
 
     private func events(_ fields: inout FieldReader) -> [EventType] {
+        let isEmpty = fields.value("events") == .array([])
         guard let names = fields.strings("events", countMax: 20, byteCountMax: 64) else {
             return EventType.allCases
         }
-        if names.isEmpty, complaints.isEmpty {
+        if isEmpty {
             fields.complain("events", "invalid_value", "Name at least one event, or leave this out.")
         }
         var events: [EventType] = []

@@ -7,6 +7,17 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     package enum Scheme: String, Sendable, CaseIterable {
         case http, https
         package var defaultPort: UInt16 { self == .http ? 80 : 443 }
+
+        /// Schemes compare without regard to case (RFC 3986 §3.1).
+        fileprivate init?(_ name: Substring) {
+            if name == "https" {
+                self = .https
+            } else if name == "http" {
+                self = .http
+            } else {
+                self.init(rawValue: name.lowercased())
+            }
+        }
     }
 
     /// Why a text is not accepted.
@@ -52,7 +63,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         guard !text.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
         let parts = Reference(text)
         guard let name = parts.scheme else { throw .notAbsolute }
-        guard let scheme = Scheme(rawValue: name.lowercased()) else { throw .unsupportedScheme }
+        guard let scheme = Scheme(name) else { throw .unsupportedScheme }
         guard let authority = parts.authority else { throw .notAbsolute }
         return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
     }
@@ -65,7 +76,11 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         port = portText.isEmpty ? scheme.defaultPort : try Self.port(portText)
         self.path = encoded(removingDotSegments(path.isEmpty ? "/" : path))
         self.query = query.map(encoded)
-        guard string.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
+        // Encoding may have made it longer.
+        guard
+            self.path.utf8.count + (self.query?.utf8.count ?? 0) + 300 <= Limits.urlByteCountMax
+                || string.utf8.count <= Limits.urlByteCountMax
+        else { throw .tooLong }
     }
 
     /// `scheme://host:port`, the port always written.
@@ -93,7 +108,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         guard !trimmed.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
         let parts = Reference(trimmed)
         if let name = parts.scheme {
-            guard let scheme = Scheme(rawValue: name.lowercased()) else { throw .unsupportedScheme }
+            guard let scheme = Scheme(name) else { throw .unsupportedScheme }
             guard let authority = parts.authority else { throw .notAbsolute }
             return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
         }
@@ -136,36 +151,53 @@ extension WebURL {
 
     private static func checkedHost(_ host: Substring) throws(Failure) -> (String, IPAddress?) {
         guard !host.isEmpty else { throw .emptyHost }
-        guard host.utf8.allSatisfy({ $0 < 0x80 }) else { throw .nonASCIIHost }
-        let lower = host.lowercased()
-        if lower.utf8.first == UInt8(ascii: "[") {
-            guard !lower.utf8.contains(UInt8(ascii: "%")) else { throw .zoneIdentifier }
-            guard let address = IPAddress(text: String(lower.dropFirst().dropLast())), address.isIPv6 else {
-                throw .invalidHost
+        if host.utf8.first == UInt8(ascii: "[") { return try bracketed(host) }
+        var lower: [UInt8] = []
+        lower.reserveCapacity(host.utf8.count)
+        // Where the last label begins that is not empty, and the length of the label that is being read.
+        var (last, length) = (0, 0)
+        for byte in host.utf8 {
+            guard byte < 0x80 else { throw .nonASCIIHost }
+            if byte == UInt8(ascii: ".") {
+                guard length > 0 else { throw .invalidHost }
+                length = 0
+            } else {
+                if length == 0 { last = lower.count }
+                length += 1
+                guard length <= 63, isLabelByte(byte) else { throw .invalidHost }
             }
-            return (lower, address)
+            lower.append((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte)
         }
-        var labels = lower.split(separator: ".", omittingEmptySubsequences: false)
-        if labels.count > 1, labels.last?.isEmpty == true { labels.removeLast() }
-        guard lower.utf8.count <= 253, let last = labels.last, labels.allSatisfy(isLabel) else {
+        guard lower.count <= 253 else { throw .invalidHost }
+        let name = String(decoding: lower, as: UTF8.self)
+        let end = length == 0 ? lower.count - 1 : lower.count
+        // A name whose last label is a number is an IPv4 address or nothing (WHATWG URL, "ends in a number").
+        guard (48...57).contains(lower[last]),
+            IPAddress.isNumber(String(decoding: lower[last..<end], as: UTF8.self)[...])
+        else { return (name, nil) }
+        guard let address = IPAddress(legacyV4: String(decoding: lower[..<end], as: UTF8.self)) else {
             throw .invalidHost
         }
-        // A name whose last label is a number is an IPv4 address or nothing (WHATWG URL, "ends in a number").
-        guard IPAddress.isNumber(last) else { return (lower, nil) }
-        guard let address = IPAddress(legacyV4: labels.joined(separator: ".")) else { throw .invalidHost }
+        return (name, address)
+    }
+
+    private static func bracketed(_ host: Substring) throws(Failure) -> (String, IPAddress?) {
+        guard host.utf8.allSatisfy({ $0 < 0x80 }) else { throw .nonASCIIHost }
+        let lower = host.lowercased()
+        guard !lower.utf8.contains(UInt8(ascii: "%")) else { throw .zoneIdentifier }
+        guard let address = IPAddress(text: String(lower.dropFirst().dropLast())), address.isIPv6 else {
+            throw .invalidHost
+        }
         return (lower, address)
     }
 
-    private static func isLabel(_ label: Substring) -> Bool {
-        (1...63).contains(label.utf8.count)
-            && label.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"),
-                    UInt8(ascii: "-"), UInt8(ascii: "_"):
-                    true
-                default: false
-                }
-            }
+    private static func isLabelByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+            true
+        default: false
+        }
     }
 }
 
@@ -210,6 +242,7 @@ private struct Reference {
 
 /// RFC 3986 §5.2.4, for a path that begins with a slash. `%2e` is a dot, as servers see it (WHATWG URL).
 private func removingDotSegments(_ path: String) -> String {
+    guard mayHoldDotSegment(path) else { return path }
     var segments: [Substring] = []
     let all = path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
     for (index, segment) in all.enumerated() {
@@ -224,6 +257,16 @@ private func removingDotSegments(_ path: String) -> String {
         }
     }
     return "/" + segments.joined(separator: "/")
+}
+
+/// Whether a segment begins with a dot, as it is or percent-encoded.
+private func mayHoldDotSegment(_ path: String) -> Bool {
+    var isStart = false
+    for byte in path.utf8 {
+        if isStart, byte == UInt8(ascii: ".") || byte == UInt8(ascii: "%") { return true }
+        isStart = byte == UInt8(ascii: "/")
+    }
+    return false
 }
 
 /// Bytes that no request line may hold (spaces, controls, everything beyond ASCII), percent-encoded.

@@ -112,7 +112,8 @@ package struct AttemptMachine: Sendable {
         case .release:
             state = .preparing(stop ?? .released)
             return []
-        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .storageFailed, .revoked:
+        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .storageFailed,
+            .revoked:
             return []
         }
     }
@@ -145,7 +146,9 @@ package struct AttemptMachine: Sendable {
                 .responseInvalid, "The server's answer had no head.", phase: .waiting, isRetryable: true)
             return end(.failed(error, retryAfter: nil))
         }
-        guard failure.mayRepeatAtOnce, !hasRepeated else { return end(.failed(failure.error, retryAfter: nil)) }
+        guard failure.mayRepeatAtOnce, !hasRepeated else {
+            return end(.failed(failure.error, retryAfter: nil))
+        }
         hasRepeated = true
         return [.start(fresh: true)]
     }
@@ -163,7 +166,8 @@ package struct AttemptMachine: Sendable {
         case .resend:
             guard !hasResent else {
                 let error = TransferError(
-                    .unacceptableStatus, "The server answered with status 417.", phase: .waiting, isRetryable: false)
+                    .unacceptableStatus, "The server answered with status 417.", phase: .waiting,
+                    isRetryable: false)
                 return end(.failed(error, retryAfter: nil))
             }
             hasResent = true
@@ -187,7 +191,8 @@ package struct AttemptMachine: Sendable {
         case .cancel:
             state = .storing(.cancelled)
             return [.revokeStorage]
-        case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut:
+        case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded,
+            .timedOut:
             // A drain waits for what is nearly done.
             return []
         }

@@ -15,6 +15,8 @@ final class BodyDrain {
     }
 
     private let plan: Plan
+    /// False when more is announced: then nothing is gathered first.
+    private let staysInMemory: Bool
     private var memory: [UInt8] = []
     private var file: PartialFile?
     private var tail: DigestTail?
@@ -22,9 +24,10 @@ final class BodyDrain {
 
     init(_ plan: Plan, expected: Int64?) throws(TransferError) {
         self.plan = plan
+        staysInMemory = expected ?? 0 <= Int64(plan.memoryLimit)
         if let expected {
             try checkLength(expected)
-            if expected <= Int64(plan.memoryLimit) { memory.reserveCapacity(Int(expected)) }
+            if staysInMemory { memory.reserveCapacity(Int(expected)) }
         }
     }
 
@@ -32,7 +35,7 @@ final class BodyDrain {
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let total = byteCount + Int64(bytes.count)
         try checkLength(total)
-        if file == nil, total <= Int64(plan.memoryLimit) {
+        if file == nil, staysInMemory, total <= Int64(plan.memoryLimit) {
             memory.append(contentsOf: bytes)
         } else {
             try appendToFile(bytes)
@@ -43,7 +46,8 @@ final class BodyDrain {
     private func checkLength(_ count: Int64) throws(TransferError) {
         guard count <= plan.byteCountMax ?? .max else {
             throw TransferError(
-                .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving, isRetryable: false)
+                .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving,
+                isRetryable: false)
         }
     }
 
@@ -65,7 +69,9 @@ final class BodyDrain {
             tail.advance(to: file.byteCount)
         } else {
             plan.digests.update(bytes)
-            if file.byteCount >= EngineLimits.inlineDigestByteCountMax { tail = plan.makeTail(file, plan.digests) }
+            if file.byteCount >= EngineLimits.inlineDigestByteCountMax {
+                tail = plan.makeTail(file, plan.digests)
+            }
         }
     }
 

@@ -108,7 +108,8 @@ final class SourceFile: Sendable {
             if count < 0, errno == EINTR { continue }
             guard count >= 0 else {
                 throw TransferError(
-                    .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true)
+                    .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true
+                )
             }
             guard count > 0 else { throw Self.changed }
             done += count

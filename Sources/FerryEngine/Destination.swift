@@ -14,8 +14,10 @@ struct Destination: Sendable {
     /// The service keeps the file: its path is not shown.
     let isKept: Bool
 
-    init(root: StorageDirectory, path: String, ifExists: JobSpec.Destination.IfExists, of attempt: Attempt, isKept: Bool)
-    {
+    init(
+        root: StorageDirectory, path: String, ifExists: JobSpec.Destination.IfExists, of attempt: Attempt,
+        isKept: Bool
+    ) {
         self.root = root
         (directory, name) = splitPath(path)
         self.ifExists = ifExists

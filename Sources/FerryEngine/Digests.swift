@@ -47,7 +47,8 @@ final class Digests: @unchecked Sendable {
     func finish() throws(TransferError) -> String {
         if let expectedSize, expectedSize != byteCount {
             throw TransferError(
-                .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).", phase: .finishing,
+                .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).",
+                phase: .finishing,
                 isRetryable: true)
         }
         var sha256 = ""
@@ -147,7 +148,8 @@ final class DigestTail: Sendable {
         let end = min(target, start + Self.sliceByteCount)
         var offset = start
         while offset < end {
-            let count = pread(bytes.descriptor, buffer.baseAddress, min(buffer.count, Int(end - offset)), off_t(offset))
+            let count = pread(
+                bytes.descriptor, buffer.baseAddress, min(buffer.count, Int(end - offset)), off_t(offset))
             if count < 0, errno == EINTR { continue }
             guard count > 0 else {
                 fail()

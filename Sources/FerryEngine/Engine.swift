@@ -19,7 +19,8 @@ package final class Engine: AttemptRunner {
 
     /// Starts the threads. Throws when libcurl cannot be used or the process is out of descriptors.
     package init(
-        configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder, clock: any WallClock,
+        configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
+        clock: any WallClock,
         logger: Logger
     ) throws {
         let context = EngineContext(configuration, sink: sink, lease: lease, clock: clock, logger: logger)
@@ -39,31 +40,34 @@ package final class Engine: AttemptRunner {
     /// Takes the attempts at once and runs all of them; bounded by whoever leases.
     package func begin(_ attempts: [Attempt]) {
         context.metrics.began(attempts.count)
-        var placed = [[(Attempt, ProgressMeter)]](repeating: [], count: lanes.count)
+        var placed = [[Placed]](repeating: [], count: lanes.count)
         for attempt in attempts {
-            let lane = place(attempt)
+            let (lane, isBulk) = place(attempt)
             let progress = ProgressMeter()
-            context.registry.add(attempt, Registry.Entry(number: attempt.number, loop: lane, progress: progress))
-            placed[lane].append((attempt, progress))
+            context.registry.add(
+                attempt, Registry.Entry(number: attempt.number, loop: lane, progress: progress))
+            placed[lane].append(Placed(attempt: attempt, progress: progress, isBulk: isBulk))
         }
-        for (lane, batch) in zip(lanes, placed) where !batch.isEmpty {
+        for (index, batch) in placed.enumerated() where !batch.isEmpty {
+            let lane = lanes[index]
             let isDraining = isDraining.load(ordering: .sequentiallyConsistent)
             let accepted =
                 !isDraining
                 && lane.loop.perform { [state = lane.state] multi in
                     let loop = state.get(multi)
-                    for (attempt, progress) in batch { loop.begin(attempt, progress) }
+                    for placed in batch { loop.begin(placed) }
                 }
             if !accepted {
-                for (attempt, _) in batch { context.report(unbegun: attempt, .released) }
+                for one in batch { context.report(unbegun: one, on: index, .released) }
             }
         }
     }
 
-    private func place(_ attempt: Attempt) -> Int {
+    /// Bulk counts for its loop from here on, so that a batch is spread as well.
+    private func place(_ attempt: Attempt) -> (lane: Int, isBulk: Bool) {
         let home = Int(attempt.origin.hashValue.magnitude % UInt(lanes.count))
-        guard attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) else { return home }
-        return context.bulk.leastLoaded(preferred: home)
+        guard attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) else { return (home, false) }
+        return (context.bulk.beganOnLeastLoaded(preferred: home), true)
     }
 
     /// Closes the attempt's socket within a turn of its loop. Does nothing when the job does not run here.

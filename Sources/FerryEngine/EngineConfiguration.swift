@@ -24,7 +24,8 @@ package struct EngineConfiguration: Sendable {
     package var keptConnectionCount = 512
 
     package init(
-        storageRoot: @escaping @Sendable (_ tenant: String) -> String, keptDirectory: String, egress: EgressPolicy,
+        storageRoot: @escaping @Sendable (_ tenant: String) -> String, keptDirectory: String,
+        egress: EgressPolicy,
         userAgent: String
     ) {
         self.storageRoot = storageRoot
@@ -48,7 +49,7 @@ enum EngineLimits {
     /// Bytes of a body nobody wants that are read so that the connection can be used again.
     static let discardByteCountMax = 64 << 10
     /// Untouched pages cost nothing, so slow transfers do not pay for this.
-    static let receiveBufferSize = 64 << 10
+    static let receiveBufferSize = 16 << 10
     static let bulkReceiveBufferSize = 512 << 10
     static let bulkSendBufferSize = 512 << 10
     /// What one step of a transfer with a speed limit moves.

@@ -20,7 +20,8 @@ final class EngineContext: Sendable {
     private let roots = Mutex<[String: StorageDirectory]>([:])
 
     init(
-        _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder, clock: any WallClock,
+        _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
+        clock: any WallClock,
         logger: Logger
     ) {
         self.configuration = configuration
@@ -52,7 +53,8 @@ final class EngineContext: Sendable {
                 ifExists: named.ifExists, of: attempt, isKept: false)
         }
         return Destination(
-            root: try root(configuration.keptDirectory), path: KeptFiles.path(for: attempt.job), ifExists: .replace,
+            root: try root(configuration.keptDirectory), path: KeptFiles.path(for: attempt.job),
+            ifExists: .replace,
             of: attempt, isKept: true)
     }
 
@@ -63,8 +65,11 @@ final class EngineContext: Sendable {
         sink.record(result)
     }
 
-    func report(unbegun attempt: Attempt, _ outcome: AttemptResult.Outcome) {
-        report(AttemptResult(attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
+    func report(unbegun placed: Placed, on loop: Int, _ outcome: AttemptResult.Outcome) {
+        if placed.isBulk { bulk.ended(on: loop) }
+        report(
+            AttemptResult(
+                attempt: placed.attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
     }
 }
 
@@ -74,6 +79,13 @@ extension StorageDirectory {
         var status = stat()
         return fstat(descriptor, &status) == 0 && status.st_nlink > 0
     }
+}
+
+/// An attempt on its way to its loop. `isBulk`: it is counted there already.
+struct Placed: Sendable {
+    let attempt: Attempt
+    let progress: ProgressMeter
+    let isBulk: Bool
 }
 
 /// Which attempt of a job runs, and where. Any thread.
@@ -147,11 +159,13 @@ final class BulkBoard: Sendable {
         }
     }
 
-    /// The loop with the fewest bulk transfers; `preferred` when it is among them.
-    func leastLoaded(preferred: Int) -> Int {
+    /// Counts one on the loop with the fewest, on `preferred` when it is among them, and says where.
+    func beganOnLeastLoaded(preferred: Int) -> Int {
         live.withLock { live in
             let fewest = live.min() ?? 0
-            return live[preferred] == fewest ? preferred : live.firstIndex(of: fewest) ?? preferred
+            let loop = live[preferred] == fewest ? preferred : live.firstIndex(of: fewest) ?? preferred
+            live[loop] += 1
+            return loop
         }
     }
 

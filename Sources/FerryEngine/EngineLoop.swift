@@ -13,7 +13,8 @@ final class EngineLoop {
     private var live: [AttemptKey: LiveTransfer] = [:]
     private var lastScan: Int64
 
-    init(_ context: EngineContext, index: Int, loop: CurlLoop, multi: CurlMulti, state: LoopBound<EngineLoop>) {
+    init(_ context: EngineContext, index: Int, loop: CurlLoop, multi: CurlMulti, state: LoopBound<EngineLoop>)
+    {
         self.context = context
         self.index = index
         self.loop = loop
@@ -29,18 +30,19 @@ final class EngineLoop {
     }
 
     /// Runs the attempt; its result comes sooner or later, in any case once.
-    func begin(_ attempt: Attempt, _ progress: ProgressMeter) {
+    func begin(_ placed: Placed) {
+        let attempt = placed.attempt
         guard !attempt.isCancelRequested else {
-            context.report(unbegun: attempt, .cancelled)
+            context.report(unbegun: placed, on: index, .cancelled)
             return
         }
         guard let url = try? WebURL.parse(attempt.spec.request.url) else {
             let error = TransferError(
                 .internalError, "The job's URL cannot be read.", phase: .resolving, isRetryable: false)
-            context.report(unbegun: attempt, .failed(error, retryAfter: nil))
+            context.report(unbegun: placed, on: index, .failed(error, retryAfter: nil))
             return
         }
-        let transfer = LiveTransfer(attempt, url, progress, on: self)
+        let transfer = LiveTransfer(placed, url, on: self)
         live[AttemptKey(attempt)] = transfer
         transfer.begin()
     }

@@ -1,5 +1,5 @@
-package import FerryCore
 import Curl
+package import FerryCore
 import Synchronization
 
 /// Counts since the start of the process, for `/metrics`.

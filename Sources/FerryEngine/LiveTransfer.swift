@@ -4,40 +4,41 @@ import Logging
 
 /// One attempt while it runs: hands libcurl's words to the machine and does what the machine says. Loop thread only.
 final class LiveTransfer: EasyDelegate {
-    private enum Sink {
+    enum Sink {
         case none
         case drain(BodyDrain)
         case discard
     }
 
     let attempt: Attempt
-    private let key: AttemptKey
-    private let progress: ProgressMeter
-    private unowned let loop: EngineLoop
-    private var context: EngineContext { loop.context }
+    let key: AttemptKey
+    let progress: ProgressMeter
+    unowned let loop: EngineLoop
+    var context: EngineContext { loop.context }
 
-    private var machine = AttemptMachine()
-    private var hop: Hop
-    private var next: Hop?
-    private var expects = true
-    private var source: BodySource?
-    private var destination: Destination?
-    private var transfer: Transfer?
-    private var parser = ResponseHeadParser()
-    private var head: ResponseHead?
-    private var sink = Sink.none
-    private var discardedByteCount = 0
-    private var publication: Publication?
-    private var lastActivity: Int64
-    private let resourceDeadline: Int64
-    private var isBulk = false
-    private var waitsForDigest = false
-    private var pace: Pace?
+    var machine = AttemptMachine()
+    var hop: Hop
+    var next: Hop?
+    var expects = true
+    var source: BodySource?
+    var destination: Destination?
+    var transfer: Transfer?
+    var parser = ResponseHeadParser()
+    var head: ResponseHead?
+    var sink = Sink.none
+    var discardedByteCount = 0
+    var publication: Publication?
+    var lastActivity: Int64
+    let resourceDeadline: Int64
+    var isBulk: Bool
+    var waitsForDigest = false
+    var pace: Pace?
 
-    init(_ attempt: Attempt, _ url: WebURL, _ progress: ProgressMeter, on loop: EngineLoop) {
-        self.attempt = attempt
-        key = AttemptKey(attempt)
-        self.progress = progress
+    init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
+        attempt = placed.attempt
+        key = AttemptKey(placed.attempt)
+        progress = placed.progress
+        isBulk = placed.isBulk
         self.loop = loop
         hop = Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
@@ -50,7 +51,6 @@ final class LiveTransfer: EasyDelegate {
 
     /// Opens the source, and sees to what earlier attempts have left.
     func begin() {
-        if attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) { becomeBulk() }
         do throws(TransferError) {
             source = try makeSource()
             hop.sendsBody = source != nil
@@ -86,7 +86,9 @@ final class LiveTransfer: EasyDelegate {
         let lane = context.lane
         return BodySource(file: file, digests: digests) { file, digests in
             DigestTail(
-                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests, lane: lane) {}
+                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
+                lane: lane
+            ) {}
         }
     }
 
@@ -131,7 +133,8 @@ final class LiveTransfer: EasyDelegate {
         source?.rewind()
         let isRepeatable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
         var request = context.builder.request(for: attempt, hop, body: source?.byteCount, expects: expects)
-        request.receiveBufferSize = isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
+        request.receiveBufferSize =
+            isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
         if pace != nil { request.receiveBufferSize = EngineLimits.pacedBufferSize }
         if pace != nil { request.sendBufferSize = EngineLimits.pacedBufferSize }
         // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new one.
@@ -157,7 +160,8 @@ final class LiveTransfer: EasyDelegate {
         guard let head else { return nil }
         return TransferResponse(
             status: head.status, url: hop.url.string, headers: head.headers, mimeType: head.mimeType,
-            suggestedFilename: suggestedFilename(head, url: hop.url), expectedContentLength: head.contentLength)
+            suggestedFilename: suggestedFilename(head, url: hop.url),
+            expectedContentLength: head.contentLength)
     }
 
     // MARK: What libcurl says
@@ -263,7 +267,9 @@ final class LiveTransfer: EasyDelegate {
         context.metrics.received(count)
         guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
         handle(.enoughDiscarded)
-        guard !machine.isEnded, let source, source.sent == source.byteCount, next == nil else { return .abort }
+        guard !machine.isEnded, let source, source.sent == source.byteCount, next == nil else {
+            return .abort
+        }
         // An upload is over; how much the server has to say about it does not matter.
         perform(.stopTransfer)
         handle(.transferEnded(nil))
@@ -285,7 +291,9 @@ final class LiveTransfer: EasyDelegate {
 
     /// The digest is no longer far behind the writer.
     func digestCaughtUp() {
-        guard waitsForDigest, case .drain(let drain) = sink, drain.lag < EngineLimits.digestLagResume else { return }
+        guard waitsForDigest, case .drain(let drain) = sink, drain.lag < EngineLimits.digestLagResume else {
+            return
+        }
         waitsForDigest = false
         lastActivity = loop.multi.now
         transfer?.resume()
@@ -307,7 +315,8 @@ final class LiveTransfer: EasyDelegate {
     }
 
     func rewindBody() -> Bool {
-        guard let source, source.sent == 0 || RequestBuilder.isRepeatable(attempt.spec, method: hop.method) else {
+        guard let source, source.sent == 0 || RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
+        else {
             return false
         }
         source.rewind()
@@ -333,122 +342,5 @@ final class LiveTransfer: EasyDelegate {
             hasHead: head != nil, isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
             sentWholeBody: isSent)
         handle(.transferEnded(transportFailure(error, outcome.info, facts)))
-    }
-
-    // MARK: The end
-
-    private func store() {
-        if attempt.spec.kind == .upload {
-            storeUpload()
-            return
-        }
-        guard case .drain(let drain) = sink else { return }
-        guard attempt.spec.kind == .data, let body = drain.inMemory else {
-            do throws(TransferError) {
-                try publish(drain, to: drain.destination())
-            } catch {
-                handle(.storageFailed(error))
-            }
-            return
-        }
-        do throws(TransferError) {
-            drain.digests.update(body)
-            let sha256 = try drain.digests.finish()
-            handle(
-                .stored(
-                    TransferResult(
-                        path: nil, size: drain.byteCount, sha256: sha256, body: body, isKept: false,
-                        verified: verification)))
-        } catch {
-            handle(.storageFailed(error))
-        }
-    }
-
-    private var verification: TransferResult.Verification {
-        let integrity = attempt.spec.integrity
-        if integrity.md5 ?? integrity.sha1 ?? integrity.sha256 ?? integrity.sha512 != nil { return .digest }
-        return integrity.size != nil || head?.isDelimited ?? false ? .length : .none
-    }
-
-    private func publish(_ drain: BodyDrain, to destination: Destination) {
-        sink = .none
-        let (key, state) = (key, loop.state)
-        let plan = { [context, loop, verification] (bytes: Publication.Bytes) in
-            Publication.Plan(
-                bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
-                syncs: context.configuration.fileSync == .full, lease: context.lease, leftovers: context.leftovers,
-                loop: loop.loop,
-                deliver: { multi, outcome in
-                    let event: AttemptMachine.Event =
-                        switch outcome {
-                        case .stored(let result): .stored(result)
-                        case .failed(let error): .storageFailed(error)
-                        case .revoked: .revoked
-                        }
-                    state.get(multi).handle(event, for: key)
-                })
-        }
-        publication = drain.publish(context.lane) { Publication(plan($0)) }
-    }
-
-    private func storeUpload() {
-        guard let source, source.sent == source.byteCount || !hop.sendsBody else {
-            handle(
-                .storageFailed(
-                    TransferError(
-                        .connectionLost, "The server answered before it had the whole body.", phase: .sending,
-                        isRetryable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method))))
-            return
-        }
-        do throws(TransferError) {
-            try source.check()
-        } catch {
-            handle(.storageFailed(error))
-            return
-        }
-        let (key, tell, digests, verification) = (key, loop.teller, source.digests, verification)
-        let size = source.byteCount
-        source.whenHashed(context.lane) { tail in
-            let event: AttemptMachine.Event
-            do throws(TransferError) {
-                if let failure = tail?.failure { throw failure }
-                event = .stored(
-                    TransferResult(
-                        path: nil, size: size, sha256: try digests.finish(), body: nil, isKept: false,
-                        verified: verification))
-            } catch {
-                event = .storageFailed(error)
-            }
-            tell { $0.handle(event, for: key) }
-        }
-    }
-
-    // MARK: The watchdog
-
-    /// Once a second: nothing may wait for ever.
-    func secondPassed(_ now: Int64, _ seconds: Double) {
-        progress.measure(seconds: seconds)
-        if now >= resourceDeadline {
-            handle(
-                .timedOut(
-                    TransferError(
-                        .resourceTimeout, "The time for the whole job is over.", phase: phase, isRetryable: false)))
-        } else if let transfer, !transfer.isPaused,
-            now - lastActivity > Int64(attempt.spec.request.timeoutForRequest * 1e9)
-        {
-            let isRetryable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
-            handle(
-                .timedOut(
-                    TransferError(
-                        .timedOut, "No byte moved for \(attempt.spec.request.timeoutForRequest) seconds.",
-                        phase: phase, isRetryable: isRetryable)))
-        }
-    }
-
-    private var phase: TransferError.Phase {
-        if head != nil { return .receiving }
-        guard let info = transfer?.info, info.timings.preTransfer > 0 else { return .connecting }
-        let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
-        return isSent ? .waiting : .sending
     }
 }

@@ -50,23 +50,37 @@ final class Publication: Sendable {
 
     /// File thread: carries out all of them, then tells the loops.
     static func publish(_ batch: [Publication]) {
-        var ready: [(Publication, Staged)] = []
+        var staged: [(Publication, Staged)] = []
         var outcomes: [(Publication, Outcome)] = []
         for publication in batch {
             do throws(TransferError) {
-                ready.append((publication, try publication.stage()))
+                staged.append((publication, try publication.stage()))
             } catch {
                 outcomes.append((publication, .failed(error)))
             }
         }
+        let failures = sync(staged)
         var directories: [String: StorageDirectory] = [:]
-        for (publication, staged) in ready {
-            let outcome = publication.name(staged)
+        for (index, (publication, one)) in staged.enumerated() {
+            let outcome = publication.name(one, failures[index] ?? nil)
             outcomes.append((publication, outcome))
-            if case .stored = outcome, publication.plan.syncs { directories[staged.key] = staged.place }
+            if case .stored = outcome, publication.plan.syncs { directories[one.key] = one.place }
         }
-        for directory in directories.values { fsync(directory.descriptor) }
-        deliver(outcomes)
+        let unsynced = StorageSync.directories(Array(directories.values)).compactMap { $0 }.first
+        deliver(outcomes.map { ($0, unsynced == nil ? $1 : $0.afterUnsyncedName($1)) })
+    }
+
+    /// By index in `staged`: what went wrong with those that have to be on stable storage.
+    private static func sync(_ staged: [(Publication, Staged)]) -> [Int: TransferError?] {
+        let chosen = staged.indices.filter { staged[$0].0.plan.syncs && !staged[$0].0.isRevoked }
+        return Dictionary(
+            uniqueKeysWithValues: zip(chosen, StorageSync.files(chosen.map { staged[$0].1.file })))
+    }
+
+    /// The name may be lost with a power cut, so it is not a success. The next attempt does it again.
+    private func afterUnsyncedName(_ outcome: Outcome) -> Outcome {
+        guard case .stored = outcome, plan.syncs else { return outcome }
+        return .failed(storageError(EIO))
     }
 
     private static func deliver(_ outcomes: [(Publication, Outcome)]) {
@@ -80,60 +94,66 @@ final class Publication: Sendable {
         for (loop, commands) in commands.values { loop.perform(contentsOf: commands) }
     }
 
-    /// A verified partial that is on stable storage.
+    /// A verified partial.
     private struct Staged {
         let place: StorageDirectory
         let file: PartialFile
         let size: Int64
         let sha256: String
-        var key: String
+        /// The same for the same directory.
+        let key: String
+
+        init(_ place: StorageDirectory, _ file: PartialFile, _ sha256: String, _ destination: Destination) {
+            self.place = place
+            self.file = file
+            self.size = file.byteCount
+            self.sha256 = sha256
+            key = "\(destination.root.descriptor):\(destination.directory)"
+        }
     }
 
     private func stage() throws(TransferError) -> Staged {
         let destination = plan.destination
         let place = try destination.root.directory(destination.directory, making: true)
-        let file: PartialFile
         switch plan.bytes {
         case .memory(let bytes):
             plan.digests.update(bytes)
             let sha256 = try plan.digests.finish()
-            file = try PartialFile(destination, in: place)
+            let file = try PartialFile(destination, in: place)
             do throws(TransferError) {
                 try file.append(bytes)
-                return try finishStaging(place, file, sha256)
             } catch {
                 file.discard()
                 throw error
             }
-        case .file(let partial, let tail):
-            file = partial
+            return Staged(place, file, sha256, destination)
+        case .file(let file, let tail):
             do throws(TransferError) {
                 if let failure = tail?.failure { throw failure }
-                return try finishStaging(place, file, try plan.digests.finish())
+                return Staged(place, file, try plan.digests.finish(), destination)
             } catch {
                 file.discard()
                 throw error
             }
         }
-    }
-
-    private func finishStaging(
-        _ place: StorageDirectory, _ file: PartialFile, _ sha256: String
-    ) throws(TransferError) -> Staged {
-        if plan.syncs, !isRevoked { try file.sync() }
-        let key = "\(plan.destination.root.descriptor):\(plan.destination.directory)"
-        return Staged(place: place, file: file, size: file.byteCount, sha256: sha256, key: key)
     }
 
     /// Gives the file its name, if it still may have it.
-    private func name(_ staged: Staged) -> Outcome {
+    private func name(_ staged: Staged, _ failure: TransferError?) -> Outcome {
+        if let failure {
+            staged.file.discard()
+            return .failed(failure)
+        }
         guard plan.lease.holdsLease else {
             staged.file.discard()
             return .failed(
-                TransferError(.nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true))
+                TransferError(
+                    .nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true)
+            )
         }
         let (mayPublish, _) = fate.compareExchange(
-            expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent)
+            expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent
+        )
         guard mayPublish else {
             staged.file.discard()
             return .revoked
@@ -143,7 +163,8 @@ final class Publication: Sendable {
             return .stored(
                 TransferResult(
                     path: plan.destination.isKept ? nil : plan.destination.path(of: name), size: staged.size,
-                    sha256: staged.sha256, body: nil, isKept: plan.destination.isKept, verified: plan.verified))
+                    sha256: staged.sha256, body: nil, isKept: plan.destination.isKept, verified: plan.verified
+                ))
         } catch {
             staged.file.discard()
             return .failed(error)
@@ -199,14 +220,12 @@ final class PartialFile: Sendable {
         }
     }
 
-    func sync() throws(TransferError) {
-        guard fdatasync(descriptor) == 0 else { throw storageError(errno) }
-    }
-
     /// Removes the name. File thread: a large file takes milliseconds.
     func discard() {
         // Whoever moved the directory away took the partial along.
-        guard let place = try? destination.root.directory(destination.directory, making: false) else { return }
+        guard let place = try? destination.root.directory(destination.directory, making: false) else {
+            return
+        }
         place.remove(destination.partialName)
     }
 }

@@ -24,7 +24,8 @@ struct RequestBuilder: Sendable {
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
         request.headers = headers(attempt, hop)
         request.expectsContinue = expects
-        request.connectTimeout = min(EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
+        request.connectTimeout = min(
+            EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
         request.sendBufferSize =
             (body ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
         return request
@@ -83,12 +84,14 @@ struct RequestBuilder: Sendable {
 
     /// Framing and the connection are ours.
     private static let ownedHeaders: Set<String> = [
-        "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer",
+        "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te",
+        "trailer",
         "upgrade", "expect",
     ]
 
     private static func isCredential(_ name: String) -> Bool {
-        ["authorization", "proxy-authorization", "cookie", "cookie2"].contains(name) || name.hasSuffix("-token")
+        ["authorization", "proxy-authorization", "cookie", "cookie2"].contains(name)
+            || name.hasSuffix("-token")
             || name.hasSuffix("api-key") || name.hasSuffix("-secret") || name.hasSuffix("-signature")
     }
 }

@@ -20,7 +20,8 @@ package struct ResponseHead: Sendable, Equatable {
 
     /// `Content-Length`, when it is one number (RFC 9110 §8.6 lets equal duplicates pass; libcurl refuses others).
     package var contentLength: Int64? {
-        guard let text = first("content-length"), !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) })
+        guard let text = first("content-length"), !text.isEmpty,
+            text.utf8.allSatisfy({ (48...57).contains($0) })
         else { return nil }
         return Int64(text)
     }
@@ -98,7 +99,8 @@ package struct ResponseHeadParser: Sendable {
     private mutating func takeStatusLine(_ line: some BidirectionalCollection<UInt8>) -> Step {
         let words = line.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
         guard words.count >= 2, words[0].starts(with: "HTTP/".utf8), words[1].count == 3,
-            words[1].allSatisfy({ (48...57).contains($0) }), let status = Int(String(decoding: words[1], as: UTF8.self)),
+            words[1].allSatisfy({ (48...57).contains($0) }),
+            let status = Int(String(decoding: words[1], as: UTF8.self)),
             status >= 100
         else { return .invalid }
         head = ResponseHead(status: status, isHTTP1: words[0].dropFirst(5).first == UInt8(ascii: "1"))
@@ -137,7 +139,9 @@ func equalIgnoringCase(_ a: String, _ b: String) -> Bool {
 package func httpDate(_ text: String) -> Timestamp? {
     let words = text.split(separator: " ")
     let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-    guard words.count == 6, words[5] == "GMT", let month = months.firstIndex(of: String(words[2])) else { return nil }
+    guard words.count == 6, words[5] == "GMT", let month = months.firstIndex(of: String(words[2])) else {
+        return nil
+    }
     let number = month + 1 < 10 ? "0\(month + 1)" : "\(month + 1)"
     return Timestamp(rfc3339: "\(words[3])-\(number)-\(words[1])T\(words[4])Z")
 }

@@ -36,10 +36,13 @@ struct ResponseJudge: Sendable {
                     .unacceptableContentType, "The answer's content type is not one that the job accepts.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
-        if hop.method != "HEAD", let length = head.contentLength, let most = spec.accept.byteCountMax, length > most {
+        if hop.method != "HEAD", let length = head.contentLength, let most = spec.accept.byteCountMax,
+            length > most
+        {
             return .refuse(
                 TransferError(
-                    .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting, isRetryable: false),
+                    .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting,
+                    isRetryable: false),
                 retryAfter: nil)
         }
         return .accept
@@ -50,7 +53,8 @@ struct ResponseJudge: Sendable {
     private func acceptsStatus(_ status: Int) -> Bool {
         if spec.accept.status.isEmpty { return spec.kind == .data || (200..<300).contains(status) }
         return spec.accept.status.contains { pattern in
-            pattern == "\(status)" || pattern.count == 3 && pattern.hasSuffix("xx") && pattern.hasPrefix("\(status / 100)")
+            pattern == "\(status)"
+                || pattern.count == 3 && pattern.hasSuffix("xx") && pattern.hasPrefix("\(status / 100)")
         }
     }
 
@@ -98,7 +102,9 @@ struct ResponseJudge: Sendable {
                     .redirectInvalid, "The server redirected to something that is no http or https URL.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
-        guard egress.refusal(of: url) == nil else { return .refuse(blockedAddress(.waiting), retryAfter: nil) }
+        guard egress.refusal(of: url) == nil else {
+            return .refuse(blockedAddress(.waiting), retryAfter: nil)
+        }
         var next = hop
         next.url = url
         next.redirectCount += 1
@@ -117,5 +123,6 @@ struct ResponseJudge: Sendable {
 
 func blockedAddress(_ phase: TransferError.Phase) -> TransferError {
     TransferError(
-        .blockedAddress, "The URL leads to an address that may not be reached.", phase: phase, isRetryable: false)
+        .blockedAddress, "The URL leads to an address that may not be reached.", phase: phase,
+        isRetryable: false)
 }

@@ -47,7 +47,8 @@ final class StorageDirectory: Sendable {
     /// A regular file to read. Throws `source_not_found` for anything else.
     func regularFile(_ path: String) throws(TransferError) -> (descriptor: Int32, status: stat) {
         let missing = TransferError(
-            .sourceNotFound, "There is no readable file at the source's path.", phase: .sending, isRetryable: false)
+            .sourceNotFound, "There is no readable file at the source's path.", phase: .sending,
+            isRetryable: false)
         // Not blocking: opening a FIFO would wait for a writer.
         let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
         guard opened >= 0 else {
@@ -109,17 +110,20 @@ func splitPath(_ path: String) -> (directory: String, name: String) {
 func storageError(_ code: Int32) -> TransferError {
     switch code {
     case ENOSPC, EDQUOT:
-        TransferError(.storageFull, "There is no room left for the file.", phase: .finishing, isRetryable: true)
+        TransferError(
+            .storageFull, "There is no room left for the file.", phase: .finishing, isRetryable: true)
     case ENOTDIR, EISDIR, EXDEV, ELOOP, ENAMETOOLONG, EINVAL:
         TransferError(
             .destinationInvalid, "The destination's path cannot be a file there.", phase: .finishing,
             isRetryable: false)
     case EEXIST:
         TransferError(
-            .destinationExists, "There is a file at the destination already.", phase: .finishing, isRetryable: false)
+            .destinationExists, "There is a file at the destination already.", phase: .finishing,
+            isRetryable: false)
     case EACCES, EPERM, EROFS:
         TransferError(
-            .storageFailed, "The service may not write at the destination.", phase: .finishing, isRetryable: false)
+            .storageFailed, "The service may not write at the destination.", phase: .finishing,
+            isRetryable: false)
     default:
         TransferError(.storageFailed, "The file could not be written.", phase: .finishing, isRetryable: true)
     }
@@ -129,7 +133,8 @@ func storageError(_ code: Int32) -> TransferError {
 func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
     var done = 0
     while done < bytes.count {
-        let count = pwrite(descriptor, bytes.baseAddress.map { $0 + done }, bytes.count - done, off_t(offset) + done)
+        let count = pwrite(
+            descriptor, bytes.baseAddress.map { $0 + done }, bytes.count - done, off_t(offset) + done)
         if count < 0, errno == EINTR { continue }
         guard count > 0 else { throw storageError(count == 0 ? ENOSPC : errno) }
         done += count

@@ -3,7 +3,9 @@ package import FerryCore
 /// The name that an answer suggests for its bytes, made safe to be a name in any directory: one path part, no
 /// controls, not hidden, at most 255 bytes. nil when nothing usable is left.
 package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
-    if let value = head.first("content-disposition"), let name = dispositionFilename(value).flatMap(safeFilename) {
+    if let value = head.first("content-disposition"),
+        let name = dispositionFilename(value).flatMap(safeFilename)
+    {
         return name
     }
     let last = url.path.split(separator: "/").last.map(String.init)
@@ -62,7 +64,8 @@ private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
         }
     }
     return isLatin1
-        ? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) })) : String(decoding: bytes, as: UTF8.self)
+        ? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+        : String(decoding: bytes, as: UTF8.self)
 }
 
 private func safeFilename(_ name: String) -> String? {

@@ -10,7 +10,9 @@ struct TransportContext: Sendable {
 }
 
 /// libcurl's code and timings → what the client is told: a code, a phase, one plain sentence without addresses.
-func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: TransportContext) -> AttemptMachine.Failure {
+func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: TransportContext)
+    -> AttemptMachine.Failure
+{
     let phase = phase(info, context)
     let mapped = mapped(error, phase)
     let mayHaveReached = info.timings.preTransfer > 0 || info.headerBytesSent > 0

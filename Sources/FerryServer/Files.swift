@@ -1,4 +1,4 @@
-package import Glibc
+import Glibc
 package import Sys
 
 extension String {
@@ -24,7 +24,7 @@ package func absolutePath(_ path: String) -> String {
 }
 
 /// Creates the directory and its parents; one that exists is left as it is.
-package func createDirectory(_ path: String, mode: mode_t) throws(SystemError) {
+package func createDirectory(_ path: String, mode: UInt32) throws(SystemError) {
     var partial = ""
     for part in path.split(separator: "/") {
         partial += "/" + part

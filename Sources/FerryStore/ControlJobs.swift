@@ -11,8 +11,9 @@ extension ControlLane {
         }
     }
 
-    /// Cancels a job. One that no node holds is finished at once; for a running one its node is asked, and the job that
-    /// the reply shows is still running. `invalidState` when it is terminal, `stale` when `revision` differs.
+    /// Cancels a job. One that no node holds is finished at once; for a running one its node is asked, and
+    /// the job that the reply shows is still running. `invalidState` when it is terminal, `stale` when
+    /// `revision` differs.
     package func cancel(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
@@ -25,8 +26,12 @@ extension ControlLane {
                 }
                 let record = stored.record
                 if record.state.isTerminal { return .failure(.invalidState(record.state)) }
-                if let revision, revision != record.revision { return .failure(.stale(revision: record.revision)) }
-                if let cancelled = try Self.cancel(stored, &connection, context) { return .success(cancelled) }
+                if let revision, revision != record.revision {
+                    return .failure(.stale(revision: record.revision))
+                }
+                if let cancelled = try Self.cancel(stored, &connection, context) {
+                    return .success(cancelled)
+                }
             }
             return .failure(.unavailable)
         }
@@ -46,7 +51,8 @@ extension ControlLane {
             return stored.record
         }
         let job = FinishedJob(
-            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), identifiers: context.identifiers)
+            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), identifiers: context.identifiers
+        )
         let changed = try connection.execute(Statements.finishJobs, .finished([job]))
         guard changed.rowCount == 1 else { return nil }
         context.commitObserver?.jobsFinished([job.lease.job])
@@ -54,8 +60,8 @@ extension ControlLane {
         return job.record
     }
 
-    /// Deletes a terminal job and returns it as it was; its file is the caller's business. `invalidState` while it is
-    /// not terminal.
+    /// Deletes a terminal job and returns it as it was; its file is the caller's business. `invalidState`
+    /// while it is not terminal.
     package func delete(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
@@ -65,7 +71,9 @@ extension ControlLane {
             }
             let record = stored.record
             guard record.state.isTerminal else { return .failure(.invalidState(record.state)) }
-            if let revision, revision != record.revision { return .failure(.stale(revision: record.revision)) }
+            if let revision, revision != record.revision {
+                return .failure(.stale(revision: record.revision))
+            }
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: record.revision)

@@ -36,12 +36,14 @@ package final class ControlLane: Sendable {
 
     /// The body of the `index`th thread.
     func run(_ index: Int) {
-        let lane = context.connection("control-\(index)", adjust: { options in
-            options.connectTimeout = .seconds(2)
-            options.statementTimeout = .seconds(10)
-            // Filters that are not given must vanish from the plan.
-            options.settings.append(.init("plan_cache_mode", "force_custom_plan"))
-        })
+        let lane = context.connection(
+            "control-\(index)",
+            adjust: { options in
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(10)
+                // Filters that are not given must vanish from the plan.
+                options.settings.append(.init("plan_cache_mode", "force_custom_plan"))
+            })
         let mailbox = mailboxes[index]
         while true {
             let messages = mailbox.wait(milliseconds: -1)
@@ -64,10 +66,12 @@ package final class ControlLane: Sendable {
         if !mailbox(isRead: isRead).send(.work(work)) { reply(.failure(.unavailable)) }
     }
 
-    /// Reads one job of a tenant, finished or not; what gathers is read with one statement. Another tenant's job is
-    /// `notFound`.
+    /// Reads one job of a tenant, finished or not; what gathers is read with one statement. Another tenant's
+    /// job is `notFound`.
     package func job(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
-        if !mailbox(isRead: true).send(.read(id, tenant: tenant, reply: reply)) { reply(.failure(.unavailable)) }
+        if !mailbox(isRead: true).send(.read(id, tenant: tenant, reply: reply)) {
+            reply(.failure(.unavailable))
+        }
     }
 
     private func mailbox(isRead: Bool) -> Mailbox<Message> {
@@ -119,7 +123,9 @@ package final class ControlLane: Sendable {
         return .failed
     }
 
-    static func read(_ ids: [JobID], _ connection: inout Connection) throws(PostgresError) -> [JobID: StoredJob] {
+    static func read(_ ids: [JobID], _ connection: inout Connection) throws(PostgresError) -> [JobID:
+        StoredJob]
+    {
         var parameters = Parameters()
         parameters.appendArray(.uuid, ids) { $0.append($1) }
         let rows = try connection.execute(Statements.readJobs, parameters)

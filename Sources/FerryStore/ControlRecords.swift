@@ -5,7 +5,8 @@ import Postgres
 extension ControlLane {
     /// A page of a tenant's deliveries, newest first, of one job or in one state if asked.
     package func deliveries(
-        tenant: String, job: JobID? = nil, state: DeliveryRecord.State? = nil, before: DeliveryID? = nil, limit: Int,
+        tenant: String, job: JobID? = nil, state: DeliveryRecord.State? = nil, before: DeliveryID? = nil,
+        limit: Int,
         reply: @escaping Reply<[DeliveryRecord]>
     ) {
         perform("list_deliveries", isRead: true, reply) { connection throws(PostgresError) in
@@ -122,7 +123,8 @@ extension DeliveryRecord {
         self.init(
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
             tenant: rows.text(row, 3), session: rows.text(row, 4), job: rows.identifier(row, 5),
-            sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8), state: state,
+            sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
+            state: state,
             tryCount: rows.int32(row, 10), nextTryAt: state == .pending ? rows.instant(row, 11) : nil)
     }
 }
@@ -130,7 +132,8 @@ extension DeliveryRecord {
 extension DeliveryTryRecord {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
-            number: rows.int32(row, 0), startedAt: rows.instant(row, 1), durationSeconds: rows.float64(row, 2),
+            number: rows.int32(row, 0), startedAt: rows.instant(row, 1),
+            durationSeconds: rows.float64(row, 2),
             status: rows.int32OrNil(row, 3), error: rows.textOrNil(row, 4), answer: rows.text(row, 5))
     }
 }
@@ -138,7 +141,8 @@ extension DeliveryTryRecord {
 extension KeyRecord {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
-            id: rows.identifier(row, 0), tenant: rows.text(row, 1), role: Role(rawValue: rows.text(row, 2)) ?? .viewer,
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1),
+            role: Role(rawValue: rows.text(row, 2)) ?? .viewer,
             name: rows.text(row, 3), hash: rows.bytes(row, 4), createdAt: rows.instant(row, 5),
             revokedAt: rows.instantOrNil(row, 6))
     }

@@ -2,8 +2,8 @@ package import FerryCore
 import Synchronization
 import Sys
 
-/// The database's time, told by our own monotonic clock: what we write and what the database writes agree, and a
-/// step of the machine's wall clock does not reach jobs. Follows the database at each heartbeat.
+/// The database's time, told by our own monotonic clock: what we write and what the database writes agree,
+/// and a step of the machine's wall clock does not reach jobs. Follows the database at each heartbeat.
 package final class DatabaseClock: WallClock {
     /// Microseconds to add to the monotonic clock.
     private let offset: Atomic<Int64>

@@ -27,10 +27,12 @@ package final class DeliveryLane: DeliveryQueue {
 
     /// The thread's body. Tries are kept until they are committed; claims are answered at once.
     func run() {
-        let lane = context.connection("deliveries", adjust: { options in
-            options.pinsPlans = true
-            options.connectTimeout = .seconds(2)
-        })
+        let lane = context.connection(
+            "deliveries",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+            })
         var tries: [DeliveryTry] = []
         while true {
             let wait = tries.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
@@ -44,7 +46,8 @@ package final class DeliveryLane: DeliveryQueue {
             }
             if mailbox.isClosed && messages.isEmpty {
                 if !tries.isEmpty {
-                    context.logger.error("tries of deliveries were not stored", metadata: ["count": "\(tries.count)"])
+                    context.logger.error(
+                        "tries of deliveries were not stored", metadata: ["count": "\(tries.count)"])
                 }
                 return
             }
@@ -103,9 +106,11 @@ extension Delivery {
         }
         guard let type = EventType(rawValue: rows.text(row, 2)) else { return nil }
         self.init(
-            id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: type, tenant: rows.text(row, 3),
+            id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: type,
+            tenant: rows.text(row, 3),
             session: rows.text(row, 4), job: rows.identifier(row, 5), sequence: rows.int64(row, 6),
-            occurredAt: rows.instant(row, 7), url: rows.text(row, 8), secret: secret, jobJSON: rows.bytes(row, 10),
+            occurredAt: rows.instant(row, 7), url: rows.text(row, 8), secret: secret,
+            jobJSON: rows.bytes(row, 10),
             traceparent: rows.textOrNil(row, 11), tryNumber: rows.int32(row, 12))
     }
 }
@@ -121,7 +126,9 @@ extension Parameters {
         parameters.appendArray(.int32, tries) { $0.append(int32: $1.status.map { Int32(clamping: $0) }) }
         parameters.appendArray(.text, tries) { $0.append(text: $1.error) }
         // The server refuses U+0000 in a text.
-        parameters.appendArray(.text, tries) { $0.append(text: String($1.answer.map { $0 == "\0" ? "\u{FFFD}" : $0 })) }
+        parameters.appendArray(.text, tries) {
+            $0.append(text: String($1.answer.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
+        }
         parameters.appendArray(.text, tries) { parameters, next in
             switch next.verdict {
             case .accepted: parameters.append(text: "accepted")
@@ -130,7 +137,11 @@ extension Parameters {
             }
         }
         parameters.appendArray(.timestamp, tries) { parameters, next in
-            if case .retry(let instant) = next.verdict { parameters.append(instant) } else { parameters.appendNull() }
+            if case .retry(let instant) = next.verdict {
+                parameters.append(instant)
+            } else {
+                parameters.appendNull()
+            }
         }
         return parameters
     }

@@ -25,18 +25,20 @@ struct Dispatcher {
 
     init(_ context: StoreContext) {
         self.context = context
-        lane = context.connection("dispatcher", adjust: { options in
-            options.pinsPlans = true
-            options.connectTimeout = .seconds(2)
-            options.statementTimeout = .seconds(20)
-        })
+        lane = context.connection(
+            "dispatcher",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(20)
+            })
     }
 
     var isEmpty: Bool { endings.isEmpty }
 
     private var slots: SlotLedger { context.configuration.slots }
     private var isLeasing: Bool { context.isLeasing.load(ordering: .relaxed) }
-    private var hasBacklog: Bool { context.hasBacklog }
+    private var hasBacklog: Bool { !context.backlog.isEmpty }
 
     // MARK: Time
 
@@ -93,29 +95,33 @@ struct Dispatcher {
         if isLeasing && (hasBacklog || round.promotes || now >= nextPoll) {
             // The slots of what ends here go straight to what begins.
             let ending = min(round.endings.count, Limits.claimBatchMax)
-            // A mere look takes few, so that jobs which come meanwhile can still be leased with their acceptance.
-            let free = hasBacklog ? Limits.claimBatchMax : Self.lookMax
-            reserved = slots.reserve(upTo: max(0, free - ending))
-            claimMax = ending + reserved
+            // No more than may be found, so that jobs which come meanwhile can still be leased with their
+            // acceptance.
+            let wanted =
+                context.backlog.count.map { min($0 + Self.lookMax, Limits.claimBatchMax) }
+                ?? Limits.claimBatchMax
+            reserved = slots.reserve(upTo: max(0, wanted - ending))
+            claimMax = min(wanted, ending + reserved)
         }
         guard !round.endings.isEmpty || round.promotes || round.reconciles || claimMax > 0 else { return }
-        let generation = context.generation
+        let mark = context.backlog.mark
         do {
             let sized = Round(
-                endings: round.endings, promotes: round.promotes, reconciles: round.reconciles, claimMax: claimMax)
+                endings: round.endings, promotes: round.promotes, reconciles: round.reconciles,
+                claimMax: claimMax)
             let outcome = try lane.withConnection { connection throws(PostgresError) in
                 try sized.commit(&connection, context)
             }
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
-            succeed(sized, outcome, reserved: reserved, generation: generation)
+            succeed(sized, outcome, reserved: reserved, mark: mark)
         } catch {
             slots.release(reserved)
             fail(round, error)
         }
     }
 
-    private mutating func succeed(_ round: Round, _ outcome: Round.Outcome, reserved: Int, generation: Int) {
+    private mutating func succeed(_ round: Round, _ outcome: Round.Outcome, reserved: Int, mark: Int) {
         let now = Sys.monotonicNanoseconds()
         endings.removeFirst(round.endings.count)
         batchMax = Limits.resultBatchMax
@@ -125,17 +131,15 @@ struct Dispatcher {
         context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
         context.metrics.claimedJobs.add(Int64(outcome.claims.count), ordering: .relaxed)
         if round.claimMax > 0 {
-            if outcome.claims.count == round.claimMax {
-                context.noteQueued()
-            } else {
-                context.noteEmpty(since: generation)
-            }
+            context.backlog.claimed(since: mark, isFull: outcome.claims.count == round.claimMax)
             // Notifications hurry us; without them we look more often.
-            let isHurried = context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
+            let isHurried =
+                context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
             nextPoll = now + (isHurried ? 1_000_000_000 : 250_000_000)
         }
         if round.promotes {
-            nextPromotion = outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
+            nextPromotion =
+                outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
             if let due = outcome.nextDue { schedulePromotion(at: due) }
         }
         for case .retry(_, _, let instant, _) in round.endings { schedulePromotion(at: instant) }
@@ -144,7 +148,7 @@ struct Dispatcher {
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
         // What was queued and not claimed in the same transaction.
-        if round.claimMax == 0 && outcome.queuedCount > 0 { context.noteQueued() }
+        if round.claimMax == 0 { context.backlog.add(outcome.queuedCount) }
         tell(round, outcome)
         begin(outcome.claims)
     }
@@ -178,10 +182,11 @@ struct Dispatcher {
                 end(stored, .cancelled, .cancelledByRequest, now)
             } else if let expiry = stored.expiresAt, expiry <= now {
                 end(stored, .failed, .expired, now)
-            } else if let attempt = Attempt(stored, openSecrets: context.configuration.openSecrets) {
+            } else if let attempt = Attempt(stored, context) {
                 attempts.append(attempt)
             } else {
-                context.logger.error("a stored job cannot be read", metadata: ["job.id": "\(stored.record.id)"])
+                context.logger.error(
+                    "a stored job cannot be read", metadata: ["job.id": "\(stored.record.id)"])
                 end(stored, .failed, .unreadable, now)
             }
         }
@@ -196,7 +201,9 @@ struct Dispatcher {
         runner.begin(attempts)
     }
 
-    private mutating func end(_ stored: StoredJob, _ state: JobState, _ error: TransferError, _ now: Timestamp) {
+    private mutating func end(
+        _ stored: StoredJob, _ state: JobState, _ error: TransferError, _ now: Timestamp
+    ) {
         endings.append(.finish(FinishedJob(stored, state, error, at: now, identifiers: context.identifiers)))
     }
 
@@ -218,18 +225,21 @@ struct Dispatcher {
 
 extension Attempt {
     /// A lease that was read from the database; nil when the row cannot be read.
-    init?(_ stored: StoredJob, openSecrets: ([UInt8]) -> JobSecrets?) {
-        guard let spec = try? JobSpec(storedJSON: stored.record.specJSON) else { return nil }
+    fileprivate init?(_ stored: StoredJob, _ context: StoreContext) {
+        let json = stored.record.specJSON
+        let known = context.specs.take(stored.record.id, json: json)
+        guard let spec = known ?? (try? JobSpec(storedJSON: json)) else { return nil }
         var secrets = JobSecrets()
         if let sealed = stored.sealedSecrets {
-            guard let opened = openSecrets(sealed) else { return nil }
+            guard let opened = context.configuration.openSecrets(sealed) else { return nil }
             secrets = opened
         }
         let record = stored.record
         self.init(
             job: record.id, number: record.attempt, failedAttemptCount: record.failedAttemptCount,
             revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
-            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON, secrets: secrets,
+            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON,
+            secrets: secrets,
             payload: stored.payload, origin: stored.origin, traceparent: stored.traceparent,
             retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested)
     }

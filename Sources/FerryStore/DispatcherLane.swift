@@ -35,7 +35,9 @@ package final class DispatcherLane: ResultSink {
         var dispatcher = Dispatcher(context)
         var deadline: Int64?
         while true {
-            for message in mailbox.wait(milliseconds: dispatcher.idleMilliseconds) { dispatcher.take(message) }
+            for message in mailbox.wait(milliseconds: dispatcher.idleMilliseconds) {
+                dispatcher.take(message)
+            }
             dispatcher.step()
             guard mailbox.isClosed else { continue }
             let now = Sys.monotonicNanoseconds()
@@ -52,6 +54,7 @@ package final class DispatcherLane: ResultSink {
 }
 
 extension DispatcherLane {
-    /// To be called when the answer to a commit that leases was lost: leases that nobody acts on are given back.
+    /// To be called when the answer to a commit that leases was lost: leases that nobody acts on are given
+    /// back.
     package func noteLostAnswer() { send(.reconcile) }
 }

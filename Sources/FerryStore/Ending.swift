@@ -7,7 +7,8 @@ struct Lease: Sendable, Equatable {
     let revision: Int32
 }
 
-/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a drawn jitter.
+/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a drawn
+/// jitter.
 enum Ending: Sendable {
     case finish(FinishedJob)
     case retry(Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8])
@@ -20,7 +21,10 @@ enum Ending: Sendable {
         }
     }
 
-    init(_ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double, identifiers: IdentifierGenerator) {
+    init(
+        _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double,
+        identifiers: IdentifierGenerator
+    ) {
         let attempt = result.attempt
         let lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
         var record = JobRecord(ending: attempt, node: node, at: now)
@@ -56,8 +60,8 @@ enum Ending: Sendable {
 }
 
 extension Ending {
-    /// What to do about an ending that the database refuses: the job fails without details, or, when that is refused
-    /// as well, goes back to the queue.
+    /// What to do about an ending that the database refuses: the job fails without details, or, when that is
+    /// refused as well, goes back to the queue.
     var simplified: Ending {
         guard case .finish(let job) = self, job.record.errorJSON != TransferError.unstorable.json else {
             return .release(lease)
@@ -120,7 +124,8 @@ struct FinishedJob: Sendable {
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
         identifiers: IdentifierGenerator
     ) {
-        let lease = Lease(job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
+        let lease = Lease(
+            job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
         var record = stored.record
         record.state = state
         record.waitingFor = nil
@@ -147,11 +152,14 @@ extension JobState {
 extension JobRecord {
     fileprivate init(ending attempt: Attempt, node: NodeID, at now: Timestamp) {
         self.init(
-            id: attempt.job, tenant: attempt.tenant, state: .running, waitingFor: nil, revision: attempt.revision,
+            id: attempt.job, tenant: attempt.tenant, state: .running, waitingFor: nil,
+            revision: attempt.revision,
             attempt: attempt.number, failedAttemptCount: attempt.failedAttemptCount, node: node,
-            createdAt: attempt.createdAt, startedAt: attempt.startedAt, finishedAt: max(now, attempt.startedAt),
+            createdAt: attempt.createdAt, startedAt: attempt.startedAt,
+            finishedAt: max(now, attempt.startedAt),
             nextAttemptAt: nil, retryOf: attempt.retryOf, specJSON: attempt.specJSON, responseJSON: nil,
             resultJSON: nil, errorJSON: nil, body: nil)
+        spec = attempt.spec
     }
 }
 
@@ -162,7 +170,8 @@ extension TransferError {
         .resourceTimeout, "The resource timeout was over before the job was done.", phase: .waiting,
         isRetryable: false)
     static let unstorable = TransferError(
-        .internalError, "The outcome of the transfer could not be stored.", phase: .finishing, isRetryable: true)
+        .internalError, "The outcome of the transfer could not be stored.", phase: .finishing,
+        isRetryable: true)
     static let unreadable = TransferError(
         .internalError, "The stored job cannot be read by this version of the service.", phase: .waiting,
         isRetryable: false)

@@ -15,7 +15,7 @@ struct IntakeBatch {
         var results: [Result<Submission.Accepted, StoreError>] = []
         var attempts: [Attempt] = []
         var jobCount = 0
-        var hasQueued = false
+        var queued: [NewJob] = []
         /// Of the jobs that wait for their begin date.
         var earliestBegin: Timestamp?
     }
@@ -26,17 +26,21 @@ struct IntakeBatch {
         self.context = context
         now = context.clock.now()
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
-        guard context.isLeasing.load(ordering: .relaxed), !context.hasBacklog else { return }
+        // Nothing is leased past jobs that queue already, unless there are slots for those as well.
+        let slots = context.configuration.slots
+        guard context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int, priority: Double)] = []
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated() where !waits(job) {
                 due.append((index, place, job.spec.schedule.priority))
             }
         }
-        leaseCount = context.configuration.slots.reserve(upTo: due.count)
+        leaseCount = slots.reserve(upTo: min(due.count, slots.freeCount - queued))
         if leaseCount < due.count {
-            due = due.enumerated().sorted { ($1.element.priority, $0.offset) < ($0.element.priority, $1.offset) }
-                .map(\.element)
+            due = due.enumerated().sorted {
+                ($1.element.priority, $0.offset) < ($0.element.priority, $1.offset)
+            }
+            .map(\.element)
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
         context.book.insert(leasedJobs)
@@ -88,9 +92,10 @@ struct IntakeBatch {
                 if isLeased {
                     outcome.attempts.append(attempt(of: job))
                 } else if waits(job) {
-                    outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt].compactMap(\.self).min()
+                    outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt]
+                        .compactMap(\.self).min()
                 } else {
-                    outcome.hasQueued = true
+                    outcome.queued.append(job)
                 }
                 accepted.append(answer(job, isLeased: isLeased))
             }
@@ -110,7 +115,8 @@ struct IntakeBatch {
     private func attempt(of job: NewJob) -> Attempt {
         Attempt(
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
-            startedAt: now, spec: job.spec, specJSON: job.specJSON, secrets: job.secrets, payload: job.payload,
+            startedAt: now, spec: job.spec, specJSON: job.specJSON, secrets: job.secrets,
+            payload: job.payload,
             origin: job.origin, traceparent: job.traceparent, retryOf: job.retryOf, isCancelRequested: false)
     }
 
@@ -136,7 +142,9 @@ struct IntakeBatch {
     private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
 
     private static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
-        let (ids, states, begins) = (rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4))
+        let (ids, states, begins) = (
+            rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
+        )
         let (node, createdAt): (NodeID, Timestamp) = (rows.identifier(row, 5), rows.instant(row, 6))
         return ids.indices.map { index in
             let state = states[index].flatMap(JobState.init) ?? .queued
@@ -179,7 +187,9 @@ struct IntakeBatch {
         parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.kind.rawValue) }
         parameters.appendArray(.bool, leased) { $0.append(bool: $1) }
         parameters.appendArray(.float32, jobs) { $0.append(float32: Float($1.spec.schedule.priority)) }
-        parameters.appendArray(.timestamp, jobs) { $0.append(waits($1) ? $1.spec.schedule.earliestBeginAt : nil) }
+        parameters.appendArray(.timestamp, jobs) {
+            $0.append(waits($1) ? $1.spec.schedule.earliestBeginAt : nil)
+        }
         parameters.appendArray(.timestamp, jobs) { $0.append(now + $1.spec.schedule.timeoutForResource) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.retryOf) }

@@ -25,8 +25,8 @@ package final class IntakeLane: JobIntake {
     private let wakeDispatcher: @Sendable (_ earliest: Timestamp?) -> Void
     private let reconcile: @Sendable () -> Void
 
-    /// `wakeDispatcher` is told of queued jobs (nil) and of the next begin date, `reconcile` of a commit whose answer
-    /// was lost.
+    /// `wakeDispatcher` is told of queued jobs (nil) and of the next begin date, `reconcile` of a commit
+    /// whose answer was lost.
     init(
         _ context: StoreContext, wakeDispatcher: @escaping @Sendable (Timestamp?) -> Void,
         reconcile: @escaping @Sendable () -> Void
@@ -58,11 +58,13 @@ package final class IntakeLane: JobIntake {
 
     /// The thread's body: returns once the box is closed and empty.
     func run() {
-        let lane = context.connection("intake", adjust: { options in
-            options.pinsPlans = true
-            options.connectTimeout = .seconds(2)
-            options.statementTimeout = .seconds(20)
-        })
+        let lane = context.connection(
+            "intake",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(20)
+            })
         var pending: [Pending] = []
         while true {
             let delay: Int32 = pending.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
@@ -131,13 +133,16 @@ package final class IntakeLane: JobIntake {
             work.abandon()
             guard wasSent else { return false }
             if error.isConnectionLost {
-                // Whether it was committed is unknown: leases that nobody acts on are found by the dispatcher.
+                // Whether it was committed is unknown: leases that nobody acts on are found by the
+                // dispatcher.
                 context.logger.warning(
-                    "submissions have an unknown outcome", metadata: ["error": "\(error)", "count": "\(batch.count)"])
+                    "submissions have an unknown outcome",
+                    metadata: ["error": "\(error)", "count": "\(batch.count)"])
                 reconcile()
                 for next in batch { reply(next, .failure(.unavailable)) }
             } else if batch.count == 1 {
-                context.logger.error("a submission was refused by the database", metadata: ["error": "\(error)"])
+                context.logger.error(
+                    "a submission was refused by the database", metadata: ["error": "\(error)"])
                 reply(batch[0], .failure(.failed))
             } else {
                 // One bad submission fails alone.
@@ -152,8 +157,9 @@ package final class IntakeLane: JobIntake {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
         if !outcome.attempts.isEmpty { context.attemptRunner?.begin(outcome.attempts) }
-        if outcome.hasQueued {
-            context.noteQueued()
+        if !outcome.queued.isEmpty {
+            if context.configuration.isWorker { context.specs.insert(outcome.queued) }
+            context.backlog.add(outcome.queued.count)
             wakeDispatcher(nil)
         }
         if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }

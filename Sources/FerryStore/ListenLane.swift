@@ -34,7 +34,8 @@ final class ListenLane: Sendable {
             do {
                 let arrived = try lane.withConnection { connection throws(PostgresError) in
                     context.isListening.store(true, ordering: .relaxed)
-                    return try connection.notifications(timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
+                    return try connection.notifications(
+                        timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
                 }
                 hear(arrived)
             } catch {

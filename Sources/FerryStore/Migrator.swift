@@ -10,7 +10,7 @@ package enum MigrationError: Error, Sendable, CustomStringConvertible {
         switch self {
         case .database(let error): "\(error)"
         case .schemaTooNew(let found, let known):
-            "the database has schema version \(found), and this version of ferry knows only \(known); use a newer ferry"
+            "the database has schema version \(found), and this version of ferry knows only \(known)"
         }
     }
 }
@@ -48,8 +48,8 @@ package enum Migrator {
     private static let version = Statement(
         "schema_version", "SELECT coalesce(max(version), 0)::integer FROM schema_migrations")
 
-    /// Applies what is missing, in one transaction under an advisory lock. When another process does it at the same
-    /// time, waits for it; that is success too. Returns the versions that this call applied.
+    /// Applies what is missing, in one transaction under an advisory lock. When another process does it at
+    /// the same time, waits for it; that is success too. Returns the versions that this call applied.
     @discardableResult
     package static func migrate(url: String) throws(MigrationError) -> [Int] {
         var result: [Int] = []
@@ -83,7 +83,9 @@ package enum Migrator {
     package static func check(url: String) throws(MigrationError) -> Status {
         do throws(PostgresError) {
             var connection = try connect(url)
-            guard try connection.execute(exists).bool(0, 0) else { return Status(found: 0, known: migrations.count) }
+            guard try connection.execute(exists).bool(0, 0) else {
+                return Status(found: 0, known: migrations.count)
+            }
             return Status(found: Int(try connection.execute(version).int32(0, 0)), known: migrations.count)
         } catch {
             throw .database(error)

@@ -16,7 +16,8 @@ package struct JobQuery: Sendable {
     package var limit: Int
 
     package init(
-        tenant: String, session: String? = nil, state: JobState? = nil, kind: JobKind? = nil, host: String? = nil,
+        tenant: String, session: String? = nil, state: JobState? = nil, kind: JobKind? = nil,
+        host: String? = nil,
         createdAfter: Timestamp? = nil, metadata: [JobSpec.Pair] = [], before: JobID? = nil,
         limit: Int = Limits.listLimitDefault
     ) {

@@ -20,8 +20,8 @@ struct Round {
         var nextDue: Timestamp?
     }
 
-    /// In this order, so that no row is waited for while the row of a session is locked: give back, retry, promote,
-    /// finish, claim.
+    /// In this order, so that no row is waited for while the row of a session is locked: give back, retry,
+    /// promote, finish, claim.
     func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         var unknown: [Lease] = []
@@ -72,8 +72,8 @@ struct Round {
         return parameters
     }
 
-    /// Rows that run here as far as the database knows, and that this process has never heard of: the answer to a
-    /// lease was lost.
+    /// Rows that run here as far as the database knows, and that this process has never heard of: the answer
+    /// to a lease was lost.
     private func unknownLeases(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> [Lease] {
@@ -101,7 +101,8 @@ private struct Parts {
         for ending in endings {
             switch ending {
             case .finish(let job): finished.append(job)
-            case .retry(let lease, let count, let instant, let error): retries.append((lease, count, instant, error))
+            case .retry(let lease, let count, let instant, let error):
+                retries.append((lease, count, instant, error))
             case .release(let lease): releases.append(lease)
             }
         }

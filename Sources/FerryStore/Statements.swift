@@ -1,8 +1,10 @@
 package import Postgres
 
-/// Every SQL statement: one constant a file of `SQL/`. A test prepares each and compares the number of parameters.
+/// Every SQL statement: one constant a file of `SQL/`. A test prepares each and compares the number of
+/// parameters.
 package enum Statements {
-    package static let claimDeliveries = make("claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
+    package static let claimDeliveries = make(
+        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 3)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
@@ -11,7 +13,8 @@ package enum Statements {
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
-    package static let listDeliveries = make("list_deliveries", PackageResources.list_deliveries_sql, parameters: 5)
+    package static let listDeliveries = make(
+        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5)
     package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 9)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
     package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
@@ -32,13 +35,16 @@ package enum Statements {
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 3)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
-    package static let removeOldKeys = make("remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
-    package static let requestCancel = make("request_cancel", PackageResources.request_cancel_sql, parameters: 2)
+    package static let removeOldKeys = make(
+        "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
+    package static let requestCancel = make(
+        "request_cancel", PackageResources.request_cancel_sql, parameters: 2)
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 2)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 6)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
     package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 17)
-    package static let submitKeyedJobs = make("submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 23)
+    package static let submitKeyedJobs = make(
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 23)
     package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
 
     /// All of them, for the test.

@@ -40,7 +40,7 @@ package final class Store: Sendable {
         listen = ListenLane(
             context,
             onWork: {
-                context.noteQueued()
+                context.backlog.addUnknown()
                 wake()
             },
             onCancel: { context.attemptRunner?.cancel($0) })
@@ -48,8 +48,8 @@ package final class Store: Sendable {
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
     ///
-    /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner` nil: this
-    /// node runs nothing. Call once.
+    /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner`
+    /// nil: this node runs nothing. Call once.
     package func start(
         runner: (any AttemptRunner)?, observer: (any CommitObserver)?
     ) throws(PostgresError) {
@@ -64,7 +64,7 @@ package final class Store: Sendable {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])
         }
         // Until the first claim says otherwise.
-        context.noteQueued()
+        context.backlog.addUnknown()
         let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
         let (watch, listen) = (watch, listen)
         threads.withLock { threads in
@@ -84,8 +84,8 @@ package final class Store: Sendable {
         context.isLeasing.store(false, ordering: .relaxed)
     }
 
-    /// Commits what is left, gives back what still runs and ends the lanes. Call after the runner has stopped. Blocks,
-    /// for some seconds at most when the database is away. A second call does nothing.
+    /// Commits what is left, gives back what still runs and ends the lanes. Call after the runner has
+    /// stopped. Blocks, for some seconds at most when the database is away. A second call does nothing.
     package func stop() {
         drain()
         let ending = threads.withLock { threads in
@@ -108,7 +108,7 @@ package final class Store: Sendable {
     package var isReady: Bool { watch.holdsLease }
 
     /// Whether jobs are known to queue.
-    package var hasBacklog: Bool { context.hasBacklog }
+    package var hasBacklog: Bool { !context.backlog.isEmpty }
 
     /// Of the last heartbeat; nil before the first.
     package var roundTripSeconds: Double? {

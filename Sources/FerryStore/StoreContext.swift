@@ -12,9 +12,8 @@ final class StoreContext: Sendable {
     let book = LeaseBook()
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
-    private let backlog = Atomic<Bool>(false)
-    /// Grows whenever rows were queued: what a claim has not seen, it must not deny.
-    private let queuedGeneration = Atomic<Int>(0)
+    let backlog = Backlog()
+    let specs = SpecCache()
     /// False while draining.
     let isLeasing: Atomic<Bool>
     /// Whether other nodes are alive, who must be notified.
@@ -30,26 +29,6 @@ final class StoreContext: Sendable {
         isLeasing = Atomic(configuration.isWorker)
     }
 
-    /// Whether queued rows are known or likely to exist; then a new job must queue behind them.
-    var hasBacklog: Bool { backlog.load(ordering: .acquiring) }
-
-    /// To be called after rows were queued and committed.
-    func noteQueued() {
-        queuedGeneration.add(1, ordering: .acquiringAndReleasing)
-        backlog.store(true, ordering: .releasing)
-    }
-
-    /// What a claim remembers before it looks.
-    var generation: Int { queuedGeneration.load(ordering: .acquiring) }
-
-    /// A claim that began at `generation` found less than it asked for: nothing queues, unless rows came meanwhile.
-    func noteEmpty(since generation: Int) {
-        backlog.store(false, ordering: .sequentiallyConsistent)
-        if queuedGeneration.load(ordering: .sequentiallyConsistent) != generation {
-            backlog.store(true, ordering: .releasing)
-        }
-    }
-
     func connect(runner: (any AttemptRunner)?, observer: (any CommitObserver)?) {
         self.runner.withLock { $0 = runner }
         self.observer.withLock { $0 = observer }
@@ -62,7 +41,8 @@ final class StoreContext: Sendable {
 
     /// The connection of a lane, which only that lane's thread uses. `adjust` changes the lane's session.
     func connection(
-        _ lane: String, setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
+        _ lane: String,
+        setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
         adjust: (inout ConnectionOptions) -> Void = { _ in }
     ) -> LaneConnection {
         var options = ConnectionOptions()
@@ -84,6 +64,43 @@ final class StoreContext: Sendable {
             }
         }
     }
+}
+
+/// What is known of the queue without asking: how many jobs may wait there that this node could take.
+///
+/// A claim that finds less than it asked for has emptied the queue, up to what was queued after it began.
+final class Backlog: Sendable {
+    /// Stands for rows that others have queued.
+    private static let unknown = 1 << 30
+
+    /// The last claim found as much as it asked for.
+    private let isDeep = Atomic<Bool>(false)
+    private let queued = Atomic<Int>(0)
+    private let seen = Atomic<Int>(0)
+
+    /// To be called after this process has queued rows and committed them.
+    func add(_ count: Int) { queued.add(count, ordering: .acquiringAndReleasing) }
+
+    /// Somebody has queued an unknown number of rows.
+    func addUnknown() { add(Self.unknown) }
+
+    /// What a claim remembers before it looks.
+    var mark: Int { queued.load(ordering: .acquiring) }
+
+    /// A claim that began at `mark` has committed.
+    func claimed(since mark: Int, isFull: Bool) {
+        isDeep.store(isFull, ordering: .releasing)
+        if !isFull { seen.store(mark, ordering: .releasing) }
+    }
+
+    /// At most this many jobs queue; nil: more than can be told.
+    var count: Int? {
+        if isDeep.load(ordering: .acquiring) { return nil }
+        let count = queued.load(ordering: .acquiring) - seen.load(ordering: .acquiring)
+        return count < Self.unknown ? max(0, count) : nil
+    }
+
+    var isEmpty: Bool { count == 0 }
 }
 
 /// The jobs whose lease this process knows that it holds.

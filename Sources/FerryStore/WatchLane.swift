@@ -4,8 +4,8 @@ import Postgres
 import Synchronization
 import Sys
 
-/// The node's heartbeat, and what somebody must do for everybody: rescue the jobs of dead nodes, end what has expired,
-/// sweep. On a connection of its own, so that a slow batch never delays a heartbeat.
+/// The node's heartbeat, and what somebody must do for everybody: rescue the jobs of dead nodes, end what has
+/// expired, sweep. On a connection of its own, so that a slow batch never delays a heartbeat.
 package final class WatchLane: LeaseHolder {
     /// Rows that one round of rescuing or expiring takes at most.
     private static let roundMax: Int32 = 500
@@ -29,16 +29,22 @@ package final class WatchLane: LeaseHolder {
     /// Whether the other nodes still count on us: false from one second before they may take our jobs.
     package var holdsLease: Bool {
         let age = Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)
-        return Double(age) / 1e9 < context.configuration.leaseSeconds - min(1, context.configuration.leaseSeconds / 4)
+        return Double(age) / 1e9 < context.configuration.leaseSeconds
+            - min(1, context.configuration.leaseSeconds / 4)
     }
 
     func close() { stopping.close() }
 
     func makeConnection() -> LaneConnection {
-        context.connection("watch", adjust: { options in
-            options.connectTimeout = .seconds(2)
-            options.statementTimeout = .seconds(5)
-        })
+        context.connection(
+            "watch",
+            adjust: { options in
+                options.pinsPlans = true
+                // For the block range index of the expiries.
+                options.settings.append(.init("enable_bitmapscan", "on"))
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(5)
+            })
     }
 
     /// The thread's body.
@@ -113,7 +119,7 @@ package final class WatchLane: LeaseHolder {
             guard count > 0 else { return }
             context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
-            context.noteQueued()
+            context.backlog.add(count)
             wakeDispatcher()
             if count < Int(Self.roundMax) { return }
         }
@@ -123,14 +129,18 @@ package final class WatchLane: LeaseHolder {
     func expire(_ lane: LaneConnection) throws(PostgresError) {
         while true {
             let stored = try lane.withConnection { connection throws(PostgresError) in
-                let rows = try connection.execute(Statements.expiredJobs, .int32(Self.roundMax), timeout: .seconds(5))
+                let rows = try connection.execute(
+                    Statements.expiredJobs, .int32(Self.roundMax), timeout: .seconds(5))
                 return (0..<rows.rowCount).map { StoredJob(rows, $0, isWide: false) }
             }
             guard !stored.isEmpty else { return }
             let now = context.clock.now()
-            let jobs = stored.map { FinishedJob($0, .failed, .expired, at: now, identifiers: context.identifiers) }
+            let jobs = stored.map {
+                FinishedJob($0, .failed, .expired, at: now, identifiers: context.identifiers)
+            }
             let done: [JobID] = try lane.withConnection { connection throws(PostgresError) in
-                try connection.execute(Statements.finishJobs, .finished(jobs), timeout: .seconds(5)).identifiers()
+                try connection.execute(Statements.finishJobs, .finished(jobs), timeout: .seconds(5))
+                    .identifiers()
             }
             let finished = Set(done)
             context.commitObserver?.jobsFinished(done)

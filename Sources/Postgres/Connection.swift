@@ -64,7 +64,8 @@ package struct Connection: ~Copyable {
 
     // MARK: Pipelines
 
-    /// Sends everything that `build` adds as one implicit transaction, waits for all results and returns them.
+    /// Sends everything that `build` adds as one implicit transaction, waits for all results and returns
+    /// them.
     ///
     /// The error of any statement, or of the commit, undoes the whole and is thrown once the server is in
     /// step again, so that the connection stays usable. When `timeout` passes first the connection is

@@ -1,22 +1,35 @@
+import CSys
 import Glibc
 import Synchronization
 
 /// Many senders, one owner: the owner takes everything that has gathered, so batches form by themselves.
 ///
-/// Bounded by whoever sends: each sender holds a permit (a slot, a suspended request) for what it sends.
+/// Bounded by whoever sends: each sender holds a permit (a slot, a suspended request) for what it sends. An owner
+/// that is awake costs its senders no system call.
 package final class Mailbox<Message: Sendable>: Sendable {
     private struct State {
         var messages: [Message] = []
         var isClosed = false
-        var isWaiting = false
+        /// The owner sleeps in `wait`.
+        var isOwnerAsleep = false
+        /// Made when an owner wants to sleep elsewhere.
+        var event: EventDescriptor?
     }
     private let state = Mutex(State())
-    private let event = EventDescriptor()
+    private let futex = FutexWord()
 
     package init() {}
 
-    /// Readable whenever something waits; for an owner that sleeps in epoll.
-    package var descriptor: Int32 { event.descriptor }
+    /// Readable whenever something waits; for an owner that sleeps in epoll. Valid for the life of the mailbox.
+    package var descriptor: Int32 {
+        state.withLock { state in
+            if let event = state.event { return event.descriptor }
+            let event = EventDescriptor()
+            if !state.messages.isEmpty || state.isClosed { event.signal() }
+            state.event = event
+            return event.descriptor
+        }
+    }
 
     /// The number of messages nobody has taken yet.
     package var count: Int { state.withLock { $0.messages.count } }
@@ -25,11 +38,11 @@ package final class Mailbox<Message: Sendable>: Sendable {
     @discardableResult
     package func send(_ message: consuming sending Message) -> Bool {
         let (accepted, wake) = state.withLock { [message] state in
-            guard !state.isClosed else { return (false, false) }
+            guard !state.isClosed else { return (false, Wake.nobody) }
             state.messages.append(message)
-            return (true, state.messages.count == 1)
+            return (true, Self.wake(&state, wasEmpty: state.messages.count == 1))
         }
-        if wake { event.signal() }
+        perform(wake)
         return accepted
     }
 
@@ -38,18 +51,19 @@ package final class Mailbox<Message: Sendable>: Sendable {
     package func send(contentsOf messages: [Message]) -> Bool {
         guard !messages.isEmpty else { return true }
         let (accepted, wake) = state.withLock { state in
-            guard !state.isClosed else { return (false, false) }
+            guard !state.isClosed else { return (false, Wake.nobody) }
             let wasEmpty = state.messages.isEmpty
             state.messages.append(contentsOf: messages)
-            return (true, wasEmpty)
+            return (true, Self.wake(&state, wasEmpty: wasEmpty))
         }
-        if wake { event.signal() }
+        perform(wake)
         return accepted
     }
 
     /// Takes what is there, without waiting. Owner only.
     package func take() -> [Message] {
-        event.clear()
+        // First: what comes in between is taken all the same, and its signal only wakes once too often.
+        state.withLock { $0.event }?.clear()
         return state.withLock { state in
             let taken = state.messages
             state.messages = []
@@ -58,22 +72,65 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
 
     /// Waits until something is there, the box is closed or `milliseconds` are over (−1: for ever), and
-    /// takes it. Owner only; the owner's thread sleeps in poll(2).
+    /// takes it. Owner only; the owner's thread sleeps in futex(2).
     package func wait(milliseconds: Int32) -> [Message] {
-        var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
-        if state.withLock({ $0.messages.isEmpty && !$0.isClosed }) {
-            _ = poll(&descriptors, 1, milliseconds)
+        let expected = futex.value
+        let sleeps = state.withLock { state in
+            state.isOwnerAsleep = state.messages.isEmpty && !state.isClosed
+            return state.isOwnerAsleep
         }
+        if sleeps, milliseconds != 0 { futex.wait(while: expected, milliseconds: milliseconds) }
+        state.withLock { $0.isOwnerAsleep = false }
         return take()
     }
 
     /// Refuses further messages and wakes the owner. What was sent before can still be taken.
     package func close() {
-        state.withLock { $0.isClosed = true }
-        event.signal()
+        let event = state.withLock { state in
+            state.isClosed = true
+            return state.event
+        }
+        event?.signal()
+        futex.wake()
     }
 
     package var isClosed: Bool { state.withLock { $0.isClosed } }
+
+    private enum Wake { case nobody, sleeper, descriptor(EventDescriptor) }
+
+    private static func wake(_ state: inout State, wasEmpty: Bool) -> Wake {
+        if state.isOwnerAsleep {
+            state.isOwnerAsleep = false
+            return .sleeper
+        }
+        if wasEmpty, let event = state.event { return .descriptor(event) }
+        return .nobody
+    }
+
+    private func perform(_ wake: Wake) {
+        switch wake {
+        case .nobody: break
+        case .sleeper: futex.wake()
+        case .descriptor(let event): event.signal()
+        }
+    }
+}
+
+/// A word that a thread sleeps on.
+private final class FutexWord: @unchecked Sendable {
+    // The word is only touched by the atomic operations of CSys.
+    private let word: UnsafeMutablePointer<UInt32>
+
+    init() {
+        word = .allocate(capacity: 1)
+        word.initialize(to: 0)
+    }
+
+    deinit { word.deallocate() }
+
+    var value: UInt32 { csys_futex_load(word) }
+    func wait(while expected: UInt32, milliseconds: Int32) { csys_futex_wait(word, expected, milliseconds) }
+    func wake() { csys_futex_wake(word) }
 }
 
 /// An eventfd(2): non-blocking, closed on exec.

@@ -13,7 +13,8 @@ import Testing
 
     private static func echo() throws -> ScriptedOrigin {
         try ScriptedOrigin.answering { request, body in
-            let head = "HTTP/1.1 201 Created\r\nContent-Length: \(body.count)\r\nX-Method: \(request.method)\r\n\r\n"
+            let head =
+                "HTTP/1.1 201 Created\r\nContent-Length: \(body.count)\r\nX-Method: \(request.method)\r\n\r\n"
             return Array(head.utf8) + body
         }
     }

@@ -50,7 +50,8 @@ import Testing
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", [1, 2, 3])
             let counts = try (0..<20).map { _ in
-                try #require(Running(loop, TransferRequest(url: nginx.url + "/file")).outcome()).info.newConnections
+                try #require(Running(loop, TransferRequest(url: nginx.url + "/file")).outcome()).info
+                    .newConnections
             }
             #expect(counts == [1] + Array(repeating: 0, count: 19))
         }

@@ -1,147 +1,178 @@
+import Curl
 import FerryCore
 import Glibc
 import Sys
 import TestSupport
 import Testing
 
-@Suite("Nothing is lost", .serialized)
+@Suite("Nothing is lost", .onOwnThread)
 struct CrashTests {
-    /// An origin whose files take about 20 ms each: `/f/<n>` is 20,000 bytes that depend on `n`.
-    private func slowOrigin() throws -> ScriptedOrigin {
-        try ScriptedOrigin { connection in
-            while let request = connection.readRequest() {
-                let bytes = patternBytes(20_000, seed: number(request.path))
-                let head = "HTTP/1.1 200 OK\r\nContent-Length: 20000\r\nETag: \"\(request.path)\"\r\n\r\n"
-                guard connection.send(head), connection.send(Array(bytes[..<10_000])) else { return }
-                // The origin is slow: this is the load, not a wait for anything.
-                poll(nil, 0, 20)
-                guard connection.send(Array(bytes[10_000...])) else { return }
-            }
-        }
-    }
-
-    private func batch(_ origin: ScriptedOrigin, _ range: Range<Int>, webhook: String? = nil) -> String {
-        let jobs = range.map { index in
-            #"{"kind":"download","request":{"url":"\#(origin.url)/f/\#(index)"},"destination":{"path":"f/\#(index)"}"#
-                + (webhook.map { #","webhook":{"url":"\#($0)"}"# } ?? "") + "}"
-        }
-        return #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
-    }
-
-    /// The identifiers of an accepted batch.
-    private func submit(_ ferry: FerryProcess, _ body: String) throws -> [String] {
-        let answer = try ferry.call("POST", "/v1/jobs/batch", body)
-        #expect(answer.status == 201)
-        return try (JSON.parse(answer.body)["data"]?.array ?? []).compactMap { $0["id"]?.string }
-    }
-
-    /// Every job succeeded, every file is exact, and nothing else is left.
-    private func expectAllWhole(_ ferry: FerryProcess, _ ids: [String]) throws {
-        for (index, id) in ids.enumerated() {
-            let job = try ferry.json("GET", "/v1/jobs/\(id)")
-            #expect(job["state"]?.string == "succeeded", "\(job)")
-            #expect(readFile("\(ferry.files)/f/\(index)") == patternBytes(20_000, seed: UInt64(index)))
-        }
-        let names = directoryNames(ferry.files + "/f")
-        #expect(Set(names) == Set((0..<ids.count).map(String.init)), "something is left beside the files")
-    }
-
-    @Test("after kill -9 in the middle of a thousand transfers every job succeeds and every file is whole")
+    @Test("after kill -9 in the middle of 1,000 transfers each job succeeds once and each file is whole")
     func killedWhileTransferring() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "32", "FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
-        let origin = try slowOrigin()
+        let origin = try HalfwayOrigin(free: 300)
         defer { origin.stop() }
-        let ids = try submit(ferry, batch(origin, 0..<1000))
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let ids = try ferry.submitBatch(origin.batch(0..<1000, webhook: receiver.url))
         #expect(ids.count == 1000)
-        var left: Int64 = 1000
-        #expect(eventually(seconds: 30) { left = (try? ferry.unfinished()) ?? left; return left < 700 })
+        // All that can run now stands half-way.
+        #expect(origin.stopped.wait(for: 32, seconds: 60).count == 32)
         ferry.kill9()
-        for name in directoryNames(ferry.files + "/f") where !name.hasPrefix(".") {
-            #expect(readFile("\(ferry.files)/f/\(name)") == patternBytes(20_000, seed: UInt64(name) ?? 0))
+        let published = directoryNames(ferry.files + "/f").filter { !$0.hasPrefix(".") }
+        #expect(published.count <= 300)
+        for name in published {
+            #expect(readFile("\(ferry.files)/f/\(name)") == HalfwayOrigin.bytes(Int(name) ?? -1))
         }
+        origin.open()
         try ferry.start()
-        #expect(eventually(seconds: 60) { (try? ferry.unfinished()) == 0 })
+        #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
         try expectAllWhole(ferry, ids)
+        // Told once each: what comes again after the crash has the identifier that it had before.
+        var told: [String: Set<String>] = [:]
+        #expect(
+            becomes(seconds: 30) {
+                for delivery in receiver.deliveries.wait(for: 1, seconds: 1) {
+                    told[delivery.job?["id"]?.string ?? "", default: []].insert(delivery.id)
+                }
+                return told.count == 1000
+            })
+        #expect(Set(told.keys) == Set(ids) && told.values.allSatisfy { $0.count == 1 })
     }
 
-    @Test("a restart of the database under load loses nothing")
+    @Test("a database that crashes and comes back under load loses nothing; meanwhile submissions get 503")
     func databaseRestarts() throws {
         let server = try TestServer()
         defer { server.remove() }
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "32", "FERRY_DATABASE_URL": server.url()])
         defer { ferry.remove() }
-        let origin = try slowOrigin()
+        let origin = try HalfwayOrigin(free: 100)
         defer { origin.stop() }
-        let ids = try submit(ferry, batch(origin, 0..<600))
-        #expect(eventually(seconds: 30) { ((try? ferry.unfinished()) ?? 600) < 450 })
+        let ids = try ferry.submitBatch(origin.batch(0..<300))
+        #expect(origin.stopped.wait(for: 32, seconds: 60).count == 32)
         server.stop(SIGQUIT)
-        #expect(eventually(seconds: 10) { (try? ferry.call("GET", "/readyz").status) == 503 })
+        #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
+        #expect(try ferry.call("GET", "/livez").status == 200)
+        let refused = try ferry.call("POST", "/v1/jobs", #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
+        #expect(refused.status == 503 && refused.header("content-type") == "application/problem+json")
+        origin.open()
+        // What runs goes on, and its results wait.
+        let names = { directoryNames(ferry.files + "/f").filter { !$0.hasPrefix(".") } }
+        #expect(becomes { names().count >= 132 }, "\(names().count)")
         try server.start()
-        #expect(eventually(seconds: 60) { (try? ferry.unfinished()) == 0 })
+        #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
+        #expect(try ferry.call("GET", "/readyz").status == 200)
         try expectAllWhole(ferry, ids)
     }
 
-    @Test("two nodes share one database, and the living one takes over what a dead one held")
-    func twoNodes() throws {
+    @Test("a node that comes back takes its own jobs at once, without waiting for its lease to run out")
+    func ownJobs() throws {
         let database = try TestDatabase()
-        let settings = ["FERRY_CONCURRENCY": "16", "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both nodes"]
-        let first = try FerryProcess(settings)
-        defer { first.remove() }
-        // Both write below the same root, as nodes with shared storage do.
-        let second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
-        defer { second.remove() }
-        let origin = try slowOrigin()
+        let ferry = try FerryProcess(["FERRY_CONCURRENCY": "4", "FERRY_DATABASE_URL": database.url])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
-        let ids = try submit(first, batch(origin, 0..<400))
-        #expect(eventually(seconds: 30) { ((try? second.unfinished()) ?? 400) < 300 })
-        first.kill9()
-        #expect(eventually(seconds: 60) { (try? second.unfinished()) == 0 })
-        for (index, id) in ids.enumerated() {
-            #expect(try second.json("GET", "/v1/jobs/\(id)")["state"]?.string == "succeeded")
-            #expect(readFile("\(first.files)/f/\(index)") == patternBytes(20_000, seed: UInt64(index)))
-        }
+        let ids = try ferry.submitBatch(origin.batch(0..<4))
+        #expect(origin.stopped.wait(for: 4).count == 4)
+        let killed = monotonicNanoseconds()
+        ferry.kill9()
+        try ferry.start()
+        let again = Set(origin.stopped.wait(for: 4, seconds: 30))
+        let seconds = Double(monotonicNanoseconds() - killed) / 1e9
+        #expect(again == Set(0..<4) && seconds < Limits.leaseSeconds - 3, "after \(seconds) s")
+        origin.open()
+        for id in ids { #expect(try ferry.finished(id)["attempt"]?.integer == 2) }
+        try expectAllWhole(ferry, ids)
     }
 
-    @Test("webhooks reach a receiver that was away, each with its one identifier, also over a crash")
+    @Test("the embedded PostgreSQL keeps jobs and idempotency keys over kill -9, and ends with the service")
+    func embeddedRestarts() throws {
+        let ferry = try FerryProcess()
+        defer { ferry.remove() }
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let body = #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
+        let submit = { try ferry.call("POST", "/v1/jobs", body, headers: ["Idempotency-Key": "\"one\""]) }
+        let first = try submit().json
+        let id = try #require(first["id"]?.string)
+        let job = try ferry.finished(id)
+        #expect(job["state"]?.string == "succeeded")
+        ferry.kill9()
+        try ferry.start()
+        #expect(try ferry.json("GET", "/v1/jobs/\(id)") == job)
+        let again = try submit()
+        #expect(try again.status == 201 && again.json["id"]?.string == id)
+        #expect(again.header("idempotency-replayed") == "true" && origin.requests.count == 1)
+        let postmaster = readFile(ferry.directory + "/postgres/postmaster.pid")
+        let line = String(decoding: postmaster ?? [], as: UTF8.self).split(separator: "\n").first
+        let pid = try #require(line.flatMap { pid_t($0) })
+        #expect(ferry.terminate() == 0)
+        #expect(kill(pid, 0) != 0, "the database goes on")
+    }
+
+    @Test("SIGTERM drains: what runs ends, what waits stays for the next start, and the exit status is 0")
+    func drain() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess([
+            "FERRY_CONCURRENCY": "1", "FERRY_DATABASE_URL": database.url, "FERRY_DRAIN_SECONDS": "30",
+        ])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let ids = try ferry.submitBatch(origin.batch(0..<2))
+        #expect(origin.stopped.wait() == [0])
+        let status = Signal<Int32>()
+        let thread = Thread(name: "terminate") { status.fire(ferry.terminate()) }
+        #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
+        origin.open()
+        #expect(status.wait(seconds: 40) == [0])
+        thread.join()
+        #expect(readFile(ferry.files + "/f/0") == HalfwayOrigin.bytes(0))
+        #expect(origin.requestCount == 1)
+        try ferry.start()
+        #expect(try ferry.finished(ids[1])["state"]?.string == "succeeded")
+        try expectAllWhole(ferry, ids)
+        let begin = monotonicNanoseconds()
+        #expect(ferry.terminate() == 0)
+        #expect(monotonicNanoseconds() - begin < 5_000_000_000, "an idle node takes long to end")
+    }
+
+    @Test("a receiver that was away is told what it missed, under the same identifiers, also over a crash")
     func receiverAway() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
-        let origin = try slowOrigin()
+        let origin = try HalfwayOrigin(free: 20)
         defer { origin.stop() }
-        let failures = Signal<String>()
-        let receiver = try WebhookReceiver { delivery in
-            // The first try of each is turned down.
-            failures.fire(delivery.id)
-            return delivery.body.isEmpty ? 500 : 503
-        }
+        let receiver = try WebhookReceiver { _ in 503 }
+        let back = try WebhookReceiver()
+        defer { back.stop() }
         defer { receiver.stop() }
-        let ids = try submit(ferry, batch(origin, 0..<20, webhook: receiver.url))
-        let first = receiver.deliveries.wait(for: 20)
+        let ids = try ferry.submitBatch(origin.batch(0..<20, webhook: receiver.url))
+        let first = receiver.deliveries.wait(for: 20, seconds: 30)
         #expect(Set(first.map(\.id)).count == 20)
         ferry.kill9()
         try ferry.start()
+        // The first pause of the schedule is 5 s.
         let second = receiver.deliveries.wait(for: 20, seconds: 40)
         #expect(Set(second.map(\.id)) == Set(first.map(\.id)))
-        #expect(Set(second.compactMap { $0.json["data"]?["job"]?["id"]?.string }) == Set(ids))
+        #expect(Set(second.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        #expect(try second.allSatisfy { try $0.isSigned(by: webhookSecret) })
     }
-}
 
-/// The number at the end of a path.
-private func number(_ path: String) -> UInt64 { path.split(separator: "/").last.flatMap { UInt64($0) } ?? 0 }
-
-/// What is in a directory, hidden names too.
-func directoryNames(_ path: String) -> [String] {
-    guard let directory = opendir(path) else { return [] }
-    defer { closedir(directory) }
-    var names: [String] = []
-    while let entry = readdir(directory) {
-        let name = withUnsafePointer(to: &entry.pointee.d_name) {
-            $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+    /// Every job succeeded, every file is exact, and nothing else is left.
+    private func expectAllWhole(_ ferry: FerryProcess, _ ids: [String]) throws {
+        let jobs = try ferry.allJobs()
+        #expect(Set(jobs.compactMap { $0["id"]?.string }) == Set(ids) && jobs.count == ids.count)
+        for job in jobs { #expect(job["state"]?.string == "succeeded", "\(job)") }
+        for number in ids.indices {
+            #expect(readFile("\(ferry.files)/f/\(number)") == HalfwayOrigin.bytes(number), "file \(number)")
         }
-        if name != ".", name != ".." { names.append(name) }
+        let expected = Set(ids.indices.map(String.init))
+        #expect(directoryNames(ferry.files + "/f") == expected, "something is left beside the files")
     }
-    return names
 }

@@ -1,22 +1,45 @@
 import Curl
 import FerryCore
 import Glibc
-import Sys
 import Synchronization
+import Sys
 import TestSupport
+
+let adminKey = "end-to-end-admin-key-0123456789abcdef"
+let webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
 /// The built binary, `ferry serve`, as a user runs it: on a free port, with a data directory of its own.
 final class FerryProcess: Sendable {
-    static let key = "end-to-end-admin-key-0123456789abcdef"
+    /// One service for all tests that neither stop it nor fill it up.
+    static let shared = Result {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "trace"])
+        // The test process has no later moment than its end.
+        atexit { FerryProcess.atEnd() }
+        return (ferry: ferry, database: database)
+    }
+
+    private static func atEnd() { try? shared.get().ferry.remove() }
+
     let port: UInt16
     let directory: String
     private let settings: [String: String]
     private let pid = Mutex<pid_t?>(nil)
 
     var url: String { "http://127.0.0.1:\(port)" }
-    var files: String { directory + "/files" }
+    var files: String { settings["FERRY_STORAGE_ROOT"] ?? directory + "/files" }
+    var log: String { String(decoding: readFile(directory + "/log") ?? [], as: UTF8.self) }
+    var environment: [String: String] {
+        let own = [
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": "127.0.0.1:\(port)",
+            "FERRY_DATA_DIR": directory, "FERRY_ADMIN_KEY": adminKey, "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
+            "FERRY_LOG_LEVEL": "warning", "FERRY_WEBHOOK_SECRET": webhookSecret, "FERRY_DRAIN_SECONDS": "3",
+        ]
+        return own.merging(settings) { $1 }
+    }
 
-    /// Starts and waits until it is ready. `settings` are added to the environment.
+    /// Starts and waits until it is ready. `settings` win over `environment`'s own. Without
+    /// `FERRY_DATABASE_URL` it runs a private PostgreSQL.
     init(_ settings: [String: String] = [:]) throws {
         directory = try TemporaryDirectory.make("e2e")
         // The private PostgreSQL runs as another user when we are root.
@@ -26,97 +49,150 @@ final class FerryProcess: Sendable {
         try start()
     }
 
-    /// The program beside the test bundle.
-    static let binary: String = {
-        let arguments = CommandLine.arguments
-        var folder = arguments.first.map { $0.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/") } ?? "."
-        for argument in arguments where argument.hasSuffix(".xctest") {
-            folder = argument.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-        }
-        return folder + "/ferry"
-    }()
-
     func start() throws {
-        var environment = [
-            "PATH": getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin", "FERRY_LISTEN": "127.0.0.1:\(port)",
-            "FERRY_DATA_DIR": directory, "FERRY_ADMIN_KEY": Self.key, "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
-            "FERRY_LOG_LEVEL": "warning", "FERRY_WEBHOOK_SECRET": webhookSecret,
-        ]
-        environment.merge(settings) { $1 }
-        let child = try Program.start([Self.binary, "serve"], environment: environment, log: directory + "/log")
+        let child = try Program.start(
+            [Program.ferry, "serve"], environment: environment, log: directory + "/log")
         pid.withLock { $0 = child }
-        guard try eventuallyReady() else { throw TestSupportError("ferry did not get ready: \(log)") }
+        let isReady = becomes(seconds: 40) {
+            if Program.hasEnded(child) { throw TestSupportError("it ended") }
+            return try self.call("GET", "/readyz").status == 200
+        }
+        guard isReady else { throw TestSupportError("ferry did not get ready: \(log)") }
     }
 
-    var log: String { readFile(directory + "/log").map { String(decoding: $0, as: UTF8.self) } ?? "" }
-
-    private func eventuallyReady() throws -> Bool {
-        eventually(seconds: 30) { (try? call("GET", "/readyz"))?.status == 200 }
-    }
-
-    /// Ends it as the machine's failure would: SIGKILL, nothing is finished.
+    /// Ends it as the machine's failure would: nothing is finished.
     func kill9() { end(SIGKILL) }
 
     /// SIGTERM and the exit status.
     @discardableResult
     func terminate() -> Int32 { end(SIGTERM) }
 
+    /// Sends a signal to it without waiting for anything.
+    func send(_ signal: Int32) {
+        pid.withLock { pid in if let pid { _ = kill(pid, signal) } }
+    }
+
     @discardableResult
-    func end(_ signal: Int32) -> Int32 {
-        guard let child = pid.withLock({ pid in let taken = pid; pid = nil; return taken }) else { return 0 }
+    private func end(_ signal: Int32) -> Int32 {
+        guard let child = pid.withLock({ $0.take() }) else { return 0 }
         kill(child, signal)
         return Program.wait(child)
     }
 
-    /// Stops it and removes what it has written.
+    /// Stops it and removes what it has written. Whatever still runs is not waited for.
     func remove() {
-        terminate()
+        if let child = pid.withLock({ $0.take() }) {
+            kill(child, SIGCONT)
+            kill(child, SIGTERM)
+            if !becomes(seconds: 10, { Program.hasEnded(child) }) {
+                kill(child, SIGKILL)
+                _ = Program.wait(child)
+            }
+        }
         TemporaryDirectory.remove(directory)
     }
+}
 
-    /// One request with the admin key; the answer's body is JSON unless the path says otherwise.
-    func call(_ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:]) throws -> Exchange.Answer {
+// MARK: Its API
+
+extension FerryProcess {
+    /// One request; with the admin key unless `key` says otherwise (empty: without one).
+    func call(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
+        key: String = adminKey
+    ) throws -> Exchange.Answer {
         var exchange = Exchange(url: url + path)
         exchange.method = method
         exchange.byteLimit = 64 << 20
-        exchange.headers = [.init("Authorization", "Bearer \(Self.key)")]
+        exchange.deadline = 70_000
+        if !key.isEmpty { exchange.headers = [.init("Authorization", "Bearer \(key)")] }
         if let body {
             exchange.body = Array(body.utf8)
-            exchange.headers.append(.init("Content-Type", "application/json"))
+            if headers["Content-Type"] == nil {
+                exchange.headers.append(.init("Content-Type", "application/json"))
+            }
         }
         exchange.headers += headers.map { .init($0.key, $0.value) }
         return try exchange.perform()
     }
 
-    func json(_ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:]) throws -> JSON {
-        try JSON.parse(call(method, path, body, headers: headers).body)
+    /// The JSON of an answer, whatever its status.
+    func json(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
+        key: String = adminKey
+    ) throws -> JSON {
+        try call(method, path, body, headers: headers, key: key).json
     }
 
     /// Submits a job and returns its identifier.
-    func submit(_ body: String) throws -> String {
-        let answer = try call("POST", "/v1/jobs", body)
-        guard answer.status == 201, let id = try JSON.parse(answer.body)["id"]?.string else {
-            throw TestSupportError("\(answer.status): \(String(decoding: answer.body, as: UTF8.self))")
+    func submit(_ body: String, key: String = adminKey) throws -> String {
+        let answer = try call("POST", "/v1/jobs", body, key: key)
+        guard answer.status == 201, let id = try answer.json["id"]?.string else {
+            throw TestSupportError("\(answer.status): \(answer.text)")
         }
         return id
     }
 
-    /// The job once it is terminal, or as it is after 30 seconds.
-    func finished(_ id: String) throws -> JSON {
-        var job = try json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=30"])
-        _ = eventually(seconds: 30) {
-            if let state = job["state"]?.string.flatMap(JobState.init), state.isTerminal { return true }
-            job = (try? json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=5"])) ?? job
-            return false
+    /// Submits a batch and returns the identifiers in order.
+    func submitBatch(_ body: String) throws -> [String] {
+        let answer = try call("POST", "/v1/jobs/batch", body)
+        guard answer.status == 201, let jobs = try answer.json["data"]?.array else {
+            throw TestSupportError("\(answer.status): \(answer.text)")
         }
-        return job
+        return jobs.compactMap { $0["id"]?.string }
+    }
+
+    /// The job once it is terminal, or as it is after 60 seconds.
+    func finished(_ id: String, key: String = adminKey) throws -> JSON {
+        try json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=60"], key: key)
+    }
+
+    /// Submits a job and returns it once it is terminal.
+    func run(_ body: String, key: String = adminKey) throws -> JSON {
+        try json("POST", "/v1/jobs", body, headers: ["Prefer": "wait=60"], key: key)
     }
 
     /// Unfinished jobs, as `/v1/admin/status` counts them.
-    func unfinished() throws -> Int64 {
+    func unfinishedCount() throws -> Int64 {
         let jobs = try json("GET", "/v1/admin/status")["jobs"]
-        return ["waiting", "queued", "running", "suspended"].reduce(0) { $0 + (jobs?[$1]?.integer ?? 0) }
+        guard let jobs, jobs["running"] != nil else { throw TestSupportError("no status") }
+        return ["waiting", "queued", "running", "suspended"].reduce(0) { $0 + (jobs[$1]?.integer ?? 0) }
+    }
+
+    /// Every job of the list, newest first.
+    func allJobs(_ filter: String = "") throws -> [JSON] {
+        var jobs: [JSON] = []
+        var cursor: String?
+        repeat {
+            let page = try json("GET", "/v1/jobs?limit=500" + filter + (cursor.map { "&cursor=\($0)" } ?? ""))
+            jobs += page["data"]?.array ?? []
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil
+        return jobs
+    }
+
+    /// A key of its own for a test: its text.
+    func makeKey(role: String, tenant: String) throws -> String {
+        let answer = try call(
+            "POST", "/v1/admin/keys", #"{"name":"test","role":"\#(role)","tenant":"\#(tenant)"}"#)
+        guard answer.status == 201, let key = try answer.json["key"]?.string else {
+            throw TestSupportError("\(answer.status): \(answer.text)")
+        }
+        return key
     }
 }
 
-let webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+extension Exchange.Answer {
+    var json: JSON { get throws { try JSON.parse(body) } }
+    var text: String { String(decoding: body, as: UTF8.self) }
+}
+
+/// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not yet.
+func becomes(seconds: Double = 20, _ condition: () throws -> Bool) -> Bool {
+    let end = monotonicNanoseconds() + Int64(seconds * 1e9)
+    while monotonicNanoseconds() < end {
+        if (try? condition()) == true { return true }
+        poll(nil, 0, 20)
+    }
+    return (try? condition()) == true
+}

@@ -1,62 +1,179 @@
+import Curl
 import FerryCore
 import OpenSSL
+import Sys
 import TestSupport
 import Testing
 
-@Suite("A job travels end to end")
+@Suite("A job travels end to end", .onOwnThread)
 struct JobTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
     @Test("a download is fetched from nginx, kept in PostgreSQL and told by a signed webhook")
     func download() throws {
-        let ferry = try FerryProcess()
-        defer { ferry.remove() }
         let nginx = try Nginx()
         defer { nginx.stop() }
         let bytes = patternBytes(300_000)
         try nginx.serve("file", bytes)
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        let submitted = try ferry.call(
+            "POST", "/v1/jobs",
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"first/b.bin"},"#
+                + #""webhook":{"url":"\#(receiver.url)/hook"}}"#,
+            headers: ["traceparent": trace])
+        let id = try #require(submitted.json["id"]?.string)
+        #expect(submitted.status == 201 && submitted.header("location") == "/v1/jobs/\(id)")
+        #expect(submitted.header("x-request-id") != nil && submitted.header("etag") != nil)
 
-        let id = try ferry.submit(
-            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"a/b.bin"},"#
-                + #""webhook":{"url":"\#(receiver.url)/hook"}}"#)
         let job = try ferry.finished(id)
-
         #expect(job["state"]?.string == "succeeded")
         #expect(job["result"]?["size"]?.integer == 300_000)
         #expect(job["result"]?["sha256"]?.string == hexadecimal(Digest.of(bytes)))
-        #expect(readFile(ferry.files + "/a/b.bin") == bytes)
+        #expect(readFile(ferry.files + "/first/b.bin") == bytes)
+        #expect(directoryNames(ferry.files + "/first") == ["b.bin"])
         let delivery = try #require(receiver.deliveries.wait().first)
-        #expect(delivery.isSigned(by: webhookSecret))
+        #expect(try delivery.isSigned(by: webhookSecret))
+        #expect(delivery.traceparent.contains("4bf92f3577b34da6a3ce929d0e0e4736"))
         #expect(delivery.json["type"]?.string == "job.succeeded")
-        #expect(delivery.json["data"]?["job"]?["id"]?.string == id)
-        #expect(try ferry.call("GET", "/v1/jobs/\(id)/content").body == bytes)
+        #expect(delivery.job?["id"]?.string == id)
+        #expect(delivery.job?["result"]?["sha256"] == job["result"]?["sha256"])
     }
 
     @Test("an upload sends a stored file, a text or base64, and a data job keeps the answer")
     func uploadAndData() throws {
-        let ferry = try FerryProcess()
-        defer { ferry.remove() }
         let origin = try ScriptedOrigin.answering { request, body in
             let text = "\(request.method) \(body.count) \(hexadecimal(Digest.of(body)))"
-            return Array("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)".utf8)
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(text.utf8.count)\r\n\r\n"
+            return Array((head + text).utf8)
         }
         defer { origin.stop() }
         let bytes = patternBytes(200_000)
         try writeFile(ferry.files + "/in.bin", bytes)
-
-        let stored = try ferry.finished(
-            ferry.submit(#"{"kind":"upload","request":{"url":"\#(origin.url)/up"},"source":{"path":"in.bin"}}"#))
-        #expect(stored["state"]?.string == "succeeded")
+        let upload = { (source: String) in
+            try ferry.run(#"{"kind":"upload","request":{"url":"\#(origin.url)/up"},"source":\#(source)}"#)
+        }
+        let stored = try upload(#"{"path":"in.bin"}"#)
+        #expect(stored["state"]?.string == "succeeded", "\(stored)")
         #expect(stored["result"]?["sha256"]?.string == hexadecimal(Digest.of(bytes)))
         #expect(origin.requests.last?.method == "PUT")
-        let text = try ferry.finished(
-            ferry.submit(#"{"kind":"upload","request":{"url":"\#(origin.url)/up"},"source":{"text":"grüezi"}}"#))
-        #expect(text["result"]?["size"]?.integer == 7)
-        let data = try ferry.finished(
-            ferry.submit(
-                #"{"kind":"data","request":{"url":"\#(origin.url)/x","method":"POST","body":{"json":{"a":[1,2]}}}}"#))
-        #expect(data["state"]?.string == "succeeded")
-        let answer = try ferry.call("GET", "/v1/jobs/\(data["id"]?.string ?? "")/content")
-        #expect(String(decoding: answer.body, as: UTF8.self).hasPrefix("POST 11 "))
+        #expect(try upload(#"{"text":"grüezi"}"#)["result"]?["size"]?.integer == 7)
+        #expect(try upload(#"{"base64":"AAEC"}"#)["result"]?["size"]?.integer == 3)
+        for (body, byteCount) in [
+            (#"{"json":{"a":[1,2]}}"#, 11), (#"{"form":{"a":"b c"}}"#, 5), (#"{"text":"four"}"#, 4),
+            (#"{"base64":"AAEC"}"#, 3),
+        ] {
+            let job = try ferry.run(
+                #"{"kind":"data","request":{"url":"\#(origin.url)/x","method":"POST","body":\#(body)}}"#)
+            #expect(job["state"]?.string == "succeeded")
+            let answer = try ferry.call("GET", "/v1/jobs/\(job["id"]?.string ?? "")/content")
+            #expect(answer.text.hasPrefix("POST \(byteCount) "), "\(body)")
+            #expect(answer.header("content-type") == "text/plain")
+        }
+    }
+
+    @Test("content has an entity tag and ranges, and says which it cannot give")
+    func contentRanges() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(100_000)
+        try nginx.serve("file", bytes)
+        let job = try ferry.run(#"{"kind":"download","request":{"url":"\#(nginx.url)/file"}}"#)
+        let path = "/v1/jobs/\(job["id"]?.string ?? "")/content"
+        let whole = try ferry.call("GET", path)
+        #expect(whole.status == 200 && whole.body == bytes && whole.header("accept-ranges") == "bytes")
+        #expect(whole.header("repr-digest") == "sha-256=:\(Base64.encode(Digest.of(bytes))):")
+        #expect(whole.header("content-disposition")?.hasPrefix("attachment") == true)
+        let tag = try #require(whole.header("etag"))
+        let part = try ferry.call("GET", path, headers: ["Range": "bytes=100-299"])
+        #expect(part.status == 206 && part.body == Array(bytes[100..<300]))
+        #expect(part.header("content-range") == "bytes 100-299/100000")
+        let end = try ferry.call("GET", path, headers: ["Range": "bytes=-10", "If-Range": tag])
+        #expect(end.status == 206 && end.body == Array(bytes.suffix(10)))
+        let other = try ferry.call("GET", path, headers: ["Range": "bytes=0-1", "If-Range": "\"other\""])
+        #expect(other.status == 200 && other.body == bytes)
+        let beyond = try ferry.call("GET", path, headers: ["Range": "bytes=100000-"])
+        #expect(beyond.status == 416 && beyond.header("content-range") == "bytes */100000")
+        #expect(try ferry.call("GET", path, headers: ["If-None-Match": tag]).status == 304)
+    }
+
+    @Test("redirects are followed hop by hop, without credentials for another origin, up to their limit")
+    func redirects() throws {
+        let target = try ScriptedOrigin.answering { request, _ in
+            let text = "\(request.header("authorization") ?? "-")|\(request.header("x-plain") ?? "-")"
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)".utf8)
+        }
+        defer { target.stop() }
+        let targetURL = target.url
+        let first = try ScriptedOrigin.answering { request, _ in
+            let location = request.path == "/away" ? targetURL + "/end" : "/again"
+            return Array("HTTP/1.1 302 Found\r\nLocation: \(location)\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        defer { first.stop() }
+        let headers = #""headers":{"Authorization":"Bearer sesame","X-Plain":"yes"}"#
+        let away = try ferry.run(#"{"kind":"data","request":{"url":"\#(first.url)/away",\#(headers)}}"#)
+        #expect(away["response"]?["url"]?.string == target.url + "/end", "\(away)")
+        let content = try ferry.call("GET", "/v1/jobs/\(away["id"]?.string ?? "")/content").text
+        #expect(content == "-|yes")
+        #expect(first.requests.first?.header("authorization") == "Bearer sesame")
+        let round = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(first.url)/again"},"redirects":{"max":3}}"#)
+        #expect(round["error"]?["code"]?.string == "too_many_redirects", "\(round)")
+        #expect(first.requests.filter { $0.path == "/again" }.count == 4)
+        let rejected = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(first.url)/away"},"redirects":{"policy":"reject"}}"#)
+        #expect(rejected["state"]?.string == "failed" && target.requests.count == 1)
+    }
+
+    @Test("Retry-After is the least that a retry waits, and attempts are counted")
+    func retryAfter() throws {
+        let times = Signal<Int64>()
+        let turns = Counter()
+        let origin = try ScriptedOrigin { connection in
+            // One connection after the other: the first is told to come back.
+            guard connection.readRequest() != nil else { return }
+            times.fire(monotonicNanoseconds())
+            let isFirst = turns.next() == 0
+            connection.send(
+                isFirst
+                    ? "HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    : "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        }
+        defer { origin.stop() }
+        let job = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/"},"destination":{"path":"later"},"#
+                + #""retry":{"initial_delay":0,"max_attempts":3}}"#)
+        #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")
+        let asked = times.wait(for: 2)
+        #expect(asked.count == 2 && asked[1] - asked[0] >= 1_990_000_000)
+    }
+
+    @Test("Prefer: wait answers when the job ends or the time is over, whichever is first")
+    func preferWait() throws {
+        let gate = try Gate()
+        let origin = try ScriptedOrigin.answering { _, _ in
+            _ = gate.pass()
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        defer { gate.open() }
+        let body = #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
+        let early = try ferry.call("POST", "/v1/jobs", body, headers: ["Prefer": "wait=1"])
+        #expect(early.status == 201 && early.header("preference-applied") == "wait=1")
+        let job = try early.json
+        #expect(job["state"]?.string == "running", "\(job)")
+        let path = "/v1/jobs/\(job["id"]?.string ?? "")"
+        let ended = Signal<JSON>()
+        let ferry = ferry
+        let waiter = Thread(name: "waiter") {
+            ended.fire((try? ferry.json("GET", path, headers: ["Prefer": "wait=60"])) ?? .null)
+        }
+        gate.open()
+        let last = try #require(ended.wait(seconds: 30).first)
+        #expect(last["state"]?.string == "succeeded" && last["response"]?["status"]?.integer == 200)
+        waiter.join()
     }
 }

@@ -91,7 +91,8 @@ let wrongs: [Wrong] = [
         pointer: "#/accept/status/0",
         values: ["200", #""200 ""#, #""6xx""#, #""2x""#, #""20x""#, "null", #""""#]),
     Wrong(
-        pointer: "#/accept/content_type/0", values: ["1", #""image""#, #""*/png""#, #""a/b/c""#, #""a b/c""#]),
+        pointer: "#/accept/content_type/0",
+        values: ["1", #""image""#, #""*/png""#, #""a/b/c""#, #""a b/c""#]),
     Wrong(pointer: "#/accept/max_bytes", values: badSizes),
     Wrong(pointer: "#/on_challenge", values: notString + ["null", #""ask""#]),
     Wrong(pointer: "#/schedule", values: notObject),
@@ -181,15 +182,18 @@ struct JobSpecFuzzTests {
                 "#/source/form"
             ),
             (
-                #"{"kind":"upload","request":{"url":"http://a.example/","method":"GET"},"source":{"text":"a"}}"#,
+                #"{"kind":"upload","request":{"url":"http://a.example/","method":"GET"},"#
+                    + #""source":{"text":"a"}}"#,
                 "#/request/method"
             ),
             (
-                #"{"kind":"upload","request":{"url":"http://a.example/","body":{"text":""}},"source":{"text":"a"}}"#,
+                #"{"kind":"upload","request":{"url":"http://a.example/","body":{"text":""}},"#
+                    + #""source":{"text":"a"}}"#,
                 "#/request/body"
             ),
             (
-                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a"},"destination":{"path":"a"}}"#,
+                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a"},"#
+                    + #""destination":{"path":"a"}}"#,
                 "#/destination"
             ),
             (
@@ -202,11 +206,13 @@ struct JobSpecFuzzTests {
                 "#/request/body"
             ),
             (
-                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","body":{"multipart":null}}}"#,
+                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
+                    + #""body":{"multipart":null}}}"#,
                 "#/request/body/multipart"
             ),
             (
-                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","body":{"form":{"a":1}}}}"#,
+                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
+                    + #""body":{"form":{"a":1}}}}"#,
                 "#/request/body/form/a"
             ),
             (

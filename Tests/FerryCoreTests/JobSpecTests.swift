@@ -56,8 +56,10 @@ struct JobSpecTests {
     func secrets() throws {
         let job = try decode(
             #"""
-            {"kind":"data","request":{"url":"http://a.example/","headers":{"authorization":"Bearer hush-1","X-My-Token":"hush-2",
-             "Accept":"*/*"}},"webhook":{"url":"http://b.example/","secret":"whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNo"}}
+            {"kind":"data","request":{"url":"http://a.example/",
+            "headers":{"authorization":"Bearer hush-1","X-My-Token":"hush-2",
+             "Accept":"*/*"}},"webhook":{"url":"http://b.example/",
+            "secret":"whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNo"}}
             """#)
         #expect(
             job.secrets.headers == [.init("authorization", "Bearer hush-1"), .init("X-My-Token", "hush-2")])
@@ -74,6 +76,7 @@ struct JobSpecTests {
     func roundTrip(_ text: String) throws {
         let spec = try decode(text).spec
         #expect(try JobSpec(storedJSON: spec.encode()) == spec)
+        #expect(try JobSpec(storedJSON: spec.encodeStored()) == spec)
         _ = try JSON.parse(spec.encode())
     }
 
@@ -100,7 +103,8 @@ struct JobSpecTests {
     @Test("every complaint comes at once, each with its pointer")
     func everything() {
         let errors = complaints(
-            #"{"kind":"upload","sesion":"x","request":{"url":"ftp://a","method":"get"},"schedule":{"priority":2,"x/y~":1},"retry":7}"#,
+            #"{"kind":"upload","sesion":"x","request":{"url":"ftp://a","method":"get"},"#
+                + #""schedule":{"priority":2,"x/y~":1},"retry":7}"#,
             at: "#/jobs/17")
         #expect(
             errors.map(\.pointer) == [
@@ -123,7 +127,8 @@ struct JobSpecTests {
         #expect(job.spec.retry.delayMax == 600)
         #expect(
             complaints(
-                #"{"kind":"data","request":{"url":"http://a.example/"},"retry":{"initial_delay":9,"max_delay":1}}"#
+                #"{"kind":"data","request":{"url":"http://a.example/"},"retry":{"initial_delay":9,"#
+                    + #""max_delay":1}}"#
             ).map(\.code) == ["invalid_combination"])
     }
 }
@@ -131,17 +136,21 @@ struct JobSpecTests {
 let fullJobs = [
     #"""
     {"kind":"download","session":"s.1","description":"\"é\n","metadata":{"a":"b","c/d":""},
-     "request":{"url":"https://a.example:8443/x","headers":{"Accept":"text/csv","Cookie":"a=b"},"timeout_for_request":12.5},
+     "request":{"url":"https://a.example:8443/x","headers":{"Accept":"text/csv","Cookie":"a=b"},
+     "timeout_for_request":12.5},
      "destination":{"path":"reports/a.csv","if_exists":"rename"},
      "integrity":{"size":5,"sha256":"E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"},
      "redirects":{"policy":"reject","max":3,"send_credentials_across_origins":true},
      "accept":{"status":["2xx","404"],"content_type":["image/*"],"max_bytes":1000},
-     "schedule":{"priority":0.9,"earliest_begin_at":"2026-11-21T22:00:00+01:00","timeout_for_resource":60,"expected_bytes_to_receive":9},
+     "schedule":{"priority":0.9,"earliest_begin_at":"2026-11-21T22:00:00+01:00",
+     "timeout_for_resource":60,"expected_bytes_to_receive":9},
      "network":{"max_bytes_per_second":1000},
      "retry":{"max_attempts":3,"initial_delay":0.5,"multiplier":1.5,"max_delay":10,"non_idempotent":true},
      "webhook":{"url":"https://b.example/hook","events":["job.failed"]}}
     """#,
     #"{"kind":"upload","request":{"url":"http://a.example/","method":"POST"},"source":{"path":"in/é.bin"}}"#,
-    #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"base64":""},"integrity":{"md5":"d41d8cd98f00b204e9800998ecf8427e"}}"#,
+    #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"base64":""},"#
+        + #""integrity":{"md5":"d41d8cd98f00b204e9800998ecf8427e"}}"#,
+    #"{"kind":"download","request":{"url":"http://a.example/"}}"#,
     #"{"kind":"data","request":{"url":"http://[2001:db8::1]/","method":"REPORT","body":{"form":{"a":"b"}}}}"#,
 ]

@@ -9,7 +9,8 @@ import Testing
     private static let events: [AttemptMachine.Event] = [
         .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.resend),
         .head(.refuse(error, retryAfter: 3)), .enoughDiscarded, .bodyRefused(error), .transferEnded(nil),
-        .transferEnded(.init(error, mayRepeatAtOnce: true)), .transferEnded(.init(error, mayRepeatAtOnce: false)),
+        .transferEnded(.init(error, mayRepeatAtOnce: true)),
+        .transferEnded(.init(error, mayRepeatAtOnce: false)),
         .timedOut(error), .stored(result), .storageFailed(error), .revoked, .cancel, .release,
     ]
 
@@ -43,7 +44,9 @@ import Testing
                 == ["start", "store", "succeeded"])
     }
 
-    @Test("in every order of five events, there is at most one report, it is the last action, and no bytes stay after a failure")
+    @Test(
+        "in every order of five events, there is at most one report, it is the last action, and no bytes stay after a failure"
+    )
     func exhaustive() {
         var visited = 0
         func visit(_ machine: AttemptMachine, _ reports: Int, _ depth: Int) {
@@ -54,7 +57,8 @@ import Testing
                 var next = machine
                 let words = Self.words(next.handle(event))
                 let count = words.count { ["succeeded", "failed", "cancelled", "released"].contains($0) }
-                if reports + count > 1 || count == 1 && words.last.map({ $0 == "start" || $0 == "store" }) == true
+                if reports + count > 1
+                    || count == 1 && words.last.map({ $0 == "start" || $0 == "store" }) == true
                     || machine.isEnded && !words.isEmpty
                     || count == 1 && words.last != "succeeded" && !words.contains("discard")
                 {
@@ -89,7 +93,8 @@ import Testing
 
     @Test("a redirect is followed after its body, or when enough of it was read")
     func redirect() {
-        #expect(Self.run([.prepared, .head(.redirect), .transferEnded(nil)]) == ["start", "follow", "start"])
+        #expect(
+            Self.run([.prepared, .head(.redirect), .transferEnded(nil)]) == ["start", "follow", "start"])
         #expect(
             Self.run([.prepared, .head(.redirect), .enoughDiscarded]) == ["start", "stop", "follow", "start"])
     }
@@ -97,7 +102,10 @@ import Testing
     @Test("a refusal stands, however its body ends; an accepted body has to be whole")
     func bodies() {
         let cut = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: false))
-        #expect(Self.run([.prepared, .head(.refuse(Self.error, retryAfter: 1)), cut]) == ["start", "discard", "failed"])
+        #expect(
+            Self.run([.prepared, .head(.refuse(Self.error, retryAfter: 1)), cut]) == [
+                "start", "discard", "failed",
+            ])
         #expect(Self.run([.prepared, .head(.accept), cut]) == ["start", "discard", "failed"])
     }
 

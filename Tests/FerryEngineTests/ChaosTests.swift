@@ -10,7 +10,9 @@ import Testing
         try ScriptedOrigin { connection in
             while let request = connection.readRequest() {
                 let words = request.path.split(separator: "/")
-                guard words.count == 2, let number = Int(words[0]), let attempt = Int(words[1]) else { return }
+                guard words.count == 2, let number = Int(words[0]), let attempt = Int(words[1]) else {
+                    return
+                }
                 let body = patternBytes(size(number), seed: UInt64(number))
                 let head = "HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n"
                 switch attempt == 1 ? number % 6 : 0 {
@@ -34,7 +36,9 @@ import Testing
 
     private static func size(_ number: Int) -> Int { number % 50 == 0 ? 1_500_000 : number * 37 % 60_000 + 1 }
 
-    @Test("a thousand transfers with faults: one result each, every final file exact, nothing else in the directory")
+    @Test(
+        "a thousand transfers with faults: one result each, every final file exact, nothing else in the directory"
+    )
     func thousand() throws {
         let (origin, fixture) = (try Self.origin(), try Fixture { $0.fileSync = .none })
         defer {
@@ -43,7 +47,9 @@ import Testing
         }
         func attempts(_ numbers: [(number: Int, job: JobID?)], _ attempt: Int) -> [Attempt] {
             numbers.map { one in
-                fixture.attempt(.download, "\(origin.url)/\(one.number)/\(attempt)", job: one.job, number: Int32(attempt)) {
+                fixture.attempt(
+                    .download, "\(origin.url)/\(one.number)/\(attempt)", job: one.job, number: Int32(attempt)
+                ) {
                     $0.to("d\(one.number % 7)/\(one.number)", one.number % 3 == 0 ? .fail : .replace)
                     $0.spec.description = "\(one.number)"
                 }
@@ -72,7 +78,9 @@ import Testing
         #expect(eventually { fixture.files() == expected })
         for number in 1...1_000 {
             let bytes = readFile(fixture.root + "/d\(number % 7)/\(number)")
-            if bytes != patternBytes(Self.size(number), seed: UInt64(number)) { Issue.record("\(number) is wrong") }
+            if bytes != patternBytes(Self.size(number), seed: UInt64(number)) {
+                Issue.record("\(number) is wrong")
+            }
         }
         #expect(fixture.engine.snapshot.live == 0)
     }

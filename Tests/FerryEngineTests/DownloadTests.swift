@@ -7,7 +7,9 @@ import Sys
 import TestSupport
 import Testing
 
-func sha256(_ bytes: [UInt8]) -> String { Digest.of(bytes).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+func sha256(_ bytes: [UInt8]) -> String {
+    Digest.of(bytes).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+}
 
 @Suite(.serialized) struct DownloadTests {
     private static func with(_ body: (Nginx, Fixture) throws -> Void) throws {
@@ -19,7 +21,9 @@ func sha256(_ bytes: [UInt8]) -> String { Digest.of(bytes).map { ($0 < 16 ? "0" 
         #expect(fixture.files().allSatisfy { !$0.contains(".part") })
     }
 
-    @Test("a file of any size arrives whole under its name, with its digest", arguments: [0, 1, 16_384, 16_385, 300_000, 20_000_000])
+    @Test(
+        "a file of any size arrives whole under its name, with its digest",
+        arguments: [0, 1, 16_384, 16_385, 300_000, 20_000_000])
     func sizes(size: Int) throws {
         try Self.with { nginx, fixture in
             let bytes = patternBytes(size)
@@ -47,7 +51,8 @@ func sha256(_ bytes: [UInt8]) -> String { Digest.of(bytes).map { ($0 < 16 ? "0" 
             fixture.engine.begin([attempt])
             let success = try #require(fixture.sink.arrived.wait().first?.success)
             #expect(success.isKept && success.path == nil)
-            #expect(readFile(fixture.directory + "/results/" + KeptFiles.path(for: attempt.job)) == [1, 2, 3])
+            #expect(
+                readFile(fixture.directory + "/results/" + KeptFiles.path(for: attempt.job)) == [1, 2, 3])
         }
     }
 
@@ -84,7 +89,9 @@ func sha256(_ bytes: [UInt8]) -> String { Digest.of(bytes).map { ($0 < 16 ? "0" 
             #expect(fixture.sink.arrived.wait().first?.success != nil)
             // No `settled`: the commit never came.
             try nginx.serve("file", [8])
-            let second = fixture.run(.download, nginx.url + "/file", job: first.job, number: 2) { $0.to("a.txt", .fail) }
+            let second = fixture.run(.download, nginx.url + "/file", job: first.job, number: 2) {
+                $0.to("a.txt", .fail)
+            }
             #expect(second?.success?.path == "a.txt")
             #expect(readFile(fixture.root + "/a.txt") == [8])
             fixture.engine.settled([first.job])
@@ -136,7 +143,9 @@ func sha256(_ bytes: [UInt8]) -> String { Digest.of(bytes).map { ($0 < 16 ? "0" 
         }
     }
 
-    @Test("no path leaves the root, and no name takes the place of a directory", arguments: ["out/x", "dir", "file/x"])
+    @Test(
+        "no path leaves the root, and no name takes the place of a directory",
+        arguments: ["out/x", "dir", "file/x"])
     func escapes(path: String) throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", [7])
@@ -194,7 +203,9 @@ func sha256(_ bytes: [UInt8]) -> String { Digest.of(bytes).map { ($0 < 16 ? "0" 
     func acceptance() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("a.png", patternBytes(100_000))
-            let type = fixture.run(.download, nginx.url + "/a.png") { $0.spec.accept.contentTypes = ["text/*"] }
+            let type = fixture.run(.download, nginx.url + "/a.png") {
+                $0.spec.accept.contentTypes = ["text/*"]
+            }
             #expect(type?.failure?.code == .unacceptableContentType)
             let size = fixture.run(.download, nginx.url + "/a.png") { $0.spec.accept.byteCountMax = 99_999 }
             #expect(size?.failure?.code == .responseTooLarge)

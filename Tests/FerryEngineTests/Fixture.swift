@@ -30,7 +30,10 @@ final class Fixture: Sendable {
     /// The tenant's files.
     var root: String { directory + "/tenant" }
 
-    init(allowsLoopback: Bool = true, at place: String? = nil, _ change: (inout EngineConfiguration) -> Void = { _ in })
+    init(
+        allowsLoopback: Bool = true, at place: String? = nil,
+        _ change: (inout EngineConfiguration) -> Void = { _ in }
+    )
         throws
     {
         let directory = try place ?? TemporaryDirectory.make("engine")
@@ -59,9 +62,11 @@ final class Fixture: Sendable {
         change(&draft)
         let now = SystemClock().now()
         return Attempt(
-            job: job ?? ids.make(), number: number, failedAttemptCount: number - 1, revision: 1, tenant: "tenant",
+            job: job ?? ids.make(), number: number, failedAttemptCount: number - 1, revision: 1,
+            tenant: "tenant",
             createdAt: now, startedAt: now, spec: draft.spec, specJSON: [], secrets: draft.secrets,
-            payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url, traceparent: nil, retryOf: nil,
+            payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url, traceparent: nil,
+            retryOf: nil,
             isCancelRequested: false)
     }
 
@@ -107,15 +112,18 @@ struct Draft {
         spec = JobSpec(
             kind: kind, session: "default", description: nil, metadata: [],
             request: .init(
-                url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil, timeoutForRequest: 60),
+                url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil,
+                timeoutForRequest: 60),
             destination: nil, source: nil, integrity: .init(),
-            redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false), accept: .init(),
+            redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
+            accept: .init(),
             schedule: .init(
                 priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
                 timeoutForResource: 600),
             bytesPerSecondMax: nil,
             retry: .init(
-                attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false),
+                attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false
+            ),
             webhook: nil)
     }
 

@@ -15,7 +15,8 @@ import Testing
     }
 
     private static func run(
-        _ origin: ScriptedOrigin, _ kind: JobKind = .download, path: String = "/", _ change: (inout Draft) -> Void = { _ in }
+        _ origin: ScriptedOrigin, _ kind: JobKind = .download, path: String = "/",
+        _ change: (inout Draft) -> Void = { _ in }
     ) throws -> AttemptResult {
         let fixture = try Fixture()
         defer {
@@ -31,7 +32,8 @@ import Testing
     @Test("a body that is cut is incomplete, by length or by chunk, and worth another attempt")
     func cut() throws {
         for text in [
-            "HTTP/1.1 200 OK\nContent-Length: 100\n\nabc", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5\nab",
+            "HTTP/1.1 200 OK\nContent-Length: 100\n\nabc",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5\nab",
         ] {
             let error = try #require(try Self.run(try Self.answer(text)).failure)
             #expect(error.code == .incompleteBody)
@@ -51,13 +53,15 @@ import Testing
 
     @Test("more bytes than announced are not the file's")
     func surplus() throws {
-        #expect(try Self.run(try Self.answer("HTTP/1.1 200 OK\nContent-Length: 3\n\nabcdef")).success?.size == 3)
+        #expect(
+            try Self.run(try Self.answer("HTTP/1.1 200 OK\nContent-Length: 3\n\nabcdef")).success?.size == 3)
     }
 
     @Test(
         "what is no HTTP is an invalid response",
         arguments: [
-            "SSH-2.0-OpenSSH\n", "HTTP/1.1 200 OK\nBad Header : x\n\n", "HTTP/1.1 200 OK\nA: b\n folded\nContent-Length: 0\n\n",
+            "SSH-2.0-OpenSSH\n", "HTTP/1.1 200 OK\nBad Header : x\n\n",
+            "HTTP/1.1 200 OK\nA: b\n folded\nContent-Length: 0\n\n",
             "HTTP/1.1 200 OK\nX: " + String(repeating: "x", count: 70_000) + "\n\n",
         ])
     func garbage(text: String) throws {
@@ -104,7 +108,8 @@ import Testing
     @Test(
         "a status means what RFC 9110 says for a repetition",
         arguments: [
-            (400, false), (401, false), (404, false), (408, true), (410, false), (425, true), (429, true), (500, true),
+            (400, false), (401, false), (404, false), (408, true), (410, false), (425, true), (429, true),
+            (500, true),
             (501, false), (503, true), (522, true),
         ])
     func statuses(status: Int, isRetryable: Bool) throws {
@@ -132,7 +137,8 @@ import Testing
     @Test("a data job succeeds with any status, its body in memory, or in a file when it is long")
     func data() throws {
         let small = try Self.run(
-            try Self.answer("HTTP/1.1 404 No\nContent-Type: application/json\nContent-Length: 2\n\n{}"), .data)
+            try Self.answer("HTTP/1.1 404 No\nContent-Type: application/json\nContent-Length: 2\n\n{}"), .data
+        )
         #expect(small.success?.body == Array("{}".utf8))
         #expect(small.success?.sha256 == sha256(Array("{}".utf8)))
         #expect(small.response?.mimeType == "application/json")

@@ -9,14 +9,18 @@ import Testing
         try ScriptedOrigin.answering { request, body in
             let parts = request.path.split(separator: "?", maxSplits: 1)
             if let first = parts.first, let status = Int(first.dropFirst()), parts.count == 2 {
-                return Array("HTTP/1.1 \(status) x\r\nLocation: \(parts[1])\r\nContent-Length: 3\r\n\r\nabc".utf8)
+                return Array(
+                    "HTTP/1.1 \(status) x\r\nLocation: \(parts[1])\r\nContent-Length: 3\r\n\r\nabc".utf8)
             }
-            let text = "\(request.method) \(body.count) \(request.header("authorization") ?? "-") \(request.header("x-api-key") ?? "-")"
+            let text =
+                "\(request.method) \(body.count) \(request.header("authorization") ?? "-") \(request.header("x-api-key") ?? "-")"
             return Array("HTTP/1.1 200 OK\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)".utf8)
         }
     }
 
-    private static func run(_ path: String, _ change: (inout Draft) -> Void = { _ in }) throws -> AttemptResult {
+    private static func run(_ path: String, _ change: (inout Draft) -> Void = { _ in }) throws
+        -> AttemptResult
+    {
         let (origin, fixture) = (try origin(), try Fixture())
         defer {
             fixture.stop()

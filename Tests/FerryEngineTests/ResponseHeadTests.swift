@@ -23,7 +23,8 @@ import Testing
     @Test("interim answers are skipped, duplicates kept, values trimmed")
     func fields() throws {
         let step = Self.parse([
-            "HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "Link: a", "", "HTTP/1.1 206 Partial", "A:  1 ",
+            "HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "Link: a", "", "HTTP/1.1 206 Partial",
+            "A:  1 ",
             "a: 2", "",
         ])
         guard case .complete(let head) = step else {
@@ -39,7 +40,8 @@ import Testing
         "what is ambiguous or no HTTP is refused",
         arguments: [
             ["nonsense"], ["HTTP/1.1 20 OK"], ["HTTP/1.1 2x0 OK"], ["HTTP/1.1 200 OK", " folded"],
-            ["HTTP/1.1 200 OK", "Name : value"], ["HTTP/1.1 200 OK", ": value"], ["HTTP/1.1 200 OK", "no colon"],
+            ["HTTP/1.1 200 OK", "Name : value"], ["HTTP/1.1 200 OK", ": value"],
+            ["HTTP/1.1 200 OK", "no colon"],
             ["HTTP/1.1 200 OK", "A: b\u{0}c"],
         ])
     func refused(lines: [String]) { #expect(Self.parse(lines) == .invalid) }
@@ -69,10 +71,13 @@ import Testing
         "a suggested name is a safe name, and there is none rather than an unsafe one",
         arguments: [
             ("attachment; filename=\"a b.txt\"", "a b.txt"), ("attachment; filename=a.txt; x=y", "a.txt"),
-            ("attachment; filename=\"../../etc/passwd\"", "passwd"), ("attachment; filename=\"..\\evil.exe\"", "evil.exe"),
+            ("attachment; filename=\"../../etc/passwd\"", "passwd"),
+            ("attachment; filename=\"..\\evil.exe\"", "evil.exe"),
             ("attachment; filename=x; filename*=UTF-8''na%C3%AFve.txt", "naïve.txt"),
-            ("attachment; filename*=iso-8859-1'en'%A3.txt", "£.txt"), ("attachment; filename=\".bashrc\"", "bashrc"),
-            ("attachment; filename=\"a\\\"b\"", "a\"b"), ("attachment; filename=\"..\"", "file name"), ("inline", "file name"),
+            ("attachment; filename*=iso-8859-1'en'%A3.txt", "£.txt"),
+            ("attachment; filename=\".bashrc\"", "bashrc"),
+            ("attachment; filename=\"a\\\"b\"", "a\"b"), ("attachment; filename=\"..\"", "file name"),
+            ("inline", "file name"),
             ("attachment; filename=\"\u{202E}gpj.exe\"", "gpj.exe"),
         ])
     func names(disposition: String, expected: String) throws {

@@ -13,7 +13,9 @@ import Testing
         try body(nginx, fixture)
     }
 
-    @Test("a file arrives whole with its length, and its digest is told", arguments: [0, 1, 100_000, 12_000_000])
+    @Test(
+        "a file arrives whole with its length, and its digest is told",
+        arguments: [0, 1, 100_000, 12_000_000])
     func sizes(size: Int) throws {
         try Self.with { nginx, fixture in
             let bytes = patternBytes(size)
@@ -40,7 +42,9 @@ import Testing
         }
     }
 
-    @Test("only regular files below the root are sources", arguments: ["missing", "out/passwd", "dir", "fifo", "../x"])
+    @Test(
+        "only regular files below the root are sources",
+        arguments: ["missing", "out/passwd", "dir", "fifo", "../x"])
     func sources(path: String) throws {
         try Self.with { nginx, fixture in
             symlink("/etc", fixture.root + "/out")

@@ -21,8 +21,8 @@ struct ClusterTests {
         let text = uuidText(node)
         try connection.execute(
             script: """
-                UPDATE jobs SET state = 'running', attempt = 1, revision = 2, node = '\(text)', started_at = now(),
-                    cancel_requested = \(cancelRequested);
+                UPDATE jobs SET state = 'running', attempt = 1, revision = 2, node = '\(text)',
+                    started_at = now(), cancel_requested = \(cancelRequested);
                 INSERT INTO job_counts (shard, queued, running) VALUES ('\(text)/dispatcher', -1, 1);
                 INSERT INTO nodes VALUES (
                     '\(text)', 'dead', '0', now(), now() - interval '\(age) seconds', 1, false, true);
@@ -78,8 +78,8 @@ struct ClusterTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec, created_at,
-                    node, attempt, started_at, revision)
+                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, node, attempt, started_at, revision)
                 VALUES (gen_random_uuid(), 'acme', 'default', 'download', 'running', 0.5, now() + '1 day',
                     'https://example.org:443', '\(String(decoding: newJob().specJSON, as: UTF8.self))', now(),
                     '\(id)', 1, now(), 1);
@@ -115,7 +115,8 @@ struct ClusterTests {
         defer { server.remove() }
         try Migrator.migrate(url: server.url())
         let node = try TestNode(server.url(), leaseSeconds: 0.8)
-        #expect(node.store.watch.holdsLease && node.store.isReady)
+        let lease: any LeaseHolder = node.store.watch
+        #expect(lease.holdsLease && node.store.isReady)
         server.stop()
         eventually("the lease ends") { !node.store.watch.holdsLease }
         try server.start()
@@ -129,7 +130,8 @@ struct ClusterTests {
         defer { server.remove() }
         try Migrator.migrate(url: server.url())
         let node = try TestNode(server.url(), slots: 32)
-        node.runner.react { [store = node.store] attempt in store.dispatcher.record(result(attempt, success)) }
+        node.runner.react { [store = node.store] attempt in store.dispatcher.record(result(attempt, success))
+        }
         let accepted = Mailbox<JobID>()
         let answered = Mailbox<Bool>()
         func submitMany() {

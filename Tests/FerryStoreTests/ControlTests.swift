@@ -59,7 +59,8 @@ struct ControlTests {
     @Test("filters narrow a list: session, state, kind, host, time, metadata")
     func filters() throws {
         defer { node.store.stop() }
-        let a = newJob(session: "s", kind: .data, host: "a.example", metadata: [.init("k", "v"), .init("x", "1")])
+        let a = newJob(
+            session: "s", kind: .data, host: "a.example", metadata: [.init("k", "v"), .init("x", "1")])
         let b = newJob(host: "b.example", metadata: [.init("k", "w")])
         let c = newJob(host: "[::1]")
         _ = try node.submit([a, b, c]).get()
@@ -124,7 +125,8 @@ struct ControlTests {
         _ = try node.submit(job)
         _ = try cancel(job.id).get()
         let first = try #require(try claim().first)
-        #expect(first.secret == "whsec_x" && first.type == .jobCancelled && first.url.hasPrefix("https://hook"))
+        #expect(
+            first.secret == "whsec_x" && first.type == .jobCancelled && first.url.hasPrefix("https://hook"))
         #expect(try claim().isEmpty)
         node.store.deliveries.record([tried(first, .retry(at: first.occurredAt), status: 503)])
         let second = try #require(try claim().first)
@@ -141,7 +143,9 @@ struct ControlTests {
         try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
         #expect(try node.status().deliveriesPending == 1)
         #expect(try claim().first?.tryNumber == 3)
-        guard case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) })
+        guard
+            case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) }
+            )
         else {
             Issue.record("another tenant redelivered it")
             return

@@ -167,9 +167,10 @@ struct DispatcherTests {
                 case 0: store.dispatcher.record(result(attempt, .released))
                 case 1, 2: store.dispatcher.record(result(attempt, failure()))
                 case 3: store.dispatcher.record(result(attempt, .cancelled))
-                case 4: store.control.cancel(attempt.job, tenant: "acme") { _ in
-                    store.dispatcher.record(result(attempt, failure()))
-                }
+                case 4:
+                    store.control.cancel(attempt.job, tenant: "acme") { _ in
+                        store.dispatcher.record(result(attempt, failure()))
+                    }
                 default: store.dispatcher.record(result(attempt, success))
                 }
             }

@@ -7,8 +7,10 @@ import Testing
 struct EndingTests {
     private func attempt(of job: NewJob, number: Int32 = 1, failedAttemptCount: Int32 = 0) -> Attempt {
         Attempt(
-            job: job.id, number: number, failedAttemptCount: failedAttemptCount, revision: 7, tenant: job.tenant,
-            createdAt: Timestamp(microseconds: 0), startedAt: Timestamp(microseconds: 5_000_000), spec: job.spec,
+            job: job.id, number: number, failedAttemptCount: failedAttemptCount, revision: 7,
+            tenant: job.tenant,
+            createdAt: Timestamp(microseconds: 0), startedAt: Timestamp(microseconds: 5_000_000),
+            spec: job.spec,
             specJSON: job.specJSON, secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil,
             retryOf: nil, isCancelRequested: false)
     }

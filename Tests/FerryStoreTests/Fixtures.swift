@@ -141,7 +141,8 @@ let success = AttemptResult.Outcome.succeeded(
 
 func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
     .failed(
-        TransferError(.connectionLost, "The connection was lost.", phase: .receiving, isRetryable: isRetryable),
+        TransferError(
+            .connectionLost, "The connection was lost.", phase: .receiving, isRetryable: isRetryable),
         retryAfter: nil)
 }
 
@@ -149,7 +150,8 @@ func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
 func newJob(
     tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
     host: String = "example.org", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
-    timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01, webhook: Bool = false,
+    timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
+    webhook: Bool = false,
     sealedSecrets: [UInt8]? = nil, origin: String? = nil
 ) -> NewJob {
     let spec = JobSpec(
@@ -157,22 +159,26 @@ func newJob(
         request: .init(
             url: "https://\(host)/a", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
         destination: kind == .download ? .init(path: "a", ifExists: .replace) : nil, source: nil,
-        integrity: .init(), redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
+        integrity: .init(),
+        redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
         accept: .init(),
         schedule: .init(
-            priority: priority, earliestBeginAt: beginAt, expectedBytesToSend: nil, expectedBytesToReceive: nil,
+            priority: priority, earliestBeginAt: beginAt, expectedBytesToSend: nil,
+            expectedBytesToReceive: nil,
             timeoutForResource: timeoutForResource),
         bytesPerSecondMax: nil,
         retry: .init(
             attemptCountMax: attemptCountMax, delayInitial: retryDelay, multiplier: 1, delayMax: retryDelay,
             repeatsNonIdempotent: false),
         webhook: webhook
-            ? .init(url: "https://hook.example.org/", events: EventType.allCases, hasSecret: sealedSecrets != nil)
+            ? .init(
+                url: "https://hook.example.org/", events: EventType.allCases, hasSecret: sealedSecrets != nil)
             : nil)
     return NewJob(
         id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),
         sealedSecrets: sealedSecrets,
-        secrets: JobSecrets(webhookSecret: sealedSecrets.map { String(decoding: $0, as: UTF8.self) }), payload: nil,
+        secrets: JobSecrets(webhookSecret: sealedSecrets.map { String(decoding: $0, as: UTF8.self) }),
+        payload: nil,
         origin: origin ?? "https://\(host):443", traceparent: nil, retryOf: nil)
 }
 

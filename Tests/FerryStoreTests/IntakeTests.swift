@@ -56,7 +56,9 @@ struct IntakeTests {
         defer { node.store.stop() }
         let begin = Timestamp(microseconds: Sys.wallMicroseconds() + 300_000)
         let accepted = try node.submit(newJob(beginAt: begin))
-        #expect(accepted.state == .waiting && accepted.waitingFor == .beginDate && accepted.nextAttemptAt == begin)
+        #expect(
+            accepted.state == .waiting && accepted.waitingFor == .beginDate && accepted.nextAttemptAt == begin
+        )
         let attempt = try node.attempt()
         #expect(attempt.startedAt >= begin && attempt.startedAt - begin < 0.7)
     }
@@ -78,7 +80,9 @@ struct IntakeTests {
     func idempotency() throws {
         let node = try idleNode()
         defer { node.store.stop() }
-        let jobs = [newJob(), newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000))]
+        let jobs = [
+            newJob(), newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)),
+        ]
         let first = try node.submit(jobs, key: key("a")).get()
         let again = try node.submit([newJob(), newJob()], key: key("a")).get()
         #expect(!first.isReplay && again.isReplay)
@@ -86,7 +90,8 @@ struct IntakeTests {
         #expect(again.jobs.map(\.state) == [.running, .waiting])
         #expect(again.jobs.map(\.createdAt) == first.jobs.map(\.createdAt))
         #expect(again.jobs.map(\.nextAttemptAt) == first.jobs.map(\.nextAttemptAt))
-        guard case .failure(.idempotencyKeyReused) = node.submit([newJob()], key: key("a", fingerprint: 2)) else {
+        guard case .failure(.idempotencyKeyReused) = node.submit([newJob()], key: key("a", fingerprint: 2))
+        else {
             Issue.record("the key was accepted for another body")
             return
         }
@@ -129,7 +134,11 @@ struct IntakeTests {
         for (index, jobs) in [[newJob(), newJob()], [newJob(), bad], [newJob()]].enumerated() {
             node.store.intake.submit(
                 Submission(jobs: jobs, idempotency: nil) { answer in
-                    if case .success = answer { answers.send((index, true)) } else { answers.send((index, false)) }
+                    if case .success = answer {
+                        answers.send((index, true))
+                    } else {
+                        answers.send((index, false))
+                    }
                 })
         }
         var accepted: [Int: Bool] = [:]

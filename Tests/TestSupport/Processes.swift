@@ -34,7 +34,9 @@ package enum ChildProcess {
         defer { words.forEach { free($0) } }
         var pid = pid_t()
         let code = posix_spawn(&pid, path, &actions, &attributes, &words, environ)
-        guard code == 0 else { throw TestSupportError("cannot start \(path): \(String(cString: strerror(code)))") }
+        guard code == 0 else {
+            throw TestSupportError("cannot start \(path): \(String(cString: strerror(code)))")
+        }
         return pid
     }
 

@@ -72,7 +72,9 @@ package final class ScriptedOrigin: Sendable {
         for (descriptor, _) in open { shutdown(descriptor, Int32(SHUT_RDWR)) }
         acceptor.withLock { $0.take() }?.join()
         close(listener)
-        while let thread = state.withLock({ $0.open.popFirst()?.value ?? $0.finished.popLast() }) { thread.join() }
+        while let thread = state.withLock({ $0.open.popFirst()?.value ?? $0.finished.popLast() }) {
+            thread.join()
+        }
     }
 
     private func acceptAll(_ script: @escaping @Sendable (OriginConnection) -> Void) {
@@ -207,5 +209,7 @@ package final class OriginConnection {
 }
 
 extension [UInt8] {
-    fileprivate func hasSuffix(_ suffix: [UInt8]) -> Bool { count >= suffix.count && Array(self.suffix(suffix.count)) == suffix }
+    fileprivate func hasSuffix(_ suffix: [UInt8]) -> Bool {
+        count >= suffix.count && Array(self.suffix(suffix.count)) == suffix
+    }
 }

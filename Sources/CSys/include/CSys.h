@@ -16,6 +16,12 @@ int csys_rename_noreplace(int from_directory, const char *from, int to_directory
 int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, int no_symlinks);
 /// sync_file_range(2) with the WRITE flag: starts write-back of the range and returns at once.
 int csys_start_writeback(int fd, int64_t offset, int64_t length);
+/// futex(2): sleeps while `*word` is `expected`, at most `milliseconds` (−1: for ever); may return early.
+void csys_futex_wait(uint32_t *word, uint32_t expected, int milliseconds);
+/// futex(2): changes `*word` and wakes one sleeper.
+void csys_futex_wake(uint32_t *word);
+/// The value of a futex word.
+uint32_t csys_futex_load(const uint32_t *word);
 /// Names the calling thread (at most 15 bytes), for top, gdb and perf.
 void csys_name_thread(const char *name);
 

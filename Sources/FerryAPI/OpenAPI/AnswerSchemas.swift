@@ -2,27 +2,40 @@
 let answerSchemas = #"""
     "Job": {
       "type": "object",
-      "description": "The accepted fields with their effective values, and how far the job is. Every member is present.",
-      "required": ["id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
-        "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "kind", "session", "description",
-        "metadata", "request", "mirrors", "destination", "source", "integrity", "resume_data", "redirects", "accept",
-        "on_challenge", "schedule", "network", "retry", "segments", "webhook", "progress", "response", "result", "error"],
+      "description": "The accepted fields with their effective values, and how far the job is. Every \#
+    member is present.",
+      "required": [
+        "id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
+        "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "kind", "session",
+        "description", "metadata", "request", "mirrors", "destination", "source", "integrity",
+        "resume_data", "redirects", "accept", "on_challenge", "schedule", "network", "retry", "segments",
+        "webhook", "progress", "response", "result", "error"
+      ],
       "properties": {
         "id": {"$ref": "#/components/schemas/JobID"},
         "tenant": {"type": "string"},
         "state": {"$ref": "#/components/schemas/JobState"},
-        "waiting_for": {"enum": [null, "begin_date", "discretionary", "connectivity", "retry", "dependency", "challenge", "confirmation"]},
+        "waiting_for": {
+          "enum": [
+            null, "begin_date", "discretionary", "connectivity", "retry", "dependency", "challenge",
+            "confirmation"
+          ]
+        },
         "revision": {"type": "integer", "minimum": 0},
-        "waiting_reason": {"type": ["object", "null"], "required": ["code", "detail", "next_check_at"],
-          "properties": {"code": {"type": "string"}, "detail": {"type": "string"},
-            "next_check_at": {"type": ["string", "null"], "format": "date-time"}}},
+        "waiting_reason": {
+          "type": ["object", "null"],
+          "required": ["code", "detail", "next_check_at"],
+          "properties": {
+            "code": {"type": "string"}, "detail": {"type": "string"},
+            "next_check_at": {"type": ["string", "null"], "format": "date-time"}
+          }
+        },
         "created_at": {"type": "string", "format": "date-time"},
         "started_at": {"type": ["string", "null"], "format": "date-time"},
         "finished_at": {"type": ["string", "null"], "format": "date-time"},
         "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
         "attempt": {"type": "integer", "minimum": 0},
-        "node": {"type": ["string", "null"]},
-        "link": {"type": "string"},
+        "node": {"type": ["string", "null"]}, "link": {"type": "string"},
         "retry_of": {"type": ["string", "null"]},
         "kind": {"enum": ["download", "upload", "data"]},
         "session": {"type": "string"},
@@ -31,16 +44,10 @@ let answerSchemas = #"""
         "request": {"type": "object", "required": ["url", "method", "headers"]},
         "mirrors": {"type": "array"},
         "destination": {"type": ["object", "null"]},
-        "source": {"type": ["object", "null"]},
-        "integrity": {"type": "object"},
-        "resume_data": {"type": "null"},
-        "redirects": {"type": "object"},
-        "accept": {"type": "object"},
-        "on_challenge": {"type": "string"},
-        "schedule": {"type": "object"},
-        "network": {"type": "object"},
-        "retry": {"type": "object"},
-        "segments": {"type": "integer"},
+        "source": {"type": ["object", "null"]}, "integrity": {"type": "object"},
+        "resume_data": {"type": "null"}, "redirects": {"type": "object"}, "accept": {"type": "object"},
+        "on_challenge": {"type": "string"}, "schedule": {"type": "object"}, "network": {"type": "object"},
+        "retry": {"type": "object"}, "segments": {"type": "integer"},
         "webhook": {"type": ["object", "null"]},
         "progress": {"$ref": "#/components/schemas/Progress"},
         "response": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferResponse"}]},
@@ -49,111 +56,277 @@ let answerSchemas = #"""
       }
     },
     "JobID": {"type": "string", "pattern": "^job_[0-7][0-9a-hjkmnp-tv-z]{25}$"},
-    "JobState": {"enum": ["waiting", "queued", "running", "suspended", "succeeded", "failed", "cancelled"]},
-    "Progress": {"type": "object",
-      "required": ["bytes_received", "bytes_expected_to_receive", "bytes_sent", "bytes_expected_to_send", "fraction_completed", "bytes_per_second", "seconds_remaining"],
+    "JobState": {
+      "enum": ["waiting", "queued", "running", "suspended", "succeeded", "failed", "cancelled"]
+    },
+    "Progress": {
+      "type": "object",
+      "required": [
+        "bytes_received", "bytes_expected_to_receive", "bytes_sent", "bytes_expected_to_send",
+        "fraction_completed", "bytes_per_second", "seconds_remaining"
+      ],
       "properties": {
-        "bytes_received": {"type": "integer"}, "bytes_expected_to_receive": {"type": ["integer", "null"]},
-        "bytes_sent": {"type": "integer"}, "bytes_expected_to_send": {"type": ["integer", "null"]},
-        "fraction_completed": {"type": ["number", "null"]}, "bytes_per_second": {"type": "number"},
-        "seconds_remaining": {"type": ["number", "null"]}}},
-    "TransferResponse": {"type": "object", "description": "What the server said, of the last hop.",
-      "required": ["status", "url", "headers", "mime_type", "suggested_filename", "expected_content_length"],
+        "bytes_received": {"type": "integer"},
+        "bytes_expected_to_receive": {"type": ["integer", "null"]},
+        "bytes_sent": {"type": "integer"},
+        "bytes_expected_to_send": {"type": ["integer", "null"]},
+        "fraction_completed": {"type": ["number", "null"]},
+        "bytes_per_second": {"type": "number"},
+        "seconds_remaining": {"type": ["number", "null"]}
+      }
+    },
+    "TransferResponse": {
+      "type": "object",
+      "description": "What the server said, of the last hop.",
+      "required": [
+        "status", "url", "headers", "mime_type", "suggested_filename", "expected_content_length"
+      ],
       "properties": {
         "status": {"type": "integer"}, "url": {"type": "string"},
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-        "mime_type": {"type": ["string", "null"]}, "suggested_filename": {"type": ["string", "null"]},
-        "expected_content_length": {"type": ["integer", "null"]}}},
-    "TransferResult": {"type": "object", "required": ["path", "size", "sha256", "verified", "body", "content_url"],
+        "mime_type": {"type": ["string", "null"]},
+        "suggested_filename": {"type": ["string", "null"]},
+        "expected_content_length": {"type": ["integer", "null"]}
+      }
+    },
+    "TransferResult": {
+      "type": "object",
+      "required": ["path", "size", "sha256", "verified", "body", "content_url"],
       "properties": {
         "path": {"type": ["string", "null"]}, "size": {"type": "integer"}, "sha256": {"type": "string"},
         "verified": {"enum": ["digest", "length", "none"]},
-        "body": {"description": "A data job's short body: text, or base64 when it is no UTF-8. Null in lists.",
-          "oneOf": [{"type": ["string", "null"]}, {"type": "object", "required": ["base64"], "properties": {"base64": {"type": "string"}}}]},
-        "content_url": {"type": ["string", "null"]}}},
-    "TransferError": {"type": "object", "required": ["code", "message", "class", "phase", "retryable"],
+        "body": {
+          "description": "A data job's short body: text, or base64 when it is no UTF-8. Null in lists.",
+          "oneOf": [
+            {"type": ["string", "null"]},
+            {"type": "object", "required": ["base64"], "properties": {"base64": {"type": "string"}}}
+          ]
+        },
+        "content_url": {"type": ["string", "null"]}
+      }
+    },
+    "TransferError": {
+      "type": "object",
+      "required": ["code", "message", "class", "phase", "retryable"],
       "properties": {
         "code": {"type": "string"}, "message": {"type": "string"},
-        "class": {"enum": ["connectivity", "timeout", "tls", "authentication", "http_status", "integrity", "storage", "request", "blocked", "dependency", "cancelled", "internal"]},
-        "phase": {"enum": ["resolving", "connecting", "securing", "sending", "waiting", "receiving", "finishing"]},
-        "retryable": {"type": "boolean"}}},
-    "JobList": {"type": "object", "required": ["data", "next_cursor"],
-      "properties": {"data": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}},
-        "next_cursor": {"type": ["string", "null"]}}},
-    "BatchRequest": {"type": "object", "required": ["jobs"], "additionalProperties": false,
-      "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": 10000,
-        "items": {"$ref": "#/components/schemas/JobRequest"}}}},
-    "BatchAnswer": {"type": "object", "required": ["data"],
-      "properties": {"data": {"type": "array", "items": {"type": "object", "required": ["id", "state"],
-        "properties": {"id": {"$ref": "#/components/schemas/JobID"}, "state": {"$ref": "#/components/schemas/JobState"}}}}}},
-    "CancelRequest": {"type": "object", "additionalProperties": false,
-      "properties": {"produce_resume_data": {"const": false}}},
-    "EmptyRequest": {"type": "object", "maxProperties": 0},
-    "Delivery": {"type": "object",
-      "required": ["id", "event", "type", "job", "session", "sequence", "url", "state", "occurred_at", "next_try_at", "tries"],
+        "class": {
+          "enum": [
+            "connectivity", "timeout", "tls", "authentication", "http_status", "integrity", "storage",
+            "request", "blocked", "dependency", "cancelled", "internal"
+          ]
+        },
+        "phase": {
+          "enum": ["resolving", "connecting", "securing", "sending", "waiting", "receiving", "finishing"]
+        },
+        "retryable": {"type": "boolean"}
+      }
+    },
+    "JobList": {
+      "type": "object", "required": ["data", "next_cursor"],
       "properties": {
-        "id": {"type": "string"}, "event": {"type": "string"}, "type": {"type": "string"}, "job": {"type": "string"},
-        "session": {"type": "string"}, "sequence": {"type": "integer"}, "url": {"type": "string"},
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}},
+        "next_cursor": {"type": ["string", "null"]}
+      }
+    },
+    "BatchRequest": {
+      "type": "object", "required": ["jobs"], "additionalProperties": false,
+      "properties": {
+        "jobs": {
+          "type": "array", "minItems": 1, "maxItems": 10000,
+          "items": {"$ref": "#/components/schemas/JobRequest"}
+        }
+      }
+    },
+    "BatchAnswer": {
+      "type": "object", "required": ["data"],
+      "properties": {
+        "data": {
+          "type": "array",
+          "items": {
+            "type": "object", "required": ["id", "state"],
+            "properties": {
+              "id": {"$ref": "#/components/schemas/JobID"},
+              "state": {"$ref": "#/components/schemas/JobState"}
+            }
+          }
+        }
+      }
+    },
+    "CancelRequest": {
+      "type": "object", "additionalProperties": false,
+      "properties": {"produce_resume_data": {"const": false}}
+    },
+    "EmptyRequest": {"type": "object", "maxProperties": 0},
+    "Delivery": {
+      "type": "object",
+      "required": [
+        "id", "event", "type", "job", "session", "sequence", "url", "state", "occurred_at", "next_try_at",
+        "tries"
+      ],
+      "properties": {
+        "id": {"type": "string"}, "event": {"type": "string"}, "type": {"type": "string"},
+        "job": {"type": "string"}, "session": {"type": "string"}, "sequence": {"type": "integer"},
+        "url": {"type": "string"},
         "state": {"enum": ["pending", "accepted", "given_up"]},
         "occurred_at": {"type": "string", "format": "date-time"},
         "next_try_at": {"type": ["string", "null"], "format": "date-time"},
-        "tries": {"type": "array", "items": {"type": "object",
-          "required": ["number", "started_at", "duration", "status", "error", "answer"],
-          "properties": {"number": {"type": "integer"}, "started_at": {"type": "string", "format": "date-time"},
-            "duration": {"type": "number"}, "status": {"type": ["integer", "null"]},
-            "error": {"type": ["string", "null"]}, "answer": {"type": "string"}}}}}},
-    "DeliveryList": {"type": "object", "required": ["data", "next_cursor"],
-      "properties": {"data": {"type": "array", "items": {"$ref": "#/components/schemas/Delivery"}},
-        "next_cursor": {"type": ["string", "null"]}}},
-    "Status": {"type": "object",
-      "required": ["version", "uptime_seconds", "nodes", "jobs", "oldest_queued_seconds", "throughput", "database", "storage", "webhooks"],
+        "tries": {
+          "type": "array",
+          "items": {
+            "type": "object",
+            "required": ["number", "started_at", "duration", "status", "error", "answer"],
+            "properties": {
+              "number": {"type": "integer"},
+              "started_at": {"type": "string", "format": "date-time"},
+              "duration": {"type": "number"}, "status": {"type": ["integer", "null"]},
+              "error": {"type": ["string", "null"]}, "answer": {"type": "string"}
+            }
+          }
+        }
+      }
+    },
+    "DeliveryList": {
+      "type": "object", "required": ["data", "next_cursor"],
+      "properties": {
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Delivery"}},
+        "next_cursor": {"type": ["string", "null"]}
+      }
+    },
+    "Status": {
+      "type": "object",
+      "required": [
+        "version", "uptime_seconds", "nodes", "jobs", "oldest_queued_seconds", "throughput", "database",
+        "storage", "webhooks"
+      ],
       "properties": {
         "version": {"type": "string"}, "uptime_seconds": {"type": "number"},
-        "nodes": {"type": "array", "items": {"type": "object",
-          "required": ["id", "heartbeat_age_seconds", "running", "draining"],
-          "properties": {"id": {"type": "string"}, "heartbeat_age_seconds": {"type": "number"},
-            "running": {"type": "integer"}, "draining": {"type": "boolean"}}}},
-        "jobs": {"type": "object", "required": ["waiting", "queued", "running", "suspended"],
-          "description": "Exact: a job that was accepted is counted until its terminal state has committed.",
-          "additionalProperties": {"type": "integer"}},
+        "nodes": {
+          "type": "array",
+          "items": {
+            "type": "object",
+            "required": ["id", "heartbeat_age_seconds", "running", "draining"],
+            "properties": {
+              "id": {"type": "string"},
+              "heartbeat_age_seconds": {"type": "number"},
+              "running": {"type": "integer"}, "draining": {"type": "boolean"}
+            }
+          }
+        },
+        "jobs": {
+          "type": "object",
+          "required": ["waiting", "queued", "running", "suspended"],
+          "description": "Exact: a job that was accepted is counted until its terminal state has \#
+    committed.",
+          "additionalProperties": {"type": "integer"}
+        },
         "oldest_queued_seconds": {"type": ["number", "null"]},
         "throughput": {"type": "object", "additionalProperties": {"type": "number"}},
-        "database": {"type": "object", "properties": {"ok": {"type": "boolean"}, "round_trip_seconds": {"type": ["number", "null"]}}},
+        "database": {
+          "type": "object",
+          "properties": {"ok": {"type": "boolean"}, "round_trip_seconds": {"type": ["number", "null"]}}
+        },
         "storage": {"type": "object", "properties": {"free_bytes": {"type": ["integer", "null"]}}},
-        "webhooks": {"type": "object", "properties": {"pending": {"type": "integer"}, "oldest_pending_seconds": {"type": ["number", "null"]}}}}},
-    "NodeList": {"type": "object", "required": ["data", "next_cursor"],
-      "properties": {"next_cursor": {"type": "null"}, "data": {"type": "array", "items": {"type": "object",
-        "required": ["id", "name", "version", "started_at", "heartbeat_age_seconds", "running", "draining"],
-        "properties": {"id": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
-          "started_at": {"type": "string", "format": "date-time"}, "heartbeat_age_seconds": {"type": "number"},
-          "running": {"type": "integer"}, "draining": {"type": "boolean"}}}}}},
-    "KeyRequest": {"type": "object", "required": ["name", "role"], "additionalProperties": false,
-      "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 128},
+        "webhooks": {
+          "type": "object",
+          "properties": {
+            "pending": {"type": "integer"},
+            "oldest_pending_seconds": {"type": ["number", "null"]}
+          }
+        }
+      }
+    },
+    "NodeList": {
+      "type": "object", "required": ["data", "next_cursor"],
+      "properties": {
+        "next_cursor": {"type": "null"},
+        "data": {
+          "type": "array",
+          "items": {
+            "type": "object",
+            "required": [
+              "id", "name", "version", "started_at", "heartbeat_age_seconds", "running", "draining"
+            ],
+            "properties": {
+              "id": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
+              "started_at": {"type": "string", "format": "date-time"},
+              "heartbeat_age_seconds": {"type": "number"},
+              "running": {"type": "integer"}, "draining": {"type": "boolean"}
+            }
+          }
+        }
+      }
+    },
+    "KeyRequest": {
+      "type": "object", "required": ["name", "role"], "additionalProperties": false,
+      "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 128},
         "role": {"$ref": "#/components/schemas/Role"},
-        "tenant": {"type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default"}}},
+        "tenant": {"type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default"}
+      }
+    },
     "Role": {"enum": ["viewer", "client", "admin"]},
-    "Key": {"type": "object", "required": ["id", "name", "role", "tenant", "created_at", "revoked_at"],
-      "properties": {"id": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"},
-        "tenant": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"},
-        "revoked_at": {"type": ["string", "null"], "format": "date-time"}}},
-    "NewKey": {"allOf": [{"$ref": "#/components/schemas/Key"}], "type": "object", "required": ["key"],
-      "properties": {"key": {"type": "string", "description": "Shown this once."}}},
-    "KeyList": {"type": "object", "required": ["data", "next_cursor"],
-      "properties": {"next_cursor": {"type": "null"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Key"}}}},
-    "Problem": {"type": "object", "description": "RFC 9457.",
+    "Key": {
+      "type": "object",
+      "required": ["id", "name", "role", "tenant", "created_at", "revoked_at"],
+      "properties": {
+        "id": {"type": "string"}, "name": {"type": "string"},
+        "role": {"$ref": "#/components/schemas/Role"},
+        "tenant": {"type": "string"},
+        "created_at": {"type": "string", "format": "date-time"},
+        "revoked_at": {"type": ["string", "null"], "format": "date-time"}
+      }
+    },
+    "NewKey": {
+      "allOf": [{"$ref": "#/components/schemas/Key"}],
+      "type": "object", "required": ["key"],
+      "properties": {"key": {"type": "string", "description": "Shown this once."}}
+    },
+    "KeyList": {
+      "type": "object", "required": ["data", "next_cursor"],
+      "properties": {
+        "next_cursor": {"type": "null"},
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Key"}}
+      }
+    },
+    "Problem": {
+      "type": "object", "description": "RFC 9457.",
       "required": ["type", "title", "status", "detail", "code", "request_id"],
       "properties": {
-        "type": {"type": "string", "format": "uri-reference"}, "title": {"type": "string"},
-        "status": {"type": "integer"}, "detail": {"type": "string"},
-        "code": {"type": "string", "description": "Stable; see /docs."}, "request_id": {"type": "string"},
-        "state": {"$ref": "#/components/schemas/JobState"}, "revision": {"type": "integer"},
-        "errors": {"type": "array", "items": {"type": "object", "required": ["pointer", "code", "detail"],
-          "properties": {"pointer": {"type": "string", "description": "A JSON Pointer as a URI fragment."},
-            "code": {"type": "string"}, "detail": {"type": "string"}}}}}},
-    "Event": {"type": "object", "required": ["type", "timestamp", "data"],
-      "properties": {"type": {"enum": ["job.succeeded", "job.failed", "job.cancelled"]},
+        "type": {"type": "string", "format": "uri-reference"},
+        "title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"},
+        "code": {"type": "string", "description": "Stable; see /docs."},
+        "request_id": {"type": "string"},
+        "state": {"$ref": "#/components/schemas/JobState"},
+        "revision": {"type": "integer"},
+        "errors": {
+          "type": "array",
+          "items": {
+            "type": "object",
+            "required": ["pointer", "code", "detail"],
+            "properties": {
+              "pointer": {"type": "string", "description": "A JSON Pointer as a URI fragment."},
+              "code": {"type": "string"}, "detail": {"type": "string"}
+            }
+          }
+        }
+      }
+    },
+    "Event": {
+      "type": "object",
+      "required": ["type", "timestamp", "data"],
+      "properties": {
+        "type": {"enum": ["job.succeeded", "job.failed", "job.cancelled"]},
         "timestamp": {"type": "string", "format": "date-time"},
-        "data": {"type": "object", "required": ["sequence", "session", "job"],
-          "properties": {"sequence": {"type": "integer", "description": "Without gaps per tenant and session."},
-            "session": {"type": "string"}, "job": {"$ref": "#/components/schemas/Job"}}}}}
+        "data": {
+          "type": "object",
+          "required": ["sequence", "session", "job"],
+          "properties": {
+            "sequence": {"type": "integer", "description": "Without gaps per tenant and session."},
+            "session": {"type": "string"},
+            "job": {"$ref": "#/components/schemas/Job"}
+          }
+        }
+      }
+    }
     """#

@@ -1,32 +1,62 @@
 /// Parameters and header fields that several operations share.
 let parameterComponents = #"""
-    "Session": {"name": "session", "in": "query", "schema": {"type": "string", "minLength": 1, "maxLength": 128}},
+    "Session": {
+      "name": "session", "in": "query",
+      "schema": {"type": "string", "minLength": 1, "maxLength": 128}
+    },
     "State": {"name": "state", "in": "query", "schema": {"$ref": "#/components/schemas/JobState"}},
     "Kind": {"name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]}},
-    "Host": {"name": "host", "in": "query", "schema": {"type": "string", "minLength": 1, "maxLength": 255}},
-    "CreatedAfter": {"name": "created_after", "in": "query", "schema": {"type": "string", "format": "date-time"}},
-    "Metadata": {"name": "metadata.KEY", "in": "query", "schema": {"type": "string"},
-      "description": "KEY stands for a name in metadata; may be given for several names, all must match."},
-    "Limit": {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}},
-    "Cursor": {"name": "cursor", "in": "query", "schema": {"type": "string"},
-      "description": "next_cursor of the page before, with the same filters."},
+    "Host": {
+      "name": "host", "in": "query",
+      "schema": {"type": "string", "minLength": 1, "maxLength": 255}
+    },
+    "CreatedAfter": {
+      "name": "created_after", "in": "query",
+      "schema": {"type": "string", "format": "date-time"}
+    },
+    "Metadata": {
+      "name": "metadata.KEY", "in": "query", "schema": {"type": "string"},
+      "description": "KEY stands for a name in metadata; may be given for several names, all must match."
+    },
+    "Limit": {
+      "name": "limit", "in": "query",
+      "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
+    },
+    "Cursor": {
+      "name": "cursor", "in": "query", "schema": {"type": "string"},
+      "description": "next_cursor of the page before, with the same filters."
+    },
     "Verbose": {"name": "verbose", "in": "query", "allowEmptyValue": true, "schema": {"type": "string"}},
-    "IdempotencyKey": {"name": "Idempotency-Key", "in": "header",
+    "IdempotencyKey": {
+      "name": "Idempotency-Key", "in": "header",
       "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
-      "description": "The same key with the same request gives the first answer again; kept for 24 hours."},
-    "Prefer": {"name": "Prefer", "in": "header", "schema": {"type": "string", "examples": ["wait=30"]},
-      "description": "wait=N holds the answer until the job is terminal or N seconds (at most 60) are over."},
-    "Traceparent": {"name": "traceparent", "in": "header", "schema": {"type": "string"},
-      "description": "W3C Trace Context; without a valid one a new trace begins."},
+      "description": "The same key with the same request gives the first answer again; kept for 24 hours."
+    },
+    "Prefer": {
+      "name": "Prefer", "in": "header",
+      "schema": {"type": "string", "examples": ["wait=30"]},
+      "description": "wait=N holds the answer until the job is terminal or N seconds (at most 60) are \#
+    over."
+    },
+    "Traceparent": {
+      "name": "traceparent", "in": "header", "schema": {"type": "string"},
+      "description": "W3C Trace Context; without a valid one a new trace begins."
+    },
     "IfMatch": {"name": "If-Match", "in": "header", "schema": {"type": "string", "examples": ["\"r3\""]}},
     "IfNoneMatch": {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}},
-    "Range": {"name": "Range", "in": "header", "schema": {"type": "string", "examples": ["bytes=0-99"]},
-      "description": "One range; several are answered with everything."},
+    "Range": {
+      "name": "Range", "in": "header",
+      "schema": {"type": "string", "examples": ["bytes=0-99"]},
+      "description": "One range; several are answered with everything."
+    },
     "IfRange": {"name": "If-Range", "in": "header", "schema": {"type": "string"}}
     """#
 
 let headerComponents = #"""
-    "X-Request-Id": {"required": true, "schema": {"type": "string"}, "description": "Taken over from the request when it is fit, else made."},
+    "X-Request-Id": {
+      "required": true, "schema": {"type": "string"},
+      "description": "Taken over from the request when it is fit, else made."
+    },
     "ETag": {"schema": {"type": "string"}},
     "Location": {"schema": {"type": "string"}},
     "Link": {"schema": {"type": "string"}, "description": "rel=\"next\" when there is a next page."},
@@ -35,7 +65,10 @@ let headerComponents = #"""
     "Accept-Ranges": {"schema": {"const": "bytes"}},
     "Content-Disposition": {"schema": {"type": "string"}},
     "Content-Range": {"schema": {"type": "string"}},
-    "Repr-Digest": {"schema": {"type": "string"}, "description": "RFC 9530, sha-256 of the whole content."},
+    "Repr-Digest": {
+      "schema": {"type": "string"},
+      "description": "RFC 9530, sha-256 of the whole content."
+    },
     "Digest": {"schema": {"type": "string"}},
     "Allow": {"required": true, "schema": {"type": "string"}},
     "Retry-After": {"schema": {"type": "integer"}},
@@ -45,16 +78,29 @@ let headerComponents = #"""
     """#
 
 let webhookSection = #"""
-    {"job": {"post": {
-      "summary": "A job has ended",
-      "description": "Standard Webhooks 1.0. 2xx accepts, 410 gives up; anything else, and 15 seconds without an answer, is retried for days. Delivered at least once: webhook-id is the same on every try.",
-      "parameters": [
-        {"name": "webhook-id", "in": "header", "required": true, "schema": {"type": "string"}},
-        {"name": "webhook-timestamp", "in": "header", "required": true, "schema": {"type": "string"}},
-        {"name": "webhook-signature", "in": "header", "required": true, "schema": {"type": "string"},
-         "description": "v1, and the base64 of HMAC-SHA256 over id.timestamp.body."}
-      ],
-      "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Event"}}}},
-      "responses": {"2XX": {"description": "Accepted."}, "410": {"description": "Do not send this any more."}}
-    }}}
+    {
+      "job": {
+        "post": {
+          "summary": "A job has ended",
+          "description": "Standard Webhooks 1.0. 2xx accepts, 410 gives up; anything else, and 15 \#
+    seconds without an answer, is retried for days. Delivered at least once: webhook-id is the same on \#
+    every try.",
+          "parameters": [
+            {"name": "webhook-id", "in": "header", "required": true, "schema": {"type": "string"}},
+            {"name": "webhook-timestamp", "in": "header", "required": true, "schema": {"type": "string"}},
+            {
+              "name": "webhook-signature", "in": "header", "required": true, "schema": {"type": "string"},
+              "description": "v1, and the base64 of HMAC-SHA256 over id.timestamp.body."
+            }
+          ],
+          "requestBody": {
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Event"}}}
+          },
+          "responses": {
+            "2XX": {"description": "Accepted."},
+            "410": {"description": "Do not send this any more."}
+          }
+        }
+      }
+    }
     """#

@@ -44,7 +44,9 @@ private func writePaths(into writer: inout JSONWriter) {
         writer.beginObject()
         if pattern.contains("{id}") {
             writer.name("parameters")
-            writer.raw(Array(#"[{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}]"#.utf8))
+            writer.raw(
+                Array(#"[{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}]"#.utf8)
+            )
         }
         for route in routes where route.pattern == pattern {
             write(route, method: route.method, into: &writer)
@@ -114,7 +116,9 @@ private func writeAnswers(
         if !isHead {
             writer.name("content")
             writer.raw(
-                Array(##"{"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}"##.utf8))
+                Array(
+                    ##"{"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}"##
+                        .utf8))
         }
         writer.endObject()
     }
@@ -146,7 +150,8 @@ private let problemText: [Int: String] = [
     401: "No valid key.", 403: "The key's role does not suffice.",
     404: "There is no such object, or it belongs to another tenant.", 405: "The path knows other methods.",
     408: "The request came too slowly.", 409: "The state, or a request in progress, does not allow it.",
-    412: "The object has another revision.", 413: "The body is too large.", 415: "The media type is not supported.",
+    412: "The object has another revision.", 413: "The body is too large.",
+    415: "The media type is not supported.",
     416: "The range is beyond the content.", 421: "The target is of another host.",
     422: "Fields are wrong; errors names each. Nothing was stored.", 429: "Too many requests with this key.",
     431: "The header fields are too large.", 500: "Something went wrong here.",

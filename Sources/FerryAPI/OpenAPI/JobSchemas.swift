@@ -8,18 +8,27 @@ let jobRequestSchemas = #"""
         {"$ref": "#/components/schemas/DataRequest"}
       ],
       "examples": [
-        {"kind": "download", "request": {"url": "https://example.org/a.csv"}, "destination": {"path": "reports/a.csv"}}
+        {
+          "kind": "download",
+          "request": {"url": "https://example.org/a.csv"},
+          "destination": {"path": "reports/a.csv"}
+        }
       ]
     },
     "JobCommon": {
       "type": "object",
       "properties": {
         "session": {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,128}$", "default": "default"},
-        "description": {"type": ["string", "null"], "maxLength": 1024,
-          "description": "At most 1,024 bytes of UTF-8, without U+0000."},
-        "metadata": {"type": "object", "maxProperties": 50, "propertyNames": {"minLength": 1, "maxLength": 128},
+        "description": {
+          "type": ["string", "null"], "maxLength": 1024,
+          "description": "At most 1,024 bytes of UTF-8, without U+0000."
+        },
+        "metadata": {
+          "type": "object", "maxProperties": 50,
+          "propertyNames": {"minLength": 1, "maxLength": 128},
           "additionalProperties": {"type": "string", "maxLength": 2048},
-          "description": "Names of at most 128 bytes, values of at most 2,048."},
+          "description": "Names of at most 128 bytes, values of at most 2,048."
+        },
         "mirrors": {"type": "array", "maxItems": 0},
         "integrity": {"$ref": "#/components/schemas/Integrity"},
         "resume_data": {"const": null},
@@ -36,8 +45,7 @@ let jobRequestSchemas = #"""
     "DownloadRequest": {
       "description": "Fetches a file. Succeeds on a 2xx answer unless accept.status says otherwise.",
       "allOf": [{"$ref": "#/components/schemas/JobCommon"}],
-      "type": "object",
-      "required": ["kind", "request"],
+      "type": "object", "required": ["kind", "request"],
       "properties": {
         "kind": {"const": "download"},
         "request": {"$ref": "#/components/schemas/DownloadHTTPRequest"},
@@ -47,7 +55,8 @@ let jobRequestSchemas = #"""
       "unevaluatedProperties": false
     },
     "UploadRequest": {
-      "description": "Sends a file or inline bytes. Succeeds on a 2xx answer unless accept.status says otherwise.",
+      "description": "Sends a file or inline bytes. Succeeds on a 2xx answer unless accept.status says \#
+    otherwise.",
       "allOf": [{"$ref": "#/components/schemas/JobCommon"}],
       "type": "object",
       "required": ["kind", "request", "source"],
@@ -60,15 +69,14 @@ let jobRequestSchemas = #"""
       "unevaluatedProperties": false
     },
     "DataRequest": {
-      "description": "Makes a request and keeps the answer's body. Succeeds on any answer unless accept.status says otherwise.",
+      "description": "Makes a request and keeps the answer's body. Succeeds on any answer unless \#
+    accept.status says otherwise.",
       "allOf": [{"$ref": "#/components/schemas/JobCommon"}],
-      "type": "object",
-      "required": ["kind", "request"],
+      "type": "object", "required": ["kind", "request"],
       "properties": {
         "kind": {"const": "data"},
         "request": {"$ref": "#/components/schemas/DataHTTPRequest"},
-        "destination": {"type": "null"},
-        "source": {"type": "null"}
+        "destination": {"type": "null"}, "source": {"type": "null"}
       },
       "unevaluatedProperties": false
     },
@@ -76,75 +84,130 @@ let jobRequestSchemas = #"""
       "type": "object",
       "properties": {
         "url": {"$ref": "#/components/schemas/URL"},
-        "headers": {"type": "object", "maxProperties": 100,
+        "headers": {
+          "type": "object", "maxProperties": 100,
           "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"},
-          "additionalProperties": {"type": "string", "pattern": "^[^\\u0000-\\u0008\\u000a-\\u001f\\u007f]*$"},
-          "description": "Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, Upgrade, Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token and of names that contain token, secret, password or api-key are encrypted and shown as {\"set\": true}. At most 16 KiB."},
+          "additionalProperties": {
+            "type": "string",
+            "pattern": "^[^\\u0000-\\u0008\\u000a-\\u001f\\u007f]*$"
+          },
+          "description": "Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, \#
+    Upgrade, Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token and \#
+    of names that contain token, secret, password or api-key are encrypted and shown as {\"set\": \#
+    true}. At most 16 KiB."
+        },
         "cache_policy": {"const": "use_protocol_cache_policy"},
-        "timeout_for_request": {"type": "number", "minimum": 1, "maximum": 604800, "default": 60,
-          "description": "Seconds without a byte after which an attempt fails."},
+        "timeout_for_request": {
+          "type": "number", "minimum": 1, "maximum": 604800, "default": 60,
+          "description": "Seconds without a byte after which an attempt fails."
+        },
         "accept_encoding": {"const": "identity"},
         "http_version": {"enum": ["auto", "1.1"]},
         "proxy": {"type": "null"}, "auth": {"type": "null"}, "tls": {"type": "null"}
       }
     },
     "DownloadHTTPRequest": {
-      "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}], "type": "object", "required": ["url"],
+      "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}],
+      "type": "object", "required": ["url"],
       "properties": {
-        "method": {"type": "string", "pattern": "^(?!(HEAD|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "default": "GET"},
+        "method": {
+          "type": "string",
+          "pattern": "^(?!(HEAD|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$",
+          "default": "GET"
+        },
         "body": {"type": "null"}
       },
       "unevaluatedProperties": false
     },
     "UploadHTTPRequest": {
-      "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}], "type": "object", "required": ["url"],
+      "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}],
+      "type": "object", "required": ["url"],
       "properties": {
-        "method": {"type": "string", "default": "PUT",
-          "pattern": "^(?!(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$"},
+        "method": {
+          "type": "string", "default": "PUT",
+          "pattern": "^(?!(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$"
+        },
         "body": {"type": "null"}
       },
       "unevaluatedProperties": false
     },
     "DataHTTPRequest": {
       "description": "With a body, the method must be named and be neither GET nor HEAD.",
-      "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}], "type": "object", "required": ["url"],
+      "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}],
+      "type": "object", "required": ["url"],
       "properties": {
-        "method": {"type": "string", "pattern": "^(?!(TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "default": "GET"},
+        "method": {
+          "type": "string",
+          "pattern": "^(?!(TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$",
+          "default": "GET"
+        },
         "body": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Body"}]}
       },
       "unevaluatedProperties": false
     },
-    "URL": {"type": "string", "format": "uri", "maxLength": 8192, "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s]+$",
-      "description": "Absolute, http or https, without user information. Addresses that the egress policy refuses are a 422."},
+    "URL": {
+      "type": "string", "format": "uri", "maxLength": 8192,
+      "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s]+$",
+      "description": "Absolute, http or https, without user information. Addresses that the egress \#
+    policy refuses are a 422."
+    },
     "Body": {
       "description": "The bytes that are sent; shown afterwards as {\"json\": {\"size\": 5}}.",
       "oneOf": [
-        {"type": "object", "required": ["json"], "properties": {"json": {}}, "additionalProperties": false},
-        {"type": "object", "required": ["form"], "additionalProperties": false,
-          "properties": {"form": {"type": "object", "maxProperties": 1000, "additionalProperties": {"type": "string"}}}},
+        {
+          "type": "object", "required": ["json"], "properties": {"json": {}},
+          "additionalProperties": false
+        },
+        {
+          "type": "object", "required": ["form"], "additionalProperties": false,
+          "properties": {
+            "form": {"type": "object", "maxProperties": 1000, "additionalProperties": {"type": "string"}}
+          }
+        },
         {"$ref": "#/components/schemas/InlineText"},
         {"$ref": "#/components/schemas/InlineBase64"}
       ]
     },
-    "InlineText": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}},
-      "additionalProperties": false},
-    "InlineBase64": {"type": "object", "required": ["base64"], "additionalProperties": false,
-      "properties": {"base64": {"type": "string", "contentEncoding": "base64",
-        "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"}}},
+    "InlineText": {
+      "type": "object", "required": ["text"],
+      "properties": {"text": {"type": "string"}},
+      "additionalProperties": false
+    },
+    "InlineBase64": {
+      "type": "object", "required": ["base64"], "additionalProperties": false,
+      "properties": {
+        "base64": {
+          "type": "string", "contentEncoding": "base64",
+          "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+        }
+      }
+    },
     "Source": {
       "oneOf": [
-        {"type": "object", "required": ["path"], "properties": {"path": {"$ref": "#/components/schemas/Path"}},
-          "additionalProperties": false},
+        {
+          "type": "object", "required": ["path"],
+          "properties": {"path": {"$ref": "#/components/schemas/Path"}},
+          "additionalProperties": false
+        },
         {"$ref": "#/components/schemas/InlineText"},
         {"$ref": "#/components/schemas/InlineBase64"}
       ]
     },
-    "Path": {"type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[^/\\u0000-\\u001f\\u007f][^\\u0000-\\u001f\\u007f]*$",
-      "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of at most 255 bytes that do not begin with .ferry-."},
-    "Destination": {"type": "object", "required": ["path"], "additionalProperties": false,
-      "properties": {"path": {"$ref": "#/components/schemas/Path"},
-        "if_exists": {"enum": ["replace", "fail", "rename"], "default": "replace"}}},
-    "Integrity": {"type": "object", "additionalProperties": false,
+    "Path": {
+      "type": "string", "minLength": 1, "maxLength": 1024,
+      "pattern": "^[^/\\u0000-\\u001f\\u007f][^\\u0000-\\u001f\\u007f]*$",
+      "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of \#
+    at most 255 bytes that do not begin with .ferry-."
+    },
+    "Destination": {
+      "type": "object", "required": ["path"], "additionalProperties": false,
+      "properties": {
+        "path": {"$ref": "#/components/schemas/Path"},
+        "if_exists": {"enum": ["replace", "fail", "rename"], "default": "replace"}
+      }
+    },
+    "Integrity": {
+      "type": "object", "additionalProperties": false,
       "properties": {
         "size": {"type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991},
         "md5": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{32}$"},
@@ -152,58 +215,94 @@ let jobRequestSchemas = #"""
         "sha256": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{64}$"},
         "sha512": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{128}$"},
         "crc32c": {"type": "null"}
-      }},
-    "Redirects": {"type": "object", "additionalProperties": false,
+      }
+    },
+    "Redirects": {
+      "type": "object", "additionalProperties": false,
       "properties": {
         "policy": {"enum": ["follow", "reject"], "default": "follow"},
         "max": {"type": "integer", "minimum": 0, "maximum": 50, "default": 20},
         "send_credentials_across_origins": {"type": "boolean", "default": false}
-      }},
-    "Acceptance": {"type": "object", "additionalProperties": false,
+      }
+    },
+    "Acceptance": {
+      "type": "object", "additionalProperties": false,
       "properties": {
-        "status": {"type": "array", "maxItems": 50, "uniqueItems": true,
-          "items": {"type": "string", "pattern": "^[1-5](xx|[0-9][0-9])$"}},
-        "content_type": {"type": "array", "maxItems": 50, "uniqueItems": true,
-          "items": {"type": "string", "maxLength": 255, "pattern": "^(\\*/\\*|[A-Za-z0-9!#$%&'+.^_`|~-]+/(\\*|[A-Za-z0-9!#$%&'+.^_`|~-]+))$"}},
+        "status": {
+          "type": "array", "maxItems": 50, "uniqueItems": true,
+          "items": {"type": "string", "pattern": "^[1-5](xx|[0-9][0-9])$"}
+        },
+        "content_type": {
+          "type": "array", "maxItems": 50, "uniqueItems": true,
+          "items": {
+            "type": "string", "maxLength": 255,
+            "pattern": "^(\\*/\\*|[A-Za-z0-9!#$%&'+.^_`|~-]+/(\\*|[A-Za-z0-9!#$%&'+.^_`|~-]+))$"
+          }
+        },
         "max_bytes": {"type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991}
-      }},
-    "Schedule": {"type": "object", "additionalProperties": false,
+      }
+    },
+    "Schedule": {
+      "type": "object", "additionalProperties": false,
       "properties": {
-        "priority": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5, "description": "Higher first."},
+        "priority": {
+          "type": "number", "minimum": 0, "maximum": 1, "default": 0.5, "description": "Higher first."
+        },
         "network_service_type": {"const": "default"},
         "earliest_begin_at": {"type": ["string", "null"], "format": "date-time"},
-        "deadline_at": {"type": "null"},
-        "discretionary": {"const": false},
+        "deadline_at": {"type": "null"}, "discretionary": {"const": false},
         "waits_for_connectivity": {"const": false},
         "confirm_before_begin": {"const": false},
-        "expected_bytes_to_send": {"type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991},
-        "expected_bytes_to_receive": {"type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991},
-        "timeout_for_resource": {"type": "number", "minimum": 1, "maximum": 31536000, "default": 604800,
-          "description": "Seconds from acceptance, all attempts together."},
+        "expected_bytes_to_send": {
+          "type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991
+        },
+        "expected_bytes_to_receive": {
+          "type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991
+        },
+        "timeout_for_resource": {
+          "type": "number", "minimum": 1, "maximum": 31536000, "default": 604800,
+          "description": "Seconds from acceptance, all attempts together."
+        },
         "depends_on": {"type": "array", "maxItems": 0},
         "on_dependency_failure": {"const": "fail"}
-      }},
-    "Network": {"type": "object", "additionalProperties": false,
+      }
+    },
+    "Network": {
+      "type": "object", "additionalProperties": false,
       "properties": {
         "allow_expensive": {"const": true}, "allow_constrained": {"const": true},
         "max_bytes_per_second": {"type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991}
-      }},
-    "Retry": {"type": "object", "additionalProperties": false,
+      }
+    },
+    "Retry": {
+      "type": "object", "additionalProperties": false,
       "description": "max_delay must not be below a given initial_delay.",
       "properties": {
         "max_attempts": {"type": "integer", "minimum": 1, "maximum": 100, "default": 8},
         "initial_delay": {"type": "number", "minimum": 0, "maximum": 86400, "default": 1},
         "multiplier": {"type": "number", "minimum": 1, "maximum": 10, "default": 2},
         "max_delay": {"type": "number", "minimum": 0, "maximum": 86400, "default": 300},
-        "non_idempotent": {"type": "boolean", "default": false,
-          "description": "Whether a request that is not idempotent is repeated after it may have reached the server."}
-      }},
-    "WebhookRequest": {"type": "object", "required": ["url"], "additionalProperties": false,
+        "non_idempotent": {
+          "type": "boolean", "default": false,
+          "description": "Whether a request that is not idempotent is repeated after it may have \#
+    reached the server."
+        }
+      }
+    },
+    "WebhookRequest": {
+      "type": "object", "required": ["url"], "additionalProperties": false,
       "properties": {
         "url": {"$ref": "#/components/schemas/URL"},
-        "events": {"type": "array", "minItems": 1, "uniqueItems": true,
-          "items": {"enum": ["job.succeeded", "job.failed", "job.cancelled"]}},
-        "secret": {"type": ["string", "null"], "pattern": "^whsec_[A-Za-z0-9+/]{32,88}={0,2}$",
-          "description": "whsec_ and the base64 of 24 to 64 bytes. Without one, the service's own secret signs."}
-      }}
+        "events": {
+          "type": "array", "minItems": 1, "uniqueItems": true,
+          "items": {"enum": ["job.succeeded", "job.failed", "job.cancelled"]}
+        },
+        "secret": {
+          "type": ["string", "null"],
+          "pattern": "^whsec_[A-Za-z0-9+/]{32,88}={0,2}$",
+          "description": "whsec_ and the base64 of 24 to 64 bytes. Without one, the service's own \#
+    secret signs."
+        }
+      }
+    }
     """#

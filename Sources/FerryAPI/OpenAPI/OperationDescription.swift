@@ -29,7 +29,8 @@ private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 extension Operation {
     var description: OperationDescription {
         switch self {
-        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .retryJob, .readContent: jobDescription
+        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .retryJob, .readContent:
+            jobDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .readStatus, .listNodes, .createKey, .listKeys, .revokeKey: adminDescription
         case .live, .ready, .metrics, .openapi, .docs: serviceDescription
@@ -54,30 +55,44 @@ extension Operation {
         case .listJobs:
             OperationDescription(
                 tag: "jobs", summary: "List jobs, newest first",
-                parameters: ["Session", "State", "Kind", "Host", "CreatedAfter", "Metadata", "Limit", "Cursor"],
-                answers: [.init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])])
+                parameters: [
+                    "Session", "State", "Kind", "Host", "CreatedAfter", "Metadata", "Limit", "Cursor",
+                ],
+                answers: [
+                    .init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])
+                ])
         case .readJob:
             OperationDescription(
-                tag: "jobs", summary: "Read a job, or wait for its end", parameters: ["Prefer", "IfNoneMatch"],
+                tag: "jobs", summary: "Read a job, or wait for its end",
+                parameters: ["Prefer", "IfNoneMatch"],
                 answers: [
-                    .init(status: 200, text: "The job.", content: json("Job"), headers: ["ETag", "Preference-Applied"]),
+                    .init(
+                        status: 200, text: "The job.", content: json("Job"),
+                        headers: ["ETag", "Preference-Applied"]),
                     .init(status: 304, text: "It is still that revision.", headers: ["ETag"]),
                 ], problems: [404])
         case .deleteJob:
             OperationDescription(
-                tag: "jobs", summary: "Delete a terminal job with the file kept for it", parameters: ["IfMatch"],
+                tag: "jobs", summary: "Delete a terminal job with the file kept for it",
+                parameters: ["IfMatch"],
                 answers: [.init(status: 204, text: "It is gone.")], problems: [404, 409, 412])
         case .cancelJob:
             OperationDescription(
                 tag: "jobs", summary: "Cancel a job", parameters: ["IfMatch"], body: json("CancelRequest"),
-                answers: [.init(status: 200, text: "The job; rarely still running.", content: json("Job"), headers: ["ETag"])],
+                answers: [
+                    .init(
+                        status: 200, text: "The job; rarely still running.", content: json("Job"),
+                        headers: ["ETag"])
+                ],
                 problems: [404, 409, 412, 413, 415, 422])
         case .readContent: contentDescription
         default:
             OperationDescription(
-                tag: "jobs", summary: self == .retryJob ? "Submit a terminal job again, as a new one" : "Submit a job",
+                tag: "jobs",
+                summary: self == .retryJob ? "Submit a terminal job again, as a new one" : "Submit a job",
                 parameters: ["IdempotencyKey", "Prefer", "Traceparent"],
-                body: json(self == .retryJob ? "EmptyRequest" : "JobRequest"), isBodyRequired: self == .submitJob,
+                body: json(self == .retryJob ? "EmptyRequest" : "JobRequest"),
+                isBodyRequired: self == .submitJob,
                 answers: [
                     .init(
                         status: 201, text: "It is accepted, and will not be lost.", content: json("Job"),
@@ -97,7 +112,9 @@ extension Operation {
                     headers: ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Digest"]),
                 .init(
                     status: 206, text: "The range.", content: bytes,
-                    headers: ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Content-Range"]),
+                    headers: [
+                        "ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Content-Range",
+                    ]),
                 .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
             ], problems: [404, 409, 412, 416])
     }
@@ -107,11 +124,13 @@ extension Operation {
         case .listDeliveries:
             OperationDescription(
                 tag: "deliveries", summary: "List a job's deliveries with every try",
-                answers: [.init(status: 200, text: "All of them.", content: json("DeliveryList"))], problems: [404])
+                answers: [.init(status: 200, text: "All of them.", content: json("DeliveryList"))],
+                problems: [404])
         case .readDelivery:
             OperationDescription(
                 tag: "deliveries", summary: "Read a delivery",
-                answers: [.init(status: 200, text: "The delivery.", content: json("Delivery"))], problems: [404])
+                answers: [.init(status: 200, text: "The delivery.", content: json("Delivery"))],
+                problems: [404])
         default:
             OperationDescription(
                 tag: "deliveries", summary: "Send a delivery again", parameters: ["IdempotencyKey"],
@@ -130,7 +149,8 @@ extension Operation {
         case .createKey:
             OperationDescription(
                 tag: "admin", summary: "Make a key; this answer alone shows it", body: json("KeyRequest"),
-                isBodyRequired: true, answers: [.init(status: 201, text: "The key.", content: json("NewKey"))],
+                isBodyRequired: true,
+                answers: [.init(status: 201, text: "The key.", content: json("NewKey"))],
                 problems: [413, 415, 422])
         case .listKeys:
             OperationDescription(
@@ -143,7 +163,10 @@ extension Operation {
         default:
             OperationDescription(
                 tag: "admin", summary: "How the service is",
-                answers: [.init(status: 200, text: "Cheap, and exact about unfinished work.", content: json("Status"))])
+                answers: [
+                    .init(
+                        status: 200, text: "Cheap, and exact about unfinished work.", content: json("Status"))
+                ])
         }
     }
 
@@ -168,14 +191,18 @@ extension Operation {
             OperationDescription(
                 tag: "service", summary: "This document", parameters: ["IfNoneMatch"],
                 answers: [
-                    .init(status: 200, text: "OpenAPI 3.1.", content: #"{"application/json": {"schema": {"type": "object"}}}"#, headers: ["ETag"]),
+                    .init(
+                        status: 200, text: "OpenAPI 3.1.",
+                        content: #"{"application/json": {"schema": {"type": "object"}}}"#, headers: ["ETag"]),
                     .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
                 ])
         default:
             OperationDescription(
                 tag: "service", summary: "This document as a page", parameters: ["IfNoneMatch"],
                 answers: [
-                    .init(status: 200, text: "A page.", content: #"{"text/html": {"schema": {"type": "string"}}}"#, headers: ["ETag"]),
+                    .init(
+                        status: 200, text: "A page.",
+                        content: #"{"text/html": {"schema": {"type": "string"}}}"#, headers: ["ETag"]),
                     .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
                 ])
         }

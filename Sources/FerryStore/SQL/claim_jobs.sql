@@ -1,7 +1,7 @@
 -- Leases the best queued jobs to a node: the highest priority first, then the oldest.
--- Locks: the queued rows that nobody else has locked, then this connection's row of job_counts. The state is a
--- literal and the rows are found by an array, so that no plan can leave the partial index.
--- $1 how many at most, $2 the node, $3 now.
+-- Locks: the queued rows that nobody else has locked, then this connection's row of job_counts. The state is
+-- a literal and the rows are found by an array, so that no plan can leave the partial index. $1 how many at
+-- most, $2 the node, $3 now.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $2::uuid,
@@ -17,6 +17,6 @@ WITH claimed AS (
         queued = c.queued + excluded.queued, running = c.running + excluded.running
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets, j.payload,
-    j.error, j.origin, j.traceparent
+    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
+    j.payload, j.error, j.origin, j.traceparent
 FROM claimed j

@@ -1,9 +1,10 @@
 -- Says that a node is alive. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
--- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, and how many nodes are alive
--- within $8 seconds.
+-- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, and how many nodes are
+-- alive within $8 seconds.
 WITH beat AS (
     INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
-    VALUES ($1::uuid, $2::text, $3::text, $4::timestamptz, clock_timestamp(), $5::integer, $6::boolean, $7::boolean)
+    VALUES ($1::uuid, $2::text, $3::text, $4::timestamptz, clock_timestamp(), $5::integer, $6::boolean,
+        $7::boolean)
     ON CONFLICT (id) DO UPDATE SET
         name = excluded.name, version = excluded.version, started_at = excluded.started_at,
         heartbeat_at = excluded.heartbeat_at, running = excluded.running, draining = excluded.draining,

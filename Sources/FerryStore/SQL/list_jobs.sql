@@ -2,10 +2,10 @@
 -- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 state or null, $5 kind or null,
 -- $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9 how many at most.
 -- Columns as in read_jobs.sql.
-(SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, NULL::bytea AS secrets,
-    NULL::bytea AS payload, j.error, j.origin, j.traceparent, NULL::timestamptz AS finished_at,
-    NULL::text AS response, NULL::text AS result, NULL::bytea AS body
+(SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node,
+    j.created_at, j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
+    NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
+    NULL::timestamptz AS finished_at, NULL::text AS response, NULL::text AS result, NULL::bytea AS body
 FROM jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)

@@ -1,5 +1,7 @@
--- Keeps a setting unless there is one already, and returns the one that counts. Locks: the row. $1 name, $2 value.
+-- Keeps a setting unless there is one already, and returns the one that counts. Locks: the row. $1 name, $2
+-- value.
 WITH fresh AS (
-    INSERT INTO settings (name, value) VALUES ($1::text, $2::bytea) ON CONFLICT (name) DO NOTHING RETURNING value
+    INSERT INTO settings (name, value) VALUES ($1::text, $2::bytea) ON CONFLICT (name) DO NOTHING
+        RETURNING value
 )
 SELECT value FROM fresh UNION ALL SELECT value FROM settings WHERE name = $1::text LIMIT 1

@@ -1,8 +1,8 @@
 -- Reads jobs by id, finished or not. Locks nothing. $1 ids. Columns 0 to 19 as in claim_jobs.sql.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets, j.payload,
-    j.error, j.origin, j.traceparent,
-    NULL::timestamptz AS finished_at, NULL::text AS response, NULL::text AS result, NULL::bytea AS body
+    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
+    j.payload, j.error, j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
+    NULL::text AS result, NULL::bytea AS body
 FROM jobs j WHERE j.id = ANY ($1::uuid[])
 UNION ALL
 SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,

@@ -1,2 +1,3 @@
 -- Reads the tries of a delivery in their order. Locks nothing. $1 delivery.
-SELECT number, started_at, duration, status, error, answer FROM delivery_tries WHERE delivery = $1::uuid ORDER BY number
+SELECT number, started_at, duration, status, error,
+    answer FROM delivery_tries WHERE delivery = $1::uuid ORDER BY number

@@ -1,10 +1,10 @@
--- Gives leases back: the jobs are queued again and no attempt is used up. Fenced as finish_jobs.sql.
--- Locks: the jobs, then this connection's row of job_counts.
--- One array element a job: $1 ids, $2 attempts, $3 revisions. Returns the ids that were really changed.
+-- Gives leases back: the jobs are queued again and no attempt is used up. Fenced and joined as
+-- finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element a job: $1
+-- ids, $2 attempts, $3 revisions. Returns the ids that were really changed.
 WITH changed AS (
     UPDATE jobs j SET state = 'queued', node = NULL, revision = j.revision + 1
     FROM unnest($1::uuid[], $2::integer[], $3::integer[]) AS u(id, attempt, revision)
-    WHERE j.id = u.id AND j.attempt = u.attempt AND j.revision = u.revision
+    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
     RETURNING j.id
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued)

@@ -1,5 +1,5 @@
--- Removes idempotency keys that are older than $1 seconds, at most $2 of them. Locks: those rows, unless somebody
--- else has them.
+-- Removes idempotency keys that are older than $1 seconds, at most $2 of them. Locks: those rows, unless
+-- somebody else has them.
 DELETE FROM idempotency_keys WHERE (tenant, route, key) IN (
     SELECT tenant, route, key FROM idempotency_keys
     WHERE created_at < now() - make_interval(secs => $1::double precision)

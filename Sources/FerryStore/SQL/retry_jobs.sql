@@ -1,8 +1,7 @@
--- Lets jobs wait for their next attempt. A job whose cancellation was asked for meanwhile is queued instead: who
--- claims it next finishes it as cancelled. Fenced as finish_jobs.sql.
--- Locks: the jobs, then this connection's row of job_counts.
--- One array element a job: $1 ids, $2 attempts, $3 revisions, $4 failed attempts, $5 when to try again, $6 errors.
--- Returns the ids that were really changed.
+-- Lets jobs wait for their next attempt. A job whose cancellation was asked for meanwhile is queued instead:
+-- who claims it next finishes it as cancelled. Fenced and joined as finish_jobs.sql. Locks: the jobs, then
+-- this connection's row of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 failed
+-- attempts, $5 when to try again, $6 errors. Returns the ids that were really changed.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' ELSE 'waiting' END::job_state,
@@ -11,7 +10,7 @@ WITH changed AS (
         failed_attempts = u.failed_attempts, error = u.error, node = NULL, revision = j.revision + 1
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::timestamptz[], $6::text[])
         AS u(id, attempt, revision, failed_attempts, next_attempt_at, error)
-    WHERE j.id = u.id AND j.attempt = u.attempt AND j.revision = u.revision
+    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
     RETURNING j.id, j.state
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, waiting)

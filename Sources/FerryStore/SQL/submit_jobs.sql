@@ -1,9 +1,9 @@
 -- Inserts jobs that carry no idempotency key, and counts them.
 -- Locks: the new rows, then this connection's row of job_counts.
 -- One array element a job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 whether it is leased at once,
--- $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null, $11 metadata or null,
--- $12 specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or null.
--- $16 now, $17 this node.
+-- $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null, $11 metadata or
+-- null, $12 specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or null. $16 now, $17
+-- this node.
 WITH inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
@@ -18,10 +18,11 @@ WITH inserted AS (
         u.traceparent, $16::timestamptz
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
-        $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[], $15::text[]
+        $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
+        $15::text[]
     ) AS u(
-        id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec, secrets,
-        payload, traceparent)
+        id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
+        secrets, payload, traceparent)
     RETURNING state
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running)

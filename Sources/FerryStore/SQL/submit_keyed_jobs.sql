@@ -1,19 +1,18 @@
 -- Inserts the jobs of submissions whose idempotency key is new, with the keys, and counts them.
--- Locks: the keys (waits for a transaction that inserts the same one), the new rows, then this connection's row
--- of job_counts.
--- $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array element a submission: $19 its number,
--- $20 tenants, $21 routes, $22 keys, $23 fingerprints.
--- Returns the numbers of the submissions that were inserted; the others' keys exist.
+-- Locks: the keys (waits for a transaction that inserts the same one), the new rows, then this connection's
+-- row of job_counts. $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array element a
+-- submission: $19 its number, $20 tenants, $21 routes, $22 keys, $23 fingerprints. Returns the numbers of the
+-- submissions that were inserted; the others' keys exist.
 WITH u AS (
     SELECT u.*,
         CASE WHEN u.leased THEN 'running' WHEN u.begin_at IS NULL THEN 'queued' ELSE 'waiting' END AS state
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
-        $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[], $15::text[],
-        $18::integer[]
+        $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
+        $15::text[], $18::integer[]
     ) WITH ORDINALITY AS u(
-        id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec, secrets,
-        payload, traceparent, submission, position)
+        id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
+        secrets, payload, traceparent, submission, position)
 ), k AS (
     SELECT * FROM unnest($19::integer[], $20::text[], $21::text[], $22::text[], $23::bytea[])
         AS k(submission, tenant, route, key, fingerprint)
@@ -22,7 +21,8 @@ WITH u AS (
         tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at)
     SELECT k.tenant, k.route, k.key, k.fingerprint, j.ids, j.states, j.begins_at, $17::uuid, $16::timestamptz
     FROM k JOIN (
-        SELECT submission, array_agg(id ORDER BY position) AS ids, array_agg(state ORDER BY position) AS states,
+        SELECT submission, array_agg(id ORDER BY position) AS ids,
+            array_agg(state ORDER BY position) AS states,
             array_agg(begin_at ORDER BY position) AS begins_at
         FROM u GROUP BY submission
     ) j ON j.submission = k.submission

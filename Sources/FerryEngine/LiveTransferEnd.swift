@@ -1,0 +1,123 @@
+import Curl
+import FerryCore
+
+/// What an attempt does once libcurl has seen the whole answer.
+extension LiveTransfer {
+    func store() {
+        if attempt.spec.kind == .upload {
+            storeUpload()
+            return
+        }
+        guard case .drain(let drain) = sink else { return }
+        guard attempt.spec.kind == .data, let body = drain.inMemory else {
+            do throws(TransferError) {
+                try publish(drain, to: drain.destination())
+            } catch {
+                handle(.storageFailed(error))
+            }
+            return
+        }
+        do throws(TransferError) {
+            drain.digests.update(body)
+            let sha256 = try drain.digests.finish()
+            handle(
+                .stored(
+                    TransferResult(
+                        path: nil, size: drain.byteCount, sha256: sha256, body: body, isKept: false,
+                        verified: verification)))
+        } catch {
+            handle(.storageFailed(error))
+        }
+    }
+
+    private var verification: TransferResult.Verification {
+        let integrity = attempt.spec.integrity
+        if integrity.md5 ?? integrity.sha1 ?? integrity.sha256 ?? integrity.sha512 != nil { return .digest }
+        return integrity.size != nil || head?.isDelimited ?? false ? .length : .none
+    }
+
+    private func publish(_ drain: BodyDrain, to destination: Destination) {
+        sink = .none
+        let (key, state) = (key, loop.state)
+        let plan = { [context, loop, verification] (bytes: Publication.Bytes) in
+            Publication.Plan(
+                bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
+                syncs: context.configuration.fileSync == .full, lease: context.lease,
+                leftovers: context.leftovers,
+                loop: loop.loop,
+                deliver: { multi, outcome in
+                    let event: AttemptMachine.Event =
+                        switch outcome {
+                        case .stored(let result): .stored(result)
+                        case .failed(let error): .storageFailed(error)
+                        case .revoked: .revoked
+                        }
+                    state.get(multi).handle(event, for: key)
+                })
+        }
+        publication = drain.publish(context.lane) { Publication(plan($0)) }
+    }
+
+    private func storeUpload() {
+        guard let source, source.sent == source.byteCount || !hop.sendsBody else {
+            handle(
+                .storageFailed(
+                    TransferError(
+                        .connectionLost, "The server answered before it had the whole body.", phase: .sending,
+                        isRetryable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method))))
+            return
+        }
+        do throws(TransferError) {
+            try source.check()
+        } catch {
+            handle(.storageFailed(error))
+            return
+        }
+        let (key, tell, digests, verification) = (key, loop.teller, source.digests, verification)
+        let size = source.byteCount
+        source.whenHashed(context.lane) { tail in
+            let event: AttemptMachine.Event
+            do throws(TransferError) {
+                if let failure = tail?.failure { throw failure }
+                event = .stored(
+                    TransferResult(
+                        path: nil, size: size, sha256: try digests.finish(), body: nil, isKept: false,
+                        verified: verification))
+            } catch {
+                event = .storageFailed(error)
+            }
+            tell { $0.handle(event, for: key) }
+        }
+    }
+}
+
+/// What ends an attempt that would otherwise wait for ever.
+extension LiveTransfer {
+    /// Once a second: nothing may wait for ever.
+    func secondPassed(_ now: Int64, _ seconds: Double) {
+        progress.measure(seconds: seconds)
+        if now >= resourceDeadline {
+            handle(
+                .timedOut(
+                    TransferError(
+                        .resourceTimeout, "The time for the whole job is over.", phase: phase,
+                        isRetryable: false)))
+        } else if let transfer, !transfer.isPaused,
+            now - lastActivity > Int64(attempt.spec.request.timeoutForRequest * 1e9)
+        {
+            let isRetryable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
+            handle(
+                .timedOut(
+                    TransferError(
+                        .timedOut, "No byte moved for \(attempt.spec.request.timeoutForRequest) seconds.",
+                        phase: phase, isRetryable: isRetryable)))
+        }
+    }
+
+    private var phase: TransferError.Phase {
+        if head != nil { return .receiving }
+        guard let info = transfer?.info, info.timings.preTransfer > 0 else { return .connecting }
+        let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
+        return isSent ? .waiting : .sending
+    }
+}

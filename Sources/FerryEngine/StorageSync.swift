@@ -1,0 +1,20 @@
+import CSys
+import FerryCore
+import Glibc
+
+/// What makes batches of files and names outlast a power cut. File threads only.
+enum StorageSync {
+    /// Brings the bytes of all files to stable storage; the answer has one entry a file, nil where it worked.
+    ///
+    /// All are on their way before the first is waited for, so that one commit of the file system's journal
+    /// serves the others too.
+    static func files(_ files: [PartialFile]) -> [TransferError?] {
+        for file in files { csys_start_writeback(file.descriptor, 0, 0) }
+        return files.map { fdatasync($0.descriptor) == 0 ? nil : storageError(errno) }
+    }
+
+    /// Brings the names in these directories to stable storage; the same answer.
+    static func directories(_ directories: [StorageDirectory]) -> [TransferError?] {
+        directories.map { fsync($0.descriptor) == 0 ? nil : storageError(errno) }
+    }
+}

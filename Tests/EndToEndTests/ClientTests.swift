@@ -1,0 +1,101 @@
+import FerryCore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("The commands against a service", .onOwnThread)
+struct ClientTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    private func run(
+        _ arguments: String..., input: String = "", url: String? = nil, key: String = adminKey
+    ) throws -> Program.Result {
+        try Program.run(
+            [Program.ferry] + arguments, environment: ["FERRY_URL": url ?? ferry.url, "FERRY_KEY": key],
+            input: input)
+    }
+
+    @Test("get brings a file here, to standard output, or leaves it with the service")
+    func get() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(300_000)
+        try nginx.serve("data.bin", bytes)
+        try nginx.serve("text", Array("a line\n".utf8))
+        let directory = try TemporaryDirectory.make("get")
+        defer { TemporaryDirectory.remove(directory) }
+        let file = try run("get", nginx.url + "/data.bin", "-o", directory + "/here")
+        #expect(file.status == 0 && file.output.isEmpty && !file.messages.isEmpty, "\(file)")
+        #expect(readFile(directory + "/here") == bytes)
+        let named = try run("get", nginx.url + "/data.bin", "-o", directory)
+        #expect(named.status == 0 && readFile(directory + "/data.bin") == bytes, "\(named)")
+        let text = try run("get", nginx.url + "/text", "-o", "-")
+        #expect(text.status == 0 && text.output == "a line\n")
+        let stored = try run("get", nginx.url + "/text", "--stored", "cli/text", "--json")
+        #expect(stored.status == 0 && readFile(ferry.files + "/cli/text") == Array("a line\n".utf8))
+        #expect(try JSON.parse(Array(stored.output.utf8))["state"]?.string == "succeeded")
+    }
+
+    @Test("put, submit, show, jobs and watch do what they say, with data on standard output")
+    func others() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let put = try run("put", "-", origin.url + "/up", "-m", "command=put", input: "some text")
+        #expect(put.status == 0 && origin.requests.last?.header("content-length") == "9", "\(put)")
+        let job = { (name: String) in
+            #"{"kind":"data","request":{"url":"\#(origin.url)/"},"metadata":{"command":"\#(name)"}}"#
+        }
+        let many = try run("submit", "-", input: "\(job("many"))\n\(job("many"))\n")
+        #expect(many.status == 0 && many.lines.count == 2, "\(many)")
+        let watched = try run("watch", many.lines[0], many.lines[1])
+        #expect(watched.lines == many.lines.map { "\($0)\tsucceeded" }, "\(watched)")
+        let shown = try run("show", many.lines[0], "--json")
+        #expect(try JSON.parse(Array(shown.output.utf8))["id"]?.string == many.lines[0])
+        let listed = try run("jobs", "-m", "command=many")
+        let columns = listed.lines.map { $0.split(separator: "\t").map(String.init) }
+        #expect(Set(columns.map { $0[0] }) == Set(many.lines) && columns.allSatisfy { $0[1] == "succeeded" })
+        #expect(try run("healthcheck", key: "").status == 0)
+        #expect(try run("admin", "status", "--json").output.contains("\"database\""))
+    }
+
+    @Test("cancel ends a job, and watch then says that it did not succeed")
+    func cancel() throws {
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let submitted = try run("get", origin.url + "/f/1", "--no-wait")
+        let id = try #require(submitted.lines.first)
+        #expect(origin.stopped.wait().count == 1)
+        let late = try run("watch", id, "--timeout", "0.3")
+        #expect(late.status == 4, "\(late)")
+        let cancelled = try run("cancel", id)
+        #expect(cancelled.status == 0 && cancelled.output.hasPrefix(id), "\(cancelled)")
+        #expect(try run("watch", id).status == 1)
+        #expect(try run("cancel", id).status == 1, "it has ended already")
+    }
+
+    @Test("the exit status says what went wrong: 1 the job, 2 the usage, 3 the service, 4 the time")
+    func statuses() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let failed = try run("get", nginx.url + "/none", "-o", "-")
+        #expect(failed.status == 1 && failed.output.isEmpty && failed.messages.contains("404"), "\(failed)")
+        #expect(try run("show", "job_00000000000000000000000000").status == 1)
+        #expect(try run("get").status == 2)
+        #expect(try run("get", "--nonsense", nginx.url).status == 2)
+        let refused = try run("get", "ftp://example.com/x", "-o", "-")
+        #expect(refused.status == 2 && refused.messages.contains("#/request/url"), "\(refused)")
+        let away = try run("jobs", url: "http://127.0.0.1:\(try FreePort.find())")
+        #expect(away.status == 3 && away.output.isEmpty && !away.messages.isEmpty, "\(away)")
+        let late = try run("get", origin.url + "/f/1", "-o", "-", "--timeout", "0.3")
+        #expect(late.status == 4 && late.output.isEmpty, "\(late)")
+        let stranger = try run("jobs", key: "fk_nobody")
+        #expect(stranger.status == 1 && stranger.messages.contains("FERRY_KEY"), "\(stranger)")
+        #expect(try run("--version").status == 0)
+    }
+}

@@ -1,0 +1,173 @@
+import Curl
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Two nodes on one database", .onOwnThread)
+struct ClusterTests {
+    /// Two nodes that write below the same root, as nodes with shared storage do.
+    private struct Pair {
+        let database: TestDatabase
+        let first: FerryProcess
+        let second: FerryProcess
+
+        init(concurrency: Int) throws {
+            database = try TestDatabase()
+            let settings = [
+                "FERRY_CONCURRENCY": "\(concurrency)", "FERRY_DATABASE_URL": database.url,
+                "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+            ]
+            first = try FerryProcess(settings)
+            second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
+        }
+
+        func remove() {
+            second.remove()
+            first.remove()
+        }
+    }
+
+    @Test("the living node takes over what a dead one held")
+    func takeover() throws {
+        let nodes = try Pair(concurrency: 8)
+        defer { nodes.remove() }
+        let origin = try HalfwayOrigin(free: 40)
+        defer { origin.stop() }
+        let ids = try nodes.first.submitBatch(origin.batch(0..<150))
+        #expect(origin.stopped.wait(for: 16, seconds: 60).count == 16, "both nodes work")
+        nodes.first.kill9()
+        origin.open()
+        #expect(becomes(seconds: 60) { try nodes.second.unfinishedCount() == 0 })
+        for job in try nodes.second.allJobs() { #expect(job["state"]?.string == "succeeded", "\(job)") }
+        for number in ids.indices {
+            #expect(readFile("\(nodes.first.files)/f/\(number)") == HalfwayOrigin.bytes(number))
+        }
+        let expected = Set(ids.indices.map(String.init))
+        #expect(directoryNames(nodes.first.files + "/f") == expected)
+    }
+
+    @Test("a job is read, waited for, cancelled and its content fetched through the other node")
+    func throughTheOther() throws {
+        let nodes = try Pair(concurrency: 4)
+        defer { nodes.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let begun = Signal<Void>()
+        let closed = Signal<Int64>()
+        let endless = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nsome bytes")
+            begun.fire(())
+            if connection.waitUntilClosed(milliseconds: 20_000) { closed.fire(monotonicNanoseconds()) }
+        }
+        defer { endless.stop() }
+        #expect(becomes { try nodes.first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let id = try nodes.first.submit(
+            #"{"kind":"download","request":{"url":"\#(endless.url)/"},"destination":{"path":"endless"}}"#)
+        #expect(begun.wait().count == 1)
+        let asked = monotonicNanoseconds()
+        #expect(try nodes.second.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
+        let end = try #require(closed.wait(seconds: 20).first)
+        #expect(end - asked < 2_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
+        #expect(try nodes.second.finished(id)["state"]?.string == "cancelled")
+        #expect(try nodes.first.finished(id)["state"]?.string == "cancelled")
+        #expect(!directoryNames(nodes.first.files).contains("endless"))
+        let shared = try nodes.first.submitBatch(origin.batch(7..<8))
+        #expect(origin.stopped.wait().count == 1)
+        origin.open()
+        #expect(try nodes.second.finished(shared[0])["state"]?.string == "succeeded")
+        let content = try nodes.second.call("GET", "/v1/jobs/\(shared[0])/content")
+        #expect(content.body == HalfwayOrigin.bytes(7))
+    }
+
+    @Test("a node that slept through its lease publishes nothing, records nothing and tells nothing")
+    func frozen() throws {
+        let nodes = try Pair(concurrency: 4)
+        defer { nodes.remove() }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let origin = try SleepersOrigin()
+        defer { origin.stop() }
+        #expect(becomes { try nodes.second.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let ids = try ["a", "b"].map { name in
+            try nodes.first.submit(
+                #"{"kind":"download","request":{"url":"\#(origin.url)/\#(name)"},"#
+                    + #""destination":{"path":"\#(name)"},"webhook":{"url":"\#(receiver.url)"}}"#)
+        }
+        #expect(Set(origin.begun.wait(for: 2)) == ["/a", "/b"])
+        nodes.first.send(SIGSTOP)
+        for id in ids {
+            let job = try nodes.second.finished(id)
+            #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")
+        }
+        // One transfer gets the rest of its bytes before the sleeper wakes, one when it counts as alive again.
+        origin.first.open()
+        nodes.first.send(SIGCONT)
+        #expect(becomes { try heartbeatAges(nodes.second).allSatisfy { $0 < 3.5 } })
+        origin.second.open()
+        #expect(origin.sent.wait(for: 2).count == 2)
+        #expect(becomes { try running(nodes.first) == 0 })
+        for (name, id) in zip(["a", "b"], ids) {
+            #expect(readFile("\(nodes.first.files)/\(name)") == SleepersOrigin.second, "\(name) was overwritten")
+            #expect(try nodes.first.json("GET", "/v1/jobs/\(id)")["attempt"]?.integer == 2)
+        }
+        #expect(directoryNames(nodes.first.files) == ["a", "b"])
+        #expect(receiver.deliveries.wait(for: 3, seconds: 1).count == 2)
+    }
+
+    private func heartbeatAges(_ ferry: FerryProcess) throws -> [Double] {
+        let nodes = try ferry.json("GET", "/v1/admin/status")["nodes"]?.array ?? []
+        guard nodes.count == 2 else { return [.infinity] }
+        return nodes.map { $0["heartbeat_age_seconds"]?.double ?? .infinity }
+    }
+
+    /// Transfers that every living node says it runs.
+    private func running(_ ferry: FerryProcess) throws -> Int64 {
+        let nodes = try ferry.json("GET", "/v1/admin/status")["nodes"]?.array ?? []
+        return nodes.reduce(0) { $0 + ($1["running"]?.integer ?? 1) }
+    }
+}
+
+/// An origin that stops in the middle of the first answer for each path, and gives other bytes the next time.
+private final class SleepersOrigin: Sendable {
+    static let first = patternBytes(20_000, seed: 1)
+    static let second = patternBytes(20_000, seed: 2)
+    /// The path of each first answer that stopped.
+    let begun = Signal<String>()
+    let sent = Signal<String>()
+    /// Where `/a` and `/b` stop.
+    let first: Gate
+    let second: Gate
+    private let origin: ScriptedOrigin
+    var url: String { origin.url }
+
+    init() throws {
+        let (begun, sent) = (begun, sent)
+        let gates = ["/a": try Gate(), "/b": try Gate()]
+        let turns = ["/a": Counter(), "/b": Counter()]
+        first = try #require(gates["/a"])
+        second = try #require(gates["/b"])
+        origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let isFirst = turns[request.path]?.next() == 0
+                let bytes = isFirst ? Self.first : Self.second
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n")
+                connection.send(Array(bytes[..<10_000]))
+                if isFirst {
+                    begun.fire(request.path)
+                    _ = gates[request.path]?.pass()
+                }
+                connection.send(Array(bytes[10_000...]))
+                if isFirst { sent.fire(request.path) }
+            }
+        }
+    }
+
+    func stop() {
+        first.open()
+        second.open()
+        origin.stop()
+    }
+}

@@ -1,0 +1,105 @@
+import Glibc
+import Synchronization
+import Sys
+import TestSupport
+
+/// A door that opens once and then stays open, for any number of threads.
+final class Gate: Sendable {
+    private let reader: Int32
+    private let writer: Mutex<Int32?>
+
+    init() throws {
+        var ends: [Int32] = [0, 0]
+        guard pipe2(&ends, O_CLOEXEC) == 0 else { throw SystemError("pipe2") }
+        reader = ends[0]
+        writer = Mutex(ends[1])
+    }
+
+    deinit {
+        open()
+        close(reader)
+    }
+
+    func open() {
+        if let descriptor = writer.withLock({ $0.take() }) { close(descriptor) }
+    }
+
+    /// Waits until it is open; false after so many seconds.
+    func pass(seconds: Double = 60) -> Bool {
+        var descriptors = pollfd(fd: reader, events: Int16(POLLIN), revents: 0)
+        return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
+    }
+}
+
+/// An origin of files `/f/<n>` of 20,000 bytes that depend on `n`. So many answers go out at once; every later one
+/// stops half-way until `open()`.
+final class HalfwayOrigin: Sendable {
+    static let byteCount = 20_000
+    /// The number of each file that stopped half-way.
+    let stopped = Signal<Int>()
+    private let gate: Gate
+    private let origin: ScriptedOrigin
+
+    var url: String { origin.url }
+    var requestCount: Int { origin.requests.count }
+
+    static func bytes(_ number: Int) -> [UInt8] { patternBytes(byteCount, seed: UInt64(number)) }
+
+    init(free: Int) throws {
+        let gate = try Gate()
+        let stopped = stopped
+        let begun = Counter()
+        self.gate = gate
+        origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let number = request.path.split(separator: "/").last.flatMap { Int($0) } ?? 0
+                let bytes = Self.bytes(number)
+                let isStopped = begun.next() >= free
+                guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n"),
+                    connection.send(Array(bytes[..<10_000]))
+                else { return }
+                if isStopped {
+                    stopped.fire(number)
+                    guard gate.pass() else { return }
+                }
+                guard connection.send(Array(bytes[10_000...])) else { return }
+            }
+        }
+    }
+
+    func open() { gate.open() }
+
+    func stop() {
+        gate.open()
+        origin.stop()
+    }
+
+    /// The body of a batch that downloads the files of `numbers`, each to the same name below the storage root.
+    func batch(_ numbers: Range<Int>, webhook: String? = nil) -> String {
+        let jobs = numbers.map { number in
+            #"{"kind":"download","request":{"url":"\#(url)/f/\#(number)"},"destination":{"path":"f/\#(number)"}"#
+                + (webhook.map { #","webhook":{"url":"\#($0)"}"# } ?? "") + "}"
+        }
+        return #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
+    }
+}
+
+/// 0, 1, 2, … for any thread.
+final class Counter: Sendable {
+    private let count = Atomic(0)
+    func next() -> Int { count.add(1, ordering: .relaxed).oldValue }
+}
+
+/// What is in a directory, hidden names too; empty when there is none.
+func directoryNames(_ path: String) -> Set<String> {
+    guard let directory = opendir(path) else { return [] }
+    defer { closedir(directory) }
+    var names: Set<String> = []
+    while let entry = readdir(directory) {
+        let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+            String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
+        if name != ".", name != ".." { names.insert(name) }
+    }
+    return names
+}

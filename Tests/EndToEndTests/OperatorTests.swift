@@ -1,0 +1,78 @@
+import Curl
+import FerryCore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("What operators ask for", .onOwnThread)
+struct OperatorTests {
+    @Test("check says what is missing before migrate, and that all is well after it")
+    func checkAndMigrate() throws {
+        let database = try TestDatabase()
+        let directory = try TemporaryDirectory.make("check")
+        defer { TemporaryDirectory.remove(directory) }
+        let environment = ["FERRY_DATABASE_URL": database.url, "FERRY_DATA_DIR": directory]
+        let run = { (words: String...) in try Program.run([Program.ferry] + words, environment: environment) }
+        let before = try run("check")
+        #expect(before.status == 0 && before.output.contains("ferry migrate"), "\(before)")
+        let migrated = try run("migrate")
+        #expect(migrated.status == 0 && migrated.output.hasPrefix("Applied: 1"), "\(migrated)")
+        #expect(try run("migrate").output == "The schema is up to date.\n")
+        let after = try run("check", "--json")
+        let report = try JSON.parse(Array(after.output.utf8))
+        #expect(after.status == 0 && report["ok"]?.bool == true, "\(after)")
+        let names = Set((report["checks"]?.array ?? []).compactMap { $0["name"]?.string })
+        #expect(names == ["configuration", "libraries", "disk", "database", "schema"])
+    }
+
+    @Test("check and serve refuse what cannot work, in words, and show no secret")
+    func refusals() throws {
+        let directory = try TemporaryDirectory.make("check")
+        defer { TemporaryDirectory.remove(directory) }
+        let run = { (command: String, settings: [String: String]) in
+            try Program.run(
+                [Program.ferry, command], environment: ["FERRY_DATA_DIR": directory].merging(settings) { $1 })
+        }
+        let nowhere = "postgresql://user:hush-83421@127.0.0.1:1/none"
+        for command in ["check", "migrate", "serve"] {
+            let result = try run(command, ["FERRY_DATABASE_URL": nowhere])
+            #expect(result.status == 1, "\(command): \(result)")
+            #expect(!(result.output + result.messages).contains("hush-83421"), "\(command): \(result)")
+        }
+        for (name, value) in [
+            ("FERRY_LISTEN", "nowhere"), ("FERRY_CONCURRENCY", "many"), ("FERRY_EGRESS_ALLOW", "10.0.0.0/99"),
+            ("FERRY_ADMIN_KEY", "short"), ("FERRY_ROLES", "api,cook"),
+        ] {
+            let result = try run("serve", [name: value])
+            #expect(result.status == 2 && result.messages.contains(name), "\(name): \(result)")
+        }
+    }
+
+    @Test("status, nodes, metrics and the probes agree with what there is")
+    func pages() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let status = try ferry.json("GET", "/v1/admin/status")
+        #expect(status["database"]?["ok"]?.bool == true && status["nodes"]?.array?.count == 1, "\(status)")
+        let nodes = try ferry.json("GET", "/v1/admin/nodes")["data"]?.array ?? []
+        #expect(nodes.map { $0["id"] } == status["nodes"]?.array?.map { $0["id"] })
+        let metrics = try ferry.call("GET", "/metrics")
+        #expect(metrics.status == 200 && metrics.text.contains("# TYPE "))
+        #expect(metrics.header("content-type")?.hasPrefix("text/plain") == true)
+        for path in ["/livez", "/readyz", "/openapi.json", "/docs"] {
+            #expect(try ferry.call("GET", path, key: "").status == 200, "\(path)")
+        }
+        let missing = try ferry.call("GET", "/v1/nothing")
+        #expect(missing.status == 404 && missing.header("content-type") == "application/problem+json")
+        let wrong = try ferry.call("PUT", "/v1/jobs", "{}")
+        #expect(wrong.status == 405 && wrong.header("allow")?.contains("POST") == true)
+    }
+
+    @Test("a second service in the same data directory is refused, and the first one goes on")
+    func oneService() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let environment = ferry.environment.merging(["FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())"]) { $1 }
+        let second = try Program.run([Program.ferry, "serve"], environment: environment)
+        #expect(second.status == 1 && second.messages.contains("FERRY_DATA_DIR"), "\(second)")
+        #expect(try ferry.call("GET", "/readyz").status == 200)
+    }
+}

@@ -1,0 +1,185 @@
+import Curl
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+@Suite("What clients ask for", .onOwnThread)
+struct RequestTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    /// An origin that answers everything with `ok`.
+    private func plainOrigin() throws -> ScriptedOrigin {
+        try ScriptedOrigin.answering { _, _ in Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8) }
+    }
+
+    @Test("a cancelled transfer closes its socket at once and leaves no file; a second cancel is refused")
+    func cancel() throws {
+        let begun = Signal<Void>()
+        let closed = Signal<Int64>()
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nsome bytes")
+            begun.fire(())
+            if connection.waitUntilClosed(milliseconds: 20_000) { closed.fire(monotonicNanoseconds()) }
+        }
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/x"},"destination":{"path":"cancel/x"}}"#)
+        #expect(begun.wait().count == 1)
+        let asked = monotonicNanoseconds()
+        #expect(try ferry.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
+        let end = try #require(closed.wait(seconds: 20).first)
+        #expect(end - asked < 1_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
+        #expect(try ferry.finished(id)["state"]?.string == "cancelled")
+        #expect(becomes(seconds: 5) { directoryNames(ferry.files + "/cancel").isEmpty })
+        let again = try ferry.call("POST", "/v1/jobs/\(id)/cancel", "{}")
+        #expect(again.status == 409)
+        #expect(try again.json["code"]?.string == "invalid_state")
+    }
+
+    @Test("the same idempotency key and body give the first answer again, another body is refused")
+    func idempotency() throws {
+        let origin = try plainOrigin()
+        defer { origin.stop() }
+        let submit = { (path: String, key: String) in
+            try ferry.call(
+                "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"\#(origin.url)\#(path)"}}"#,
+                headers: ["Idempotency-Key": key])
+        }
+        let first = try submit("/one", "\"same\"")
+        let second = try submit("/one", "same")
+        #expect(first.status == 201 && second.status == 201)
+        #expect(try first.json["id"] == second.json["id"])
+        let other = try submit("/other", "same")
+        #expect(other.status == 422)
+        #expect(try other.json["code"]?.string == "idempotency_key_reused")
+        _ = try ferry.finished(first.json["id"]?.string ?? "")
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a batch is accepted whole or not at all, and its complaints point at the jobs")
+    func batch() throws {
+        let origin = try plainOrigin()
+        defer { origin.stop() }
+        let good = #"{"kind":"data","request":{"url":"\#(origin.url)/"},"metadata":{"batch":"bad"}}"#
+        let body = #"{"jobs":[\#(good),{"kind":"data","request":{"url":7}},{"kind":"data","extra":1}]}"#
+        let refused = try ferry.call("POST", "/v1/jobs/batch", body)
+        #expect(refused.status == 422 && refused.header("content-type") == "application/problem+json")
+        let pointers = try (refused.json["errors"]?.array ?? []).compactMap { $0["pointer"]?.string }
+        #expect(
+            Set(pointers) == ["#/jobs/1/request/url", "#/jobs/2/request", "#/jobs/2/extra"], "\(pointers)")
+        #expect(try ferry.allJobs("&metadata.batch=bad").isEmpty && origin.requests.isEmpty)
+        #expect(try ferry.call("POST", "/v1/jobs/batch", "{\"jobs\":[").status == 400)
+    }
+
+    @Test("a batch may be NDJSON, and its answers come in its order")
+    func lines() throws {
+        let origin = try plainOrigin()
+        defer { origin.stop() }
+        let body = (0..<30).map { index in
+            #"{"kind":"data","request":{"url":"\#(origin.url)/\#(index)"},"metadata":{"n":"\#(index)"}}"#
+        }.joined(separator: "\n")
+        let answer = try ferry.call(
+            "POST", "/v1/jobs/batch", body + "\n\n", headers: ["Content-Type": "application/x-ndjson"])
+        #expect(answer.status == 201, "\(answer.text)")
+        let ids = try (answer.json["data"]?.array ?? []).compactMap { $0["id"]?.string }
+        #expect(ids.count == 30)
+        for (index, id) in ids.enumerated() {
+            let job = try ferry.finished(id)
+            #expect(job["state"]?.string == "succeeded" && job["metadata"]?["n"]?.string == "\(index)")
+        }
+    }
+
+    @Test("lists go on behind their cursor while rows come, and filters hold")
+    func lists() throws {
+        let origin = try plainOrigin()
+        defer { origin.stop() }
+        let one = #"{"kind":"data","request":{"url":"\#(origin.url)/"},"metadata":{"list":"a"}}"#
+        let ids = try ferry.submitBatch(
+            #"{"jobs":[\#(Array(repeating: one, count: 25).joined(separator: ","))]}"#)
+        var seen: [String] = []
+        var path: String? = "/v1/jobs?limit=10&metadata.list=a"
+        while let next = path {
+            let answer = try ferry.call("GET", next)
+            let page = try answer.json
+            seen += (page["data"]?.array ?? []).compactMap { $0["id"]?.string }
+            _ = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
+            path = page["next_cursor"]?.string.map { "/v1/jobs?limit=10&metadata.list=a&cursor=\($0)" }
+            #expect((answer.header("link")?.contains(#"rel="next""#) == true) == (path != nil))
+        }
+        #expect(Set(seen) == Set(ids) && seen.count == 25 && seen == seen.sorted(by: >))
+        #expect(try ferry.allJobs("&metadata.list=a&kind=upload").isEmpty)
+        #expect(try ferry.allJobs("&metadata.list=b").isEmpty)
+    }
+
+    @Test("a failed job says why, and a second one in its place names it")
+    func failures() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let body = #"{"kind":"download","request":{"url":"\#(nginx.url)/none"},"destination":{"path":"none"}}"#
+        let missing = try ferry.run(body)
+        #expect(missing["state"]?.string == "failed" && missing["response"]?["status"]?.integer == 404)
+        #expect(missing["error"]?["code"]?.string == "unacceptable_status", "\(missing)")
+        #expect(missing["error"]?["class"]?.string == "http_status")
+        try nginx.serve("none", [1, 2, 3])
+        let again = try ferry.call("POST", "/v1/jobs/\(missing["id"]?.string ?? "")/retry", "{}")
+        #expect(again.status == 201)
+        let second = try ferry.finished(again.json["id"]?.string ?? "")
+        #expect(second["state"]?.string == "succeeded" && second["retry_of"] == missing["id"])
+        #expect(try ferry.finished(missing["id"]?.string ?? "") == missing, "a terminal job changed")
+        let cut = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort")
+        }
+        defer { cut.stop() }
+        let short = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(cut.url)/"},"destination":{"path":"short"},"#
+                + #""retry":{"max_attempts":2,"initial_delay":0}}"#)
+        #expect(short["error"]?["code"]?.string == "incomplete_body", "\(short)")
+        #expect(cut.connectionCount == 2 && !directoryNames(ferry.files).contains("short"))
+    }
+
+    @Test("a full disk is a storage error of the job that met it, and leaves nothing behind")
+    func diskFull() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("large", patternBytes(3_000_000))
+        try nginx.serve("little", [1, 2, 3])
+        let small = try SmallFileSystem(ferry.files + "/small", byteCount: 1 << 20)
+        defer { small.remove() }
+        let download = { (name: String) in
+            try ferry.run(
+                #"{"kind":"download","request":{"url":"\#(nginx.url)/\#(name)"},"#
+                    + #""destination":{"path":"small/\#(name)"},"retry":{"max_attempts":1}}"#)
+        }
+        let full = try download("large")
+        #expect(full["state"]?.string == "failed", "\(full)")
+        #expect(full["error"]?["code"]?.string == "storage_full", "\(full)")
+        #expect(becomes(seconds: 5) { directoryNames(ferry.files + "/small").isEmpty })
+        #expect(try download("little")["state"]?.string == "succeeded")
+        #expect(try ferry.call("GET", "/readyz").status == 200)
+    }
+}
+
+/// A tmpfs of a fixed size; needs root, as the tests have it in CI.
+struct SmallFileSystem {
+    let path: String
+
+    init(_ path: String, byteCount: Int) throws {
+        self.path = path
+        mkdir(path, 0o777)
+        guard mount("ferry-test", path, "tmpfs", 0, "size=\(byteCount),mode=777") == 0 else {
+            throw SystemError("mount")
+        }
+    }
+
+    func remove() {
+        // Lazily: a descriptor of the service's may still be open in there.
+        umount2(path, Int32(MNT_DETACH.rawValue))
+        rmdir(path)
+    }
+}

@@ -1,0 +1,59 @@
+import FerryCore
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Operators")
+struct AdminTests {
+    @Test("the status has every member of the contract")
+    func status() throws {
+        let answer = try Fixture().send("GET", "/v1/admin/status")
+        #expect(answer.status == 200 && answer.json["version"] == .string("9.9"))
+        #expect(answer.json["jobs"]?["running"] == .integer(3))
+        #expect(answer.json["nodes"]?.array?.first?["heartbeat_age_seconds"]?.double == 0.5)
+        for name in [
+            "uptime_seconds", "oldest_queued_seconds", "throughput", "database", "storage", "webhooks",
+        ] {
+            #expect(answer.json[name] != nil, "\(name)")
+        }
+        #expect(try Fixture().send("GET", "/v1/admin/nodes").json["data"]?.array?.count == 1)
+    }
+
+    @Test("a key is shown once, works at once and not after it was revoked")
+    func keys() throws {
+        let fixture = Fixture()
+        let made = try fixture.send("POST", "/v1/admin/keys", #"{"name":"ci","role":"viewer"}"#)
+        #expect(made.status == 201)
+        let key = try #require(made.json["key"]?.string)
+        #expect(key.utf8.count == 35 && key.hasPrefix("fk_"))
+        #expect(try fixture.send("GET", "/v1/jobs", key: key).status == 200)
+        #expect(try fixture.send("POST", "/v1/jobs", small(), key: key).status == 403)
+        let list = try fixture.send("GET", "/v1/admin/keys")
+        #expect(!String(decoding: list.body, as: UTF8.self).contains(key))
+        let id = try #require(made.json["id"]?.string)
+        #expect(try fixture.send("DELETE", "/v1/admin/keys/\(id)").status == 204)
+        #expect(try fixture.send("GET", "/v1/jobs", key: key).status == 401)
+        #expect(try fixture.send("DELETE", "/v1/admin/keys/key_00000000000000000000000000").status == 404)
+    }
+
+    @Test(
+        "a wrong key request is refused with its pointer",
+        arguments: [
+            (#"{"role":"viewer"}"#, "#/name"), (#"{"name":"x"}"#, "#/role"),
+            (#"{"name":"x","role":"root"}"#, "#/role"),
+            (#"{"name":"","role":"viewer"}"#, "#/name"),
+            (#"{"name":"x","role":"viewer","tenant":"../x"}"#, "#/tenant"),
+            (#"{"name":"x","role":"viewer","x":1}"#, "#/x"),
+        ])
+    func wrong(_ body: String, _ pointer: String) throws {
+        let answer = try Fixture().send("POST", "/v1/admin/keys", body)
+        #expect(answer.json["errors"]?.array?.map { $0["pointer"]?.string } == [pointer])
+    }
+
+    @Test("generated keys differ and use their whole alphabet")
+    func generator() {
+        let keys = (0..<200).map { _ in makeKey() }
+        #expect(Set(keys).count == 200)
+        #expect(Set(keys.flatMap { $0.dropFirst(3) }).count == 32)
+    }
+}

@@ -1,0 +1,84 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Who may do what")
+struct AuthenticationTests {
+    @Test("without a valid key nothing but the open routes answers", arguments: routes.map(\.operation))
+    func unauthorized(_ operation: FerryAPI.Operation) throws {
+        let route = try #require(routes.first { $0.operation == operation })
+        let path = route.pattern.replacing("{id}", with: "job_00000000000000000000000000")
+        for key in [nil, "wrong", ""] as [String?] {
+            let answer = try Fixture().send(route.method, path, key: key)
+            guard route.role != nil else {
+                #expect(answer.status == 200)
+                continue
+            }
+            #expect(answer.status == 401)
+            #expect(answer.header("WWW-Authenticate")?.hasPrefix("Bearer") == true)
+        }
+    }
+
+    @Test("each role stops at its border", arguments: routes.map(\.operation))
+    func forbidden(_ operation: FerryAPI.Operation) throws {
+        let fixture = Fixture()
+        let route = try #require(routes.first { $0.operation == operation })
+        guard let role = route.role else { return }
+        let path = route.pattern.replacing("{id}", with: "job_00000000000000000000000000")
+        for (key, has) in [
+            (fixture.viewerKey, Role.viewer), (fixture.clientKey, .client), (Fixture.adminKey, .admin),
+        ] {
+            let status = try fixture.send(route.method, path, key: key).status
+            #expect((status == 403) == (has < role), "\(route.pattern) as \(has): \(status)")
+        }
+    }
+
+    @Test(
+        "only one well-formed Bearer field counts",
+        arguments: ["Basic x", "Bearer", "Bearer a b", "Bearer  ", "bearer", "Bearer\u{a0}an-admin-key"])
+    func malformed(_ value: String) throws {
+        #expect(try Fixture().send("GET", "/v1/jobs", key: nil, [("Authorization", value)]).status == 401)
+    }
+
+    @Test("the scheme's case does not matter, two fields are refused")
+    func scheme() throws {
+        let good = ("Authorization", "bearer an-admin-key")
+        #expect(try Fixture().send("GET", "/v1/jobs", key: nil, [good]).status == 200)
+        #expect(try Fixture().send("GET", "/v1/jobs", key: nil, [good, good]).status == 401)
+    }
+
+    @Test("a large body without a key is refused before it is read")
+    func early() throws {
+        let fixture = Fixture()
+        let body = String(repeating: " ", count: 20_000)
+        #expect(try fixture.send("POST", "/v1/jobs/batch", body, key: nil).status == 401)
+        #expect(try fixture.send("POST", "/v1/jobs/batch", body, key: fixture.viewerKey).status == 403)
+    }
+
+    @Test("a key that asks too often is told when to come back; others are not slowed")
+    func rateLimit() throws {
+        let fixture = Fixture(rateLimit: RateLimit(perSecond: 0.5, burst: 2))
+        #expect(try fixture.send("GET", "/v1/jobs").status == 200)
+        #expect(try fixture.send("GET", "/v1/jobs").status == 200)
+        let answer = try fixture.send("GET", "/v1/jobs")
+        #expect(answer.status == 429 && answer.code == "rate_limited")
+        #expect(answer.header("Retry-After") == "2")
+        #expect(answer.header("RateLimit") == #""requests";r=0;t=2"#)
+        #expect(answer.header("RateLimit-Policy") == #""requests";q=2;w=4"#)
+        #expect(try fixture.send("GET", "/v1/jobs", key: fixture.viewerKey).status == 200)
+        #expect(try fixture.send("GET", "/livez").status == 200)
+    }
+
+    @Test("a bucket fills again with time")
+    func bucket() {
+        let now = Mutex(Int64(0))
+        let limiter = RateLimiter(RateLimit(perSecond: 10, burst: 1)) { now.withLock { $0 } }
+        let key = KeyID(high: 0, low: 1)
+        #expect(limiter.take(key) == nil)
+        #expect(limiter.take(key) == 0.1)
+        now.withLock { $0 = 100_000_000 }
+        #expect(limiter.take(key) == nil)
+    }
+}

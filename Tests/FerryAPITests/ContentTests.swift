@@ -1,0 +1,129 @@
+import FerryCore
+import Glibc
+import HTTPServer
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("GET /v1/jobs/{id}/content")
+struct ContentTests {
+    private static let sha256 = String(repeating: "0a", count: 32)
+
+    private func finished(_ fixture: Fixture, body: [UInt8]?, name: String = "a \"é\".txt") throws -> JobID {
+        let id = try fixture.submit()
+        let result = TransferResult(
+            path: nil, size: Int64(body?.count ?? 10), sha256: Self.sha256, body: body, isKept: body == nil,
+            verified: .length)
+        let response = TransferResponse(
+            status: 200, url: "http://a/", headers: [], mimeType: "text/html", suggestedFilename: name,
+            expectedContentLength: nil)
+        fixture.store.finish(id, .succeeded) {
+            $0.resultJSON = result.json(job: id)
+            $0.responseJSON = response.json
+            $0.body = body
+        }
+        return id
+    }
+
+    @Test("the whole content comes with its digests, as a file to keep, never as a page to run")
+    func whole() throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: Array("0123456789".utf8))
+        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", key: fixture.viewerKey)
+        #expect(answer.status == 200 && answer.body == Array("0123456789".utf8))
+        #expect(answer.header("ETag") == "\"\(Self.sha256)\"")
+        #expect(
+            answer.header("Content-Disposition")
+                == "attachment; filename=\"a ___.txt\"; filename*=UTF-8''a%20%22%C3%A9%22.txt")
+        #expect(answer.header("X-Content-Type-Options") == "nosniff")
+        #expect(answer.header("Content-Security-Policy")?.contains("sandbox") == true)
+        #expect(answer.header("Repr-Digest")?.hasPrefix("sha-256=:CgoK") == true)
+        #expect(answer.header("Digest")?.hasPrefix("SHA-256=CgoK") == true)
+    }
+
+    @Test(
+        "a range is a part of it",
+        arguments: [
+            ("bytes=2-4", "234", "bytes 2-4/10"), ("bytes=8-", "89", "bytes 8-9/10"),
+            ("bytes=-3", "789", "bytes 7-9/10"),
+            ("bytes=-99", "0123456789", "bytes 0-9/10"), ("bytes=5-99", "56789", "bytes 5-9/10"),
+            ("BYTES=0-0", "0", "bytes 0-0/10"),
+        ])
+    func range(_ range: String, _ part: String, _ contentRange: String) throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: Array("0123456789".utf8))
+        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)])
+        #expect(answer.status == 206 && answer.body == Array(part.utf8))
+        #expect(answer.header("Content-Range") == contentRange)
+        #expect(answer.header("Digest") == nil)
+    }
+
+    @Test(
+        "a range that cannot be read is everything",
+        arguments: [
+            "bytes=4-2", "bytes=a-b", "bytes=", "bytes=-", "lines=1-2", "bytes=0-1,3-4", "bytes=--1",
+            "bytes=99999999999999999999-",
+        ])
+    func ignored(_ range: String) throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: Array("0123456789".utf8))
+        #expect(try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)]).status == 200)
+    }
+
+    @Test("a range beyond the content is 416 with its length", arguments: ["bytes=10-", "bytes=-0"])
+    func unsatisfiable(_ range: String) throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: Array("0123456789".utf8))
+        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)])
+        #expect(answer.status == 416 && answer.header("Content-Range") == "bytes */10")
+    }
+
+    @Test("If-Range gives the part only of the same bytes; If-None-Match and If-Match are kept")
+    func conditions() throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: Array("0123456789".utf8))
+        let tag = "\"\(Self.sha256)\""
+        let status: ([(name: String, value: String)]) throws -> Int = {
+            try fixture.send("GET", "/v1/jobs/\(id)/content", $0).status
+        }
+        #expect(try status([("Range", "bytes=1-2"), ("If-Range", tag)]) == 206)
+        #expect(try status([("Range", "bytes=1-2"), ("If-Range", "W/" + tag)]) == 200)
+        #expect(try status([("Range", "bytes=1-2"), ("If-Range", "\"x\"")]) == 200)
+        #expect(try status([("If-None-Match", tag)]) == 304)
+        #expect(try status([("If-Match", "\"x\"")]) == 412)
+        #expect(try status([("If-Match", tag)]) == 200)
+    }
+
+    @Test("a file is sent from its descriptor, which is closed also when nothing is sent")
+    func file() throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: nil)
+        #expect(try fixture.send("GET", "/v1/jobs/\(id)/content").code == "no_content")
+        var template = Array("/tmp/ferry-content-XXXXXX".utf8CString)
+        let descriptor = mkstemp(&template)
+        let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        defer {
+            close(descriptor)
+            unlink(path)
+        }
+        #expect(write(descriptor, "0123456789", 10) == 10)
+        fixture.store.state.withLock { $0.files[id] = path }
+        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=2-4")])
+        guard case .file(let file) = answer.response.body else {
+            Issue.record("not a file")
+            return
+        }
+        #expect(file.offset == 2 && file.length == 3)
+        #expect(try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=10-")]).status == 416)
+    }
+
+    @Test("a job without an end has no content yet, one that left nothing has none")
+    func none() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        #expect(try fixture.send("GET", "/v1/jobs/\(id)/content").code == "invalid_state")
+        fixture.store.finish(id, .succeeded)
+        #expect(try fixture.send("GET", "/v1/jobs/\(id)/content").code == "no_content")
+    }
+}

@@ -1,0 +1,77 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Cancel, delete, retry")
+struct ControlJobsTests {
+    @Test("a queued job is cancelled at once; the second time it is 409 with its state")
+    func cancel() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        #expect(try fixture.send("POST", "/v1/jobs/\(id)/cancel").json["state"] == .string("cancelled"))
+        let again = try fixture.send("POST", "/v1/jobs/\(id)/cancel", "{}")
+        #expect(
+            again.status == 409 && again.code == "invalid_state"
+                && again.json["state"] == .string("cancelled"))
+    }
+
+    @Test("the cancellation of a running job waits a moment for its node")
+    func cancelRunning() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        fixture.store.state.withLock { $0.jobs[id]?.state = .running }
+        let answer = try fixture.send("POST", "/v1/jobs/\(id)/cancel", #"{"produce_resume_data":false}"#)
+        #expect(answer.status == 200 && answer.json["state"] == .string("running"))
+    }
+
+    @Test("what cancel does not do is refused")
+    func cancelBody() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        for body in [#"{"produce_resume_data":true}"#, #"{"produce_resume_data":1}"#, #"{"x":1}"#, "[]"] {
+            #expect(try fixture.send("POST", "/v1/jobs/\(id)/cancel", body).status == 422, "\(body)")
+        }
+    }
+
+    @Test("If-Match protects against a change in between")
+    func stale() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        for tag in ["\"r7\"", "W/\"r1\"", "r1", "\"x\"", ""] {
+            let answer = try fixture.send("POST", "/v1/jobs/\(id)/cancel", nil, [("If-Match", tag)])
+            #expect(answer.status == 412 && answer.json["revision"] == .integer(1), "\(tag)")
+        }
+        #expect(
+            try fixture.send("POST", "/v1/jobs/\(id)/cancel", nil, [("If-Match", "\"r1\"")]).status == 200)
+    }
+
+    @Test("a terminal job is deleted, another one is not")
+    func delete() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        #expect(try fixture.send("DELETE", "/v1/jobs/\(id)").status == 409)
+        fixture.store.finish(id, .succeeded)
+        #expect(try fixture.send("DELETE", "/v1/jobs/\(id)", nil, [("If-Match", "*")]).status == 204)
+        #expect(try fixture.send("DELETE", "/v1/jobs/\(id)").status == 404)
+    }
+
+    @Test("a retry is a new job that names the old one and keeps its secrets and bytes")
+    func retry() throws {
+        let fixture = Fixture()
+        let body =
+            #"{"kind":"upload","request":{"url":"http://a.example/","headers":{"X-Api-Key":"k"}},"#
+            + #""source":{"text":"t"}}"#
+        let id = try #require(try fixture.send("POST", "/v1/jobs", body).json["id"]?.string)
+        #expect(try fixture.send("POST", "/v1/jobs/\(id)/retry").status == 409)
+        fixture.store.finish(try #require(JobID(id)), .failed)
+        let answer = try fixture.send("POST", "/v1/jobs/\(id)/retry")
+        #expect(
+            answer.status == 201 && answer.json["retry_of"] == .string(id) && answer.json["id"] != .string(id)
+        )
+        let new = try #require(fixture.store.state.withLock { $0.submissions.last?.jobs.first })
+        #expect(new.payload == [0x74] && new.secrets.headers == [.init("X-Api-Key", "k")])
+        #expect(try fixture.send("POST", "/v1/jobs/\(id)/retry", #"{"x":1}"#).status == 422)
+    }
+}

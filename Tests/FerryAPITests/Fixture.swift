@@ -1,0 +1,108 @@
+import FerryAPI
+import FerryCore
+import Glibc
+import HTTPServer
+import Logging
+import Sys
+import Testing
+
+struct FixedClock: WallClock {
+    func now() -> Timestamp { Timestamp(microseconds: 1_795_298_400_000_000) }
+}
+
+/// What a request was answered.
+struct Answer: Sendable {
+    let response: Response
+    var status: Int { response.status }
+    var body: [UInt8] { if case .bytes(let bytes) = response.body { bytes } else { [] } }
+    var json: JSON { (try? JSON.parse(body)) ?? .null }
+    var code: String? { json["code"]?.string }
+    func header(_ name: String) -> String? { response.fields[name] }
+}
+
+/// The API over a store in memory, without a server around it.
+final class Fixture: Sendable {
+    static let adminKey = "an-admin-key"
+    let store = MemoryStore()
+    let waiters = JobWaiters()
+    let api: API
+    let clientKey: String
+    let viewerKey: String
+    let strangerKey: String
+
+    init(rateLimit: RateLimit = RateLimit(), readiness: [ReadinessCheck] = [.init("database", isOK: true)]) {
+        var ports = APIPorts(
+            store: store, content: store, clock: FixedClock(), egress: EgressPolicy(), waiters: waiters)
+        ports.readiness = { readiness }
+        ports.metrics = { Array("# HELP a b\n".utf8) }
+        ports.seal = { [0xEE] + $0.reversed() }
+        ports.uptime = { 12.5 }
+        var configuration = APIConfiguration(version: "9.9", adminKey: Self.adminKey)
+        configuration.rateLimit = rateLimit
+        api = API(configuration, ports, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        clientKey = Self.add(.client, "default", 1, store)
+        viewerKey = Self.add(.viewer, "default", 2, store)
+        strangerKey = Self.add(.admin, "other", 3, store)
+        api.refreshKeys()
+        waiters.start()
+    }
+
+    deinit { api.stop() }
+
+    private static func add(_ role: Role, _ tenant: String, _ number: UInt64, _ store: MemoryStore) -> String
+    {
+        let key = makeKey()
+        store.create(
+            APIKey(
+                id: KeyID(high: 0, low: number), tenant: tenant, role: role, name: role.rawValue,
+                hash: digest(ofKey: key), createdAt: Timestamp(microseconds: 0), revokedAt: nil)
+        ) { _ in }
+        return key
+    }
+
+    /// Sends a request through plan and handler; waits up to ten seconds for its answer.
+    func send(
+        _ method: String, _ target: String, _ body: String? = nil, key: String? = Fixture.adminKey,
+        _ headers: [(name: String, value: String)] = []
+    ) throws -> Answer {
+        var fields = HTTPFields(headers)
+        if let key { fields.append("Authorization", "Bearer \(key)") }
+        if body != nil, !fields.contains("Content-Type") { fields.append("Content-Type", "application/json") }
+        var head = RequestHead(method: method, target: target, fields: fields, requestID: "req-1")
+        head.expectsBody = body != nil
+        head.contentLength = body.map { Int64($0.utf8.count) }
+        let mailbox = Mailbox<Answer>()
+        let responder = Responder { mailbox.send(Answer(response: $0)) }
+        switch api.plan(head) {
+        case .refuse(let response):
+            api.completed(head, status: response.status, durationNanoseconds: 1_000)
+            return Answer(response: response)
+        case .collect(let limit):
+            try #require((body?.utf8.count ?? 0) <= limit)
+            api.handle(Request(head: head, body: Array((body ?? "").utf8)), responder)
+        case .stream: Issue.record("nothing is streamed")
+        }
+        let answers = mailbox.wait(milliseconds: 10_000)
+        let answer = try #require(answers.first, "no answer")
+        api.completed(head, status: answer.status, durationNanoseconds: 1_000)
+        return answer
+    }
+
+    /// A request without a body.
+    func send(_ method: String, _ target: String, _ headers: [(name: String, value: String)]) throws -> Answer
+    {
+        try send(method, target, nil, headers)
+    }
+
+    /// Submits a small job and returns its identifier.
+    func submit(_ extra: String = "") throws -> JobID {
+        let answer = try send("POST", "/v1/jobs", small(extra))
+        try #require(answer.status == 201)
+        return try #require(answer.json["id"]?.string.flatMap { JobID($0) })
+    }
+}
+
+/// The body of a job that needs nothing.
+func small(_ extra: String = "") -> String {
+    #"{"kind":"data","request":{"url":"http://a.example/"}\#(extra)}"#
+}

@@ -1,0 +1,78 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("GET /v1/jobs")
+struct ListJobsTests {
+    @Test("pages follow each other without gaps, newest first")
+    func pages() throws {
+        let fixture = Fixture()
+        let ids = try (0..<7).map { _ in try fixture.submit().description }
+        var seen: [String] = []
+        var target = "/v1/jobs?limit=3&state=queued"
+        for page in 0..<3 {
+            let answer = try fixture.send("GET", target)
+            seen += answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+            guard let link = answer.header("Link") else {
+                #expect(page == 2 && answer.json["next_cursor"] == .null)
+                break
+            }
+            #expect(link.hasSuffix(">; rel=\"next\""))
+            target = String(link.dropFirst().prefix { $0 != ">" })
+            #expect(target.contains(try #require(answer.json["next_cursor"]?.string)))
+        }
+        #expect(seen == ids.reversed())
+    }
+
+    @Test("filters arrive at the store")
+    func filters() throws {
+        let fixture = Fixture()
+        let answer = try fixture.send(
+            "GET",
+            "/v1/jobs?session=s&state=failed&kind=data&host=A.example"
+                + "&created_after=2026-01-01T00:00:00Z&metadata.a%2Eb=c%26d&metadata.e="
+        )
+        #expect(answer.status == 200)
+        var expected = JobQuery(
+            tenant: "default", session: "s", state: .failed, kind: .data, host: "a.example")
+        expected.createdAfter = Timestamp(rfc3339: "2026-01-01T00:00:00Z")
+        expected.metadata = [.init("a.b", "c&d"), .init("e", "")]
+        expected.limit = 51
+        #expect(fixture.store.state.withLock { $0.queries } == [expected])
+    }
+
+    @Test(
+        "what cannot be a filter is 400",
+        arguments: [
+            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "kind=stream",
+            "created_after=today",
+            "session=", "metadata.=x", "metadata=x", "limit=1&limit=2", "%ff=1", "host=%zz", "cursor=",
+            "cursor=abc",
+            "cursor=00000000000000000000000000deadbeef",
+        ])
+    func wrong(_ query: String) throws {
+        let answer = try Fixture().send("GET", "/v1/jobs?\(query)")
+        #expect(
+            answer.status == 400 && ["invalid_parameter", "invalid_cursor"].contains(answer.code), "\(query)")
+    }
+
+    @Test("a cursor belongs to its filters")
+    func cursor() throws {
+        let fixture = Fixture()
+        for _ in 0..<3 { _ = try fixture.submit() }
+        let cursor = try #require(try fixture.send("GET", "/v1/jobs?limit=1").json["next_cursor"]?.string)
+        #expect(try fixture.send("GET", "/v1/jobs?limit=2&cursor=\(cursor)").status == 200)
+        #expect(try fixture.send("GET", "/v1/jobs?state=queued&cursor=\(cursor)").code == "invalid_cursor")
+    }
+
+    @Test("a tenant sees its own")
+    func tenants() throws {
+        let fixture = Fixture()
+        _ = try fixture.submit()
+        #expect(
+            try fixture.send("GET", "/v1/jobs", key: fixture.strangerKey).json["data"]?.array?.isEmpty == true
+        )
+    }
+}

@@ -1,0 +1,194 @@
+import FerryAPI
+import FerryCore
+import Glibc
+import Synchronization
+
+/// The store's ports in memory. Replies come at once, on the caller's thread.
+final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
+    ContentStore
+{
+    struct State {
+        var jobs: [JobID: JobRecord] = [:]
+        var sources: [JobID: NewJob] = [:]
+        var idempotency: [String: (fingerprint: [UInt8], jobs: [Submission.Accepted.Job])] = [:]
+        var keys: [APIKey] = []
+        var deliveries: [DeliveryRecord] = []
+        var files: [JobID: String] = [:]
+        var submissions: [Submission] = []
+        /// What every call fails with.
+        var failure: StoreError?
+        /// What a submission does after its acceptance.
+        var afterSubmit: (@Sendable (JobID) -> Void)?
+        var queries: [JobQuery] = []
+    }
+    let state = Mutex(State())
+
+    func submit(_ submission: Submission) {
+        let (result, after) = state.withLock {
+            state -> (Result<Submission.Accepted, StoreError>, (@Sendable (JobID) -> Void)?) in
+            if let failure = state.failure { return (.failure(failure), nil) }
+            state.submissions.append(submission)
+            if let key = submission.idempotency {
+                let name = "\(key.tenant) \(key.route) \(key.key)"
+                if let first = state.idempotency[name] {
+                    guard first.fingerprint == key.fingerprint else {
+                        return (.failure(.idempotencyKeyReused), nil)
+                    }
+                    return (.success(.init(jobs: first.jobs, isReplay: true)), nil)
+                }
+            }
+            let accepted = submission.jobs.map { job in
+                state.sources[job.id] = job
+                let entry = Submission.Accepted.Job(
+                    id: job.id, state: .queued, waitingFor: nil,
+                    createdAt: Timestamp(microseconds: 1_000_000),
+                    startedAt: nil, node: nil, nextAttemptAt: nil)
+                state.jobs[job.id] = record(job, entry)
+                return entry
+            }
+            if let key = submission.idempotency {
+                state.idempotency["\(key.tenant) \(key.route) \(key.key)"] = (key.fingerprint, accepted)
+            }
+            return (.success(.init(jobs: accepted, isReplay: false)), state.afterSubmit)
+        }
+        submission.reply(result)
+        if let after, case .success(let accepted) = result { for job in accepted.jobs { after(job.id) } }
+    }
+
+    func finish(_ id: JobID, _ state: JobState, _ change: (inout JobRecord) -> Void = { _ in }) {
+        self.state.withLock { all in
+            guard var job = all.jobs[id] else { return }
+            job.state = state
+            job.revision += 1
+            job.finishedAt = Timestamp(microseconds: 2_000_000)
+            change(&job)
+            all.jobs[id] = job
+        }
+    }
+
+    private func found(_ id: JobID, _ tenant: String) -> Result<JobRecord, StoreError> {
+        state.withLock { state in
+            if let failure = state.failure { return .failure(failure) }
+            guard let job = state.jobs[id], job.tenant == tenant else { return .failure(.notFound) }
+            return .success(job)
+        }
+    }
+
+    func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) { reply(found(id, tenant)) }
+
+    func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
+        let jobs = state.withLock { state in
+            state.queries.append(query)
+            return state.jobs.values.filter { job in
+                job.tenant == query.tenant && query.before.map { job.id < $0 } ?? true
+                    && query.state.map { job.state == $0 } ?? true
+            }.sorted { $0.id > $1.id }
+        }
+        reply(.success(Array(jobs.prefix(query.limit))))
+    }
+
+    private func checked(_ id: JobID, _ tenant: String, _ revision: Int32?) -> Result<JobRecord, StoreError> {
+        found(id, tenant).flatMap { job in
+            if let revision, revision != job.revision { return .failure(.stale(revision: job.revision)) }
+            return .success(job)
+        }
+    }
+
+    func cancel(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
+        reply(
+            checked(id, tenant, revision).flatMap { job in
+                guard !job.state.isTerminal else { return .failure(.invalidState(job.state)) }
+                if job.state == .queued { finish(id, .cancelled) }
+                return found(id, tenant)
+            })
+    }
+
+    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
+        reply(
+            checked(id, tenant, revision).flatMap { job in
+                guard job.state.isTerminal else { return .failure(.invalidState(job.state)) }
+                state.withLock { $0.jobs[id] = nil }
+                return .success(())
+            })
+    }
+
+    func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>) {
+        reply(
+            found(id, tenant).flatMap { job in
+                guard job.state.isTerminal else { return .failure(.invalidState(job.state)) }
+                let source = state.withLock { $0.sources[id] }
+                return .success(
+                    RetrySource(
+                        record: job, secrets: source?.secrets ?? JobSecrets(), payload: source?.payload))
+            })
+    }
+
+    func deliveries(of job: JobID, tenant: String, reply: @escaping Reply<[DeliveryRecord]>) {
+        reply(found(job, tenant).map { _ in state.withLock { $0.deliveries.filter { $0.job == job } } })
+    }
+
+    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
+        let found = state.withLock { $0.deliveries.first { $0.id == id } }
+        reply(found.map { .success($0) } ?? .failure(.notFound))
+    }
+
+    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
+        state.withLock { state in
+            for index in state.deliveries.indices where state.deliveries[index].id == id {
+                state.deliveries[index].state = .pending
+            }
+        }
+        delivery(id, tenant: tenant, reply: reply)
+    }
+
+    func keys(reply: @escaping Reply<[APIKey]>) { reply(.success(state.withLock { $0.keys })) }
+
+    func create(_ key: APIKey, reply: @escaping Reply<Void>) {
+        state.withLock { $0.keys.append(key) }
+        reply(.success(()))
+    }
+
+    func revoke(_ id: KeyID, reply: @escaping Reply<Void>) {
+        let isKnown = state.withLock { state in
+            guard let index = state.keys.firstIndex(where: { $0.id == id }) else { return false }
+            let key = state.keys[index]
+            state.keys[index] = APIKey(
+                id: key.id, tenant: key.tenant, role: key.role, name: key.name, hash: key.hash,
+                createdAt: key.createdAt, revokedAt: Timestamp(microseconds: 5))
+            return true
+        }
+        reply(isKnown ? .success(()) : .failure(.notFound))
+    }
+
+    func status(reply: @escaping Reply<ServiceStatus>) {
+        if let failure = state.withLock({ $0.failure }) { return reply(.failure(failure)) }
+        var status = ServiceStatus()
+        status.running = 3
+        status.nodes = [node]
+        reply(.success(status))
+    }
+
+    func nodes(reply: @escaping Reply<[NodeStatus]>) { reply(.success([node])) }
+
+    private var node: NodeStatus {
+        NodeStatus(
+            id: NodeID(high: 1, low: 1), name: "a", version: "1", startedAt: Timestamp(microseconds: 0),
+            heartbeatAgeSeconds: 0.5, running: 3, isDraining: false)
+    }
+
+    func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {
+        guard let path = state.withLock({ $0.files[job.id] }) else { return reply(.failure(.notFound)) }
+        let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC)
+        var about = stat()
+        guard descriptor >= 0, fstat(descriptor, &about) == 0 else { return reply(.failure(.notFound)) }
+        reply(.success(OpenContent(descriptor: descriptor, byteCount: Int64(about.st_size))))
+    }
+}
+
+private func record(_ job: NewJob, _ accepted: Submission.Accepted.Job) -> JobRecord {
+    JobRecord(
+        id: job.id, tenant: job.tenant, state: accepted.state, waitingFor: nil, revision: 1, attempt: 0,
+        failedAttemptCount: 0, node: nil, createdAt: accepted.createdAt, startedAt: nil, finishedAt: nil,
+        nextAttemptAt: nil, retryOf: job.retryOf, specJSON: job.specJSON, responseJSON: nil, resultJSON: nil,
+        errorJSON: nil, body: nil)
+}

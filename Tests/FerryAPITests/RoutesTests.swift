@@ -1,0 +1,117 @@
+import FerryCore
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Routes and their document")
+struct RoutesTests {
+    private var document: JSON { get throws { try JSON.parse(openAPIDocument) } }
+
+    @Test("every operation has exactly one route")
+    func operations() {
+        #expect(routes.map(\.operation.rawValue).sorted() == Operation.allCases.map(\.rawValue).sorted())
+    }
+
+    @Test("the document names every route and nothing else")
+    func paths() throws {
+        var documented: Set<String> = []
+        for path in try #require(try document["paths"]?.members) {
+            for method in path.value.members ?? [] where method.name != "parameters" && method.name != "head"
+            {
+                documented.insert("\(method.name.uppercased()) \(path.name)")
+            }
+        }
+        #expect(documented == Set(routes.map { "\($0.method) \($0.pattern)" }))
+    }
+
+    @Test("every reference in the document leads somewhere")
+    func references() throws {
+        let document = try document
+        var references: [String] = []
+        func collect(_ json: JSON) {
+            for member in json.members ?? [] {
+                if member.name == "$ref", let text = member.value.string { references.append(text) }
+                collect(member.value)
+            }
+            for value in json.array ?? [] { collect(value) }
+        }
+        collect(document)
+        #expect(references.count > 100)
+        for reference in Set(references) {
+            var place: JSON? = document
+            for step in reference.split(separator: "/").dropFirst() { place = place?[String(step)] }
+            #expect(place != nil, "\(reference) leads nowhere")
+        }
+    }
+
+    @Test("every status that can come of a problem is documented on every operation that can give it")
+    func statuses() throws {
+        let document = try document
+        for route in routes where route.role != nil {
+            let operation = document["paths"]?[route.pattern]?[route.method.lowercased()]
+            for status in [400, 401, 403, 429, 500, 503] {
+                #expect(operation?["responses"]?["\(status)"] != nil, "\(route.pattern) \(status)")
+            }
+        }
+    }
+
+    @Test("the schema of a job names the members that are shown")
+    func jobSchema() throws {
+        let fixture = Fixture()
+        let shown = try fixture.send("POST", "/v1/jobs", small()).json.members?.map(\.name) ?? []
+        let schema = try document["components"]?["schemas"]?["Job"]
+        #expect(Set(schema?["properties"]?.members?.map(\.name) ?? []) == Set(shown))
+        #expect(Set(schema?["required"]?.array?.compactMap(\.string) ?? []) == Set(shown))
+    }
+
+    @Test("the schema of a job's body names exactly the fields that are read")
+    func bodySchema() throws {
+        let schemas = try #require(try document["components"]?["schemas"])
+        for (name, pointer) in [
+            ("Integrity", "integrity"), ("Redirects", "redirects"), ("Acceptance", "accept"),
+            ("Schedule", "schedule"),
+            ("Network", "network"), ("Retry", "retry"),
+        ] {
+            let shown = try JSON.parse(
+                ValidatedJob(JSON.parse(Array(small().utf8))) { _ in nil }.spec.encode())
+            #expect(
+                Set(schemas[name]?["properties"]?.members?.map(\.name) ?? [])
+                    == Set(shown[pointer]?.members?.map(\.name) ?? []), "\(name)")
+        }
+    }
+
+    @Test("a path that is known answers other methods with 405 and what it knows")
+    func otherMethods() throws {
+        let fixture = Fixture()
+        let answer = try fixture.send("PUT", "/v1/jobs", key: nil)
+        #expect(answer.status == 405 && answer.header("Allow") == "GET, HEAD, OPTIONS, POST")
+        #expect(
+            try fixture.send("OPTIONS", "/v1/jobs/x", key: nil).header("Allow")
+                == "DELETE, GET, HEAD, OPTIONS")
+        #expect(try fixture.send("GET", "/v1/jobs/batch").status == 405)
+        #expect(try fixture.send("HEAD", "/livez").status == 200)
+    }
+
+    @Test(
+        "any other path is 404",
+        arguments: [
+            "/", "/v1", "/v1/", "/v1/jobs/", "/v1//jobs", "/V1/jobs", "/v1/jobs/a/b/c/d", "*", "",
+            "/v1/jobs%2Fx",
+        ])
+    func unknown(_ path: String) throws {
+        #expect(try Fixture().send("GET", path).status == 404)
+    }
+
+    @Test("metrics count requests by route and status")
+    func metrics() throws {
+        let fixture = Fixture()
+        _ = try fixture.send("GET", "/v1/jobs")
+        _ = try fixture.send("GET", "/v1/jobs", key: nil)
+        _ = try fixture.send("GET", "/nothing")
+        let snapshot = fixture.api.requestMetrics.snapshot()
+        let list = try #require(snapshot.first { $0.route == "/v1/jobs" && $0.method == "GET" })
+        #expect(list.byStatus == [200: 1, 401: 1])
+        #expect(list.buckets.reduce(0, +) == 2)
+        #expect(snapshot.last?.byStatus == [404: 1])
+    }
+}

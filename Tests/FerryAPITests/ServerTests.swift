@@ -1,0 +1,105 @@
+import FerryCore
+import Glibc
+import HTTPServer
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+/// The API behind the real server, over real sockets.
+@Suite("Over HTTP")
+struct ServerTests {
+    private func exchange(_ port: UInt16, _ text: String) throws -> String {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(descriptor) }
+        var timeout = timeval(tv_sec: 10, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        try #require(result == 0)
+        let bytes = Array(text.utf8)
+        try #require(write(descriptor, bytes, bytes.count) == bytes.count)
+        var answer: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        while case let count = read(descriptor, &chunk, chunk.count), count > 0 { answer += chunk[..<count] }
+        return String(decoding: answer, as: UTF8.self)
+    }
+
+    private func request(_ line: String, _ headers: String = "", _ body: String = "") -> String {
+        "\(line) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+            + "Authorization: Bearer \(Fixture.adminKey)\r\n\(headers)"
+            + (body.isEmpty ? "" : "Content-Type: application/json\r\nContent-Length: \(body.utf8.count)\r\n")
+            + "\r\n\(body)"
+    }
+
+    private func serving(_ body: (UInt16, Fixture) throws -> Void) throws {
+        let fixture = Fixture()
+        let server = try Server(address: "127.0.0.1", port: 0, handler: fixture.api)
+        try server.start()
+        defer { server.stop() }
+        try body(server.port, fixture)
+    }
+
+    @Test("a job is submitted, read and counted")
+    func submit() throws {
+        try serving { port, fixture in
+            let answer = try exchange(port, request("POST /v1/jobs", "X-Request-Id: mine\r\n", small()))
+            #expect(answer.hasPrefix("HTTP/1.1 201 "))
+            #expect(answer.contains("X-Request-Id: mine\r\n"))
+            let id = try #require(fixture.store.state.withLock { $0.jobs.keys.first })
+            #expect(try exchange(port, request("GET /v1/jobs/\(id)")).contains("\"state\":\"queued\""))
+            let head = try exchange(port, request("HEAD /v1/jobs/\(id)"))
+            #expect(head.hasPrefix("HTTP/1.1 200 ") && head.hasSuffix("\r\n\r\n"))
+        }
+    }
+
+    @Test("a body that is too large, of another type or cut is a problem document")
+    func problems() throws {
+        try serving { port, _ in
+            let large = try exchange(
+                port,
+                request("POST /v1/jobs", "Content-Type: application/json\r\nContent-Length: 2000000\r\n"))
+            #expect(large.hasPrefix("HTTP/1.1 413 ") && large.contains("application/problem+json"))
+            let early = try exchange(
+                port,
+                "POST /v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\nExpect: 100-continue\r\n\r\n")
+            #expect(early.hasPrefix("HTTP/1.1 401 "))
+            let options = try exchange(port, request("OPTIONS /v1/jobs"))
+            #expect(options.hasPrefix("HTTP/1.1 204 ") && options.contains("Allow: GET, HEAD, OPTIONS, POST"))
+            #expect(try exchange(port, request("PATCH /v1/jobs", "", "{}")).hasPrefix("HTTP/1.1 405 "))
+            #expect(try exchange(port, request("GET /nothing")).hasPrefix("HTTP/1.1 404 "))
+            #expect(try exchange(port, request("GET /readyz")).hasSuffix("ok\n"))
+        }
+    }
+
+    @Test("a file's range is sent from the file")
+    func file() throws {
+        try serving { port, fixture in
+            let id = try fixture.submit()
+            var template = Array("/tmp/ferry-content-XXXXXX".utf8CString)
+            let descriptor = mkstemp(&template)
+            let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            defer {
+                close(descriptor)
+                unlink(path)
+            }
+            #expect(write(descriptor, "0123456789", 10) == 10)
+            let result = TransferResult(
+                path: nil, size: 10, sha256: String(repeating: "00", count: 32), body: nil, isKept: true,
+                verified: .length)
+            fixture.store.finish(id, .succeeded) { $0.resultJSON = result.json(job: id) }
+            fixture.store.state.withLock { $0.files[id] = path }
+            let part = try exchange(port, request("GET /v1/jobs/\(id)/content", "Range: bytes=3-5\r\n"))
+            #expect(part.hasPrefix("HTTP/1.1 206 ") && part.hasSuffix("\r\n\r\n345"))
+            let head = try exchange(port, request("HEAD /v1/jobs/\(id)/content"))
+            #expect(head.contains("Content-Length: 10\r\n") && head.hasSuffix("\r\n\r\n"))
+        }
+    }
+}

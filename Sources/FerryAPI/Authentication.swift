@@ -3,20 +3,6 @@ internal import HTTPServer
 internal import OpenSSL
 internal import Synchronization
 
-/// What a key may do; each role may do what the ones before it may.
-package enum Role: String, Sendable, CaseIterable, Comparable {
-    case viewer, client, admin
-
-    private var rank: Int {
-        switch self {
-        case .viewer: 0
-        case .client: 1
-        case .admin: 2
-        }
-    }
-    package static func < (a: Role, b: Role) -> Bool { a.rank < b.rank }
-}
-
 /// Who asks.
 struct Principal: Sendable, Equatable {
     let key: KeyID
@@ -37,7 +23,7 @@ final class KeyTable: Sendable {
         var fixed: [[UInt8]: Principal] = [:]
         if let adminKey {
             fixed[digest(ofKey: adminKey)] = Principal(
-                key: KeyID(high: 0, low: 0), tenant: defaultTenant, role: .admin)
+                key: KeyID(high: 0, low: 0), tenant: APIKey.defaultTenant, role: .admin)
         }
         self.fixed = fixed
         principals = Mutex(fixed)
@@ -60,9 +46,6 @@ final class KeyTable: Sendable {
         return principals.withLock { $0[digest] }
     }
 }
-
-/// The tenant of keys that name none.
-package let defaultTenant = "default"
 
 /// SHA-256: what is kept of a key.
 package func digest(ofKey key: String) -> [UInt8] { Digest.of(Array(key.utf8)) }

@@ -110,8 +110,10 @@ extension API {
                 case .success(let accepted):
                     guard accepted.isReplay, let first = accepted.jobs.first else { return }
                     ports.waiters.remove(token)
-                    whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] in
-                        sendCreated($0, call, waited: seconds, replayed: true)
+                    whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] result in
+                        // Deleted since: its first answer is the one that is left.
+                        if case .failure(.notFound) = result { return sendAccepted(job, accepted, call) }
+                        sendCreated(result, call, waited: seconds, replayed: true)
                     }
                 }
             })

@@ -6,12 +6,21 @@ extension API {
     func listDeliveries(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            _ = try call.query([])
-            ports.deliveries.deliveries(of: id, tenant: call.principal.tenant) { result in
+            let items = try call.query(["limit", "cursor"])
+            var limit = Limits.listLimitDefault
+            var before: DeliveryID?
+            for (name, value) in items {
+                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
+            }
+            ports.deliveries.deliveries(
+                of: id, tenant: call.principal.tenant, before: before, limit: limit + 1
+            ) { [limit] result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let deliveries):
-                    sendList(call) { writer in for delivery in deliveries { delivery.write(into: &writer) } }
+                    Page(deliveries, limit: limit) { $0.id }.send(call, items, reservingCapacity: 4_096) {
+                        $0.write(into: &$1)
+                    }
                 }
             }
         }
@@ -64,7 +73,7 @@ extension DeliveryRecord {
         writer.beginObject()
         writer.member("id", id)
         writer.member("event", event)
-        writer.member("type", type.rawValue)
+        writer.member("type", type)
         writer.member("job", job)
         writer.member("session", session)
         writer.member("sequence", sequence)

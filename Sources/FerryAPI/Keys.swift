@@ -45,7 +45,7 @@ extension API {
             }
             fields.finish()
             key = APIKey(
-                id: identifiers.make(), tenant: tenant ?? defaultTenant, role: role ?? .viewer,
+                id: identifiers.make(), tenant: tenant ?? APIKey.defaultTenant, role: role ?? .viewer,
                 name: name ?? "",
                 hash: hash, createdAt: ports.clock.now(), revokedAt: nil)
         }

@@ -23,32 +23,16 @@ extension API {
     private func sendPage(
         _ records: [JobRecord], _ query: JobQuery, _ items: [(name: String, value: String)], _ call: Call
     ) {
-        let shown = records.prefix(query.limit)
-        let next = records.count > query.limit ? shown.last.map { cursor(after: $0.id, query) } : nil
-        var writer = JSONWriter(reservingCapacity: shown.count * 2_560 + 64)
-        writer.beginObject()
-        writer.name("data")
-        writer.beginArray()
-        for record in shown {
+        let page = Page(records, limit: query.limit) { $0.id }
+        page.send(call, items, reservingCapacity: page.shown.count * 2_560) { record, writer in
             record.write(into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil)
         }
-        writer.endArray()
-        writer.memberOrNull("next_cursor", next)
-        writer.endObject()
-        call.send(200, json: writer.bytes, next.map { [("Link", link(items, cursor: $0))] } ?? [])
-    }
-
-    private func link(_ items: [(name: String, value: String)], cursor: String) -> String {
-        let query = (items.filter { $0.name != "cursor" } + [("cursor", cursor)])
-            .map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }.joined(separator: "&")
-        return "</v1/jobs?\(query)>; rel=\"next\""
     }
 }
 
 /// Reads filters, limit and cursor; what is wrong is a 400.
 func jobQuery(_ items: [(name: String, value: String)], tenant: String) throws(Problem) -> JobQuery {
     var query = JobQuery(tenant: tenant)
-    var cursor: String?
     for (name, value) in items {
         switch name {
         case "session": query.session = try nonEmpty(name, value, byteCountMax: Limits.nameByteCountMax)
@@ -60,17 +44,12 @@ func jobQuery(_ items: [(name: String, value: String)], tenant: String) throws(P
                 throw Problem(.invalidParameter, "created_after must be an RFC 3339 time.")
             }
             query.createdAfter = instant
-        case "limit":
-            guard let limit = Int(value), (1...Limits.listLimitMax).contains(limit) else {
-                throw Problem(.invalidParameter, "limit must be from 1 to \(Limits.listLimitMax).")
-            }
-            query.limit = limit
-        case "cursor": cursor = value
+        case "limit": query.limit = try pageLimit(value)
+        case "cursor": query.before = try position(value)
         default:
             query.metadata.append(JobSpec.Pair(String(name.dropFirst("metadata.".count)), value))
         }
     }
-    if let cursor { query.before = try position(cursor, query) }
     return query
 }
 
@@ -86,51 +65,7 @@ private func choice<Choice: RawRepresentable & CaseIterable>(
 ) throws(Problem) -> Choice where Choice.RawValue == String {
     guard let choice = Choice(rawValue: value) else {
         let all = Choice.allCases.map(\.rawValue).joined(separator: ", ")
-        throw Problem(.invalidParameter, "\(name) must be one of: \(all).")
+        throw Problem(.invalidParameter, "\(name) takes one value, one of: \(all).")
     }
     return choice
-}
-
-/// Opaque to clients: the last identifier of a page and a check on the filters that it belongs to.
-func cursor(after id: JobID, _ query: JobQuery) -> String {
-    "\(id.description.dropFirst(JobKindTag.prefix.count))\(filterCheck(query))"
-}
-
-private func position(_ cursor: String, _ query: JobQuery) throws(Problem) -> JobID {
-    guard let id = JobID(JobKindTag.prefix + cursor.prefix(26)), cursor.dropFirst(26) == filterCheck(query)
-    else {
-        throw Problem(
-            .invalidCursor, "This cursor was given by another list, or by none; begin again without it.")
-    }
-    return id
-}
-
-/// FNV-1a over the filters: enough to notice that a cursor came from another list.
-private func filterCheck(_ query: JobQuery) -> String {
-    var parts = [
-        query.session ?? "", query.state?.rawValue ?? "", query.kind?.rawValue ?? "", query.host ?? "",
-        query.createdAfter?.description ?? "",
-    ]
-    for pair in query.metadata.sorted(by: { $0.name < $1.name }) { parts += [pair.name, pair.value] }
-    var hash: UInt32 = 0x811C_9DC5
-    for byte in parts.joined(separator: "\u{0}").utf8 { hash = (hash ^ UInt32(byte)) &* 0x0100_0193 }
-    return hexEncoded([24, 16, 8, 0].map { UInt8(truncatingIfNeeded: hash >> UInt32($0)) })
-}
-
-/// Everything but the unreserved characters of RFC 3986 §2.3 as `%XX`.
-func percentEncoded(_ text: String, keeping extra: String = "") -> String {
-    let digits = Array("0123456789ABCDEF".utf8)
-    var bytes: [UInt8] = []
-    for byte in text.utf8 {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-            UInt8(ascii: "~"):
-            bytes.append(byte)
-        case _ where extra.utf8.contains(byte): bytes.append(byte)
-        default:
-            bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
-        }
-    }
-    return String(decoding: bytes, as: UTF8.self)
 }

@@ -29,9 +29,18 @@ final class FileLane: Sendable {
 
     /// Any thread, never waits. Bounded by the attempts that are alive. Dropped after `stop()`.
     func send(_ work: FileWork) {
+        // Publications crowd on few threads, because what gathers is synced together and a wake-up costs more than
+        // a small file; whoever has a queue sheds to the next.
+        if case .publish = work, let box = boxes.first(where: { $0.count < Self.crowdMax }) {
+            box.send(work)
+            return
+        }
         let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
         boxes[Int(index.magnitude % UInt(boxes.count))].send(work)
     }
+
+    /// Publications that wait for one thread before another one is woken.
+    private static let crowdMax = 8
 
     /// Finishes what was sent and ends the threads. Twice is once.
     func stop() {

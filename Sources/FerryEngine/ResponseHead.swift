@@ -76,12 +76,12 @@ package struct ResponseHeadParser: Sendable {
             (head, isComplete) = (nil, false)
         }
         guard var current = head else { return takeStatusLine(line) }
+        // Not shared while it grows: each line would copy all before it.
+        head = nil
         if line.isEmpty {
-            guard current.status >= 200 || current.status == 101 else {
-                head = nil
-                return .more
-            }
+            guard current.status >= 200 || current.status == 101 else { return .more }
             isComplete = true
+            head = current
             return .complete(current)
         }
         // RFC 9112 §5.2: obsolete folding; §5.1: no space before the colon.
@@ -116,6 +116,8 @@ private func trim<Bytes: BidirectionalCollection<UInt8>>(_ bytes: Bytes) -> Byte
 }
 
 private func text(_ bytes: some Collection<UInt8>) -> String {
+    // Nearly all; the validating initializer is several times slower.
+    if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
     if let text = String(validating: bytes, as: UTF8.self) { return text }
     return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
 }
@@ -131,8 +133,14 @@ func isTokenByte(_ byte: UInt8) -> Bool {
 
 /// Field names are ASCII; nothing else is folded.
 func equalIgnoringCase(_ a: String, _ b: String) -> Bool {
-    let lower: (UInt8) -> UInt8 = { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 }
-    return a.utf8.count == b.utf8.count && zip(a.utf8, b.utf8).allSatisfy { lower($0) == lower($1) }
+    guard a.utf8.count == b.utf8.count else { return false }
+    var others = b.utf8.makeIterator()
+    for byte in a.utf8 {
+        guard let other = others.next() else { return false }
+        if byte == other { continue }
+        guard byte | 0x20 == other | 0x20, (0x61...0x7A).contains(byte | 0x20) else { return false }
+    }
+    return true
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7, the form that senders must use); nil for anything else.

@@ -8,8 +8,12 @@ package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
     {
         return name
     }
-    let last = url.path.split(separator: "/").last.map(String.init)
-    return last.flatMap { safeFilename(percentDecoded($0, isLatin1: false)) }
+    let path = url.path
+    let start =
+        path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.utf8.index(after: $0) } ?? path.startIndex
+    // `a/` is named after its last part.
+    let last = start == path.endIndex ? path.split(separator: "/").last ?? "" : path[start...]
+    return last.isEmpty ? nil : safeFilename(percentDecoded(String(last), isLatin1: false))
 }
 
 /// `filename*` before `filename` (RFC 6266 §4.3).
@@ -52,6 +56,7 @@ private func parameters(of value: String) -> [(name: String, value: String)] {
 }
 
 private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
+    guard text.utf8.contains(UInt8(ascii: "%")) else { return text }
     var bytes: [UInt8] = []
     var rest = text.utf8[...]
     while let byte = rest.popFirst() {
@@ -69,6 +74,7 @@ private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
 }
 
 private func safeFilename(_ name: String) -> String? {
+    if isPlain(name) { return name }
     let last = name.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? ""
     let visible = last.unicodeScalars.filter { scalar in
         !(scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || scalar.properties.isBidiControl)
@@ -77,4 +83,12 @@ private func safeFilename(_ name: String) -> String? {
     while safe.last == " " || safe.last == "." { safe = safe.dropLast() }
     while safe.utf8.count > 255 { safe = safe.dropLast() }
     return safe.isEmpty ? nil : String(safe)
+}
+
+/// Safe as it is, as most names are: visible ASCII without a slash or spaces, neither dot first nor last.
+private func isPlain(_ name: String) -> Bool {
+    let utf8 = name.utf8
+    let dot = UInt8(ascii: ".")
+    guard (1...255).contains(utf8.count), utf8.first != dot, utf8.last != dot else { return false }
+    return utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "\\") }
 }

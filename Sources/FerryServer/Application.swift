@@ -78,20 +78,24 @@ final class Application: Sendable {
             logger: logger)
         let health = Health(store: store, engine: engine, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
-            store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box, clock: clock,
+            store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box,
+            clock: clock,
             egress: egress, paths: StoragePaths(configuration), openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
         observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)
         try surface.listen()
         return Application(
-            configuration, parts, identity: identity, database: database, surface: surface, firstStart: firstStart,
+            configuration, parts, identity: identity, database: database, surface: surface,
+            firstStart: firstStart,
             logger: logger)
     }
 
     /// Says that it is ready: one line on standard output; what is shown only once goes to standard error.
     func announce() {
         parts.health.becomeReady()
-        let host = configuration.listenHost.contains(":") ? "[\(configuration.listenHost)]" : configuration.listenHost
+        let host =
+            configuration.listenHost.contains(":")
+            ? "[\(configuration.listenHost)]" : configuration.listenHost
         let address = "http://\(host):\(surface.port)"
         firstStart.announce(address: address)
         let line = Array("Ferry is ready on \(address)\n".utf8)
@@ -116,7 +120,8 @@ final class Application: Sendable {
     }
 
     private static func makeEngine(
-        _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy, logger: Logger
+        _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
+        logger: Logger
     ) throws -> Engine? {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
@@ -125,7 +130,8 @@ final class Application: Sendable {
             userAgent: "Ferry/\(ferryVersion)")
         settings.loopCount = configuration.transferLoops
         settings.fileSync = configuration.fileSync == .full ? .full : .none
-        settings.keptConnectionCount = max(64, min(configuration.concurrency, 4096))
+        settings.keptConnectionCount =
+            max(64, min(configuration.concurrency, 4096)) * configuration.transferLoops
         return try Engine(
             configuration: settings, sink: store.dispatcher, lease: store.watch, clock: clock, logger: logger)
     }

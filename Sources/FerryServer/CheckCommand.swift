@@ -36,7 +36,9 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
         writer.endObject()
         print(String(decoding: writer.bytes, as: UTF8.self))
     } else {
-        for finding in findings { print("\(finding.isPassed ? "ok  " : "FAIL") \(finding.name): \(finding.detail)") }
+        for finding in findings {
+            print("\(finding.isPassed ? "ok  " : "FAIL") \(finding.name): \(finding.detail)")
+        }
     }
     return findings.allSatisfy(\.isPassed) ? 0 : 1
 }
@@ -74,7 +76,9 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
         do {
             let programs = try PostgresPrograms.find(clusterVersion: nil)
             return [
-                Finding(name: "database", isPassed: true, detail: "private, with PostgreSQL \(programs.majorVersion)")
+                Finding(
+                    name: "database", isPassed: true,
+                    detail: "private, with PostgreSQL \(programs.majorVersion)")
             ]
         } catch {
             return [Finding(name: "database", isPassed: false, detail: "\(error)")]
@@ -88,7 +92,8 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
                 name: "schema", isPassed: status.found <= status.known,
                 detail: status.isCurrent
                     ? "current (version \(status.found))"
-                    : "version \(status.found) of \(status.known); ferry migrate or ferry serve applies the rest"),
+                    : "version \(status.found) of \(status.known); ferry migrate or ferry serve applies the rest"
+            ),
         ]
     } catch {
         return [Finding(name: "database", isPassed: false, detail: "\(error)")]

@@ -9,7 +9,7 @@ import Sys
 final class ContentDoor: ContentStore {
     private struct Request: Sendable {
         let job: JobRecord
-        let reply: FerryAPI.Reply<OpenContent>
+        let reply: Reply<OpenContent>
     }
     private let mailbox = Mailbox<Request>()
     private let paths: StoragePaths
@@ -25,7 +25,7 @@ final class ContentDoor: ContentStore {
         }
     }
 
-    func open(_ job: JobRecord, reply: @escaping FerryAPI.Reply<OpenContent>) {
+    func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {
         if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
     }
 
@@ -44,7 +44,8 @@ final class ContentDoor: ContentStore {
             descriptor = Glibc.open("\(paths.kept)/\(KeptFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
         }
         var information = stat()
-        guard descriptor >= 0, fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG else {
+        guard descriptor >= 0, fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG
+        else {
             if descriptor >= 0 { close(descriptor) }
             return .failure(.notFound)
         }

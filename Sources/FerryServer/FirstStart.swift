@@ -1,3 +1,4 @@
+import FerryAPI
 import FerryCore
 import FerryStore
 import Glibc
@@ -13,12 +14,17 @@ struct FirstStart: Sendable {
 
     /// Checks that this node's key opens what the database holds, and makes what is missing. The store must have
     /// started. Blocks for a few round trips.
-    static func settle(_ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp) throws -> FirstStart {
+    static func settle(_ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp) throws
+        -> FirstStart
+    {
         let control = store.control
-        let proof = try wait { control.putSettingIfAbsent("secret_key_proof", box.seal(Array("ferry".utf8)), reply: $0) }
+        let proof = try wait {
+            control.putSettingIfAbsent("secret_key_proof", box.seal(Array("ferry".utf8)), reply: $0)
+        }
         guard (try? box.open(proof)) != nil else {
             throw Configuration.Failure(
-                description: "This database was set up with another FERRY_SECRET_KEY. Give every node the key of the first one "
+                description:
+                    "This database was set up with another FERRY_SECRET_KEY. Give every node the key of the first one "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
         let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)
@@ -33,7 +39,8 @@ struct FirstStart: Sendable {
         if let text = configuration.webhookSecret {
             guard let secret = WebhookSecret(text) else {
                 throw Configuration.Failure(
-                    description: "FERRY_WEBHOOK_SECRET must be whsec_ followed by the base64 of 24 to 64 bytes.")
+                    description:
+                        "FERRY_WEBHOOK_SECRET must be whsec_ followed by the base64 of 24 to 64 bytes.")
             }
             return (secret, false)
         }
@@ -43,7 +50,9 @@ struct FirstStart: Sendable {
         let sealed = try wait {
             control.putSettingIfAbsent("webhook_secret", box.seal(Array(fresh.text.utf8)), reply: $0)
         }
-        guard let plain = try? box.open(sealed), let kept = WebhookSecret(String(decoding: plain, as: UTF8.self)) else {
+        guard let plain = try? box.open(sealed),
+            let kept = WebhookSecret(String(decoding: plain, as: UTF8.self))
+        else {
             throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
         }
         return (kept, kept == fresh)
@@ -54,17 +63,14 @@ struct FirstStart: Sendable {
         _ configuration: Configuration, control: ControlLane, now: Timestamp
     ) throws -> String? {
         let generator = IdentifierGenerator { now }
-        func record(_ key: String, name: String) -> KeyRecord {
-            KeyRecord(
-                id: generator.make(), tenant: "default", role: .admin, name: name, hash: Digest.of(Array(key.utf8)),
-                createdAt: now)
+        func record(_ key: String, name: String) -> APIKey {
+            APIKey(id: generator.make(), role: .admin, name: name, hash: digest(ofKey: key), createdAt: now)
         }
         if let key = configuration.adminKey {
             _ = try wait { control.createKey(record(key, name: "FERRY_ADMIN_KEY"), reply: $0) }
             return nil
         }
-        let alphabet = Array("0123456789abcdefghjkmnpqrstvwxyz".utf8)
-        let key = "fk_" + String(decoding: randomBytes(32).map { alphabet[Int($0 & 31)] }, as: UTF8.self)
+        let key = makeKey()
         let fresh = record(key, name: "first admin key")
         let first = try wait { control.putSettingIfAbsent("first_admin_key", fresh.hash, reply: $0) }
         // Another node, or an earlier start, has made it.

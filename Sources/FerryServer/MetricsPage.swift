@@ -69,7 +69,9 @@ final class MetricsPage: Sendable {
 
     private func appendStore(to page: inout PrometheusText) {
         let counts = parts.store.metrics
-        page.add(.gauge, "ferry_database_up", "Whether the database confirmed this node lately.", parts.store.isReady ? 1 : 0)
+        page.add(
+            .gauge, "ferry_database_up", "Whether the database confirmed this node lately.",
+            parts.store.isReady ? 1 : 0)
         page.add(
             .gauge, "ferry_database_round_trip_seconds", "The last heartbeat's round trip.",
             parts.store.roundTripSeconds ?? 0)
@@ -78,10 +80,14 @@ final class MetricsPage: Sendable {
             .counter, "ferry_jobs_leased_at_once_total", "Of these, jobs that began without queueing.",
             counts.leasedAtOnceJobs)
         page.add(.counter, "ferry_submit_batches_total", "Commits of submissions.", counts.submitBatches)
-        page.add(.counter, "ferry_submit_seconds_total", "Seconds in commits of submissions.", counts.submitSeconds)
+        page.add(
+            .counter, "ferry_submit_seconds_total", "Seconds in commits of submissions.", counts.submitSeconds
+        )
         page.add(.counter, "ferry_results_recorded_total", "Results committed.", counts.recordedResults)
         page.add(.counter, "ferry_jobs_claimed_total", "Jobs leased from the queue.", counts.claimedJobs)
-        page.add(.counter, "ferry_dispatch_batches_total", "Commits of results and claims.", counts.dispatchBatches)
+        page.add(
+            .counter, "ferry_dispatch_batches_total", "Commits of results and claims.", counts.dispatchBatches
+        )
         page.add(
             .counter, "ferry_dispatch_seconds_total", "Seconds in commits of results and claims.",
             counts.dispatchSeconds)
@@ -118,14 +124,20 @@ final class MetricsPage: Sendable {
         page.add(
             .counter, "ferry_http_requests_total", "Requests by route, method and status; 0 is no answer.",
             routes.flatMap { route in
-                (route.byStatus.isEmpty ? [200: 0] : route.byStatus).sorted { $0.key < $1.key }.map { status, count in
-                    ([("route", route.route), ("method", route.method), ("code", String(status))], Double(count))
+                (route.byStatus.isEmpty ? [200: 0] : route.byStatus).sorted { $0.key < $1.key }.map {
+                    status, count in
+                    (
+                        [("route", route.route), ("method", route.method), ("code", String(status))],
+                        Double(count)
+                    )
                 }
             })
-        page.beginHistogram("ferry_http_request_duration_seconds", "Duration of requests by route and method.")
+        page.beginHistogram(
+            "ferry_http_request_duration_seconds", "Duration of requests by route and method.")
         for route in routes {
             page.histogram(
-                "ferry_http_request_duration_seconds", labels: [("route", route.route), ("method", route.method)],
+                "ferry_http_request_duration_seconds",
+                labels: [("route", route.route), ("method", route.method)],
                 bounds: APIMetrics.bounds, counts: route.buckets, sum: route.sumSeconds)
         }
     }

@@ -10,7 +10,8 @@ package let ferryVersion = "0.1.0"
 /// Reads the settings of this process: flags (by the names of the variables), environment, file, defaults.
 package func loadConfiguration(flags: [String: String]) throws(Configuration.Failure) -> Configuration {
     try Configuration(
-        SettingSource(flags: flags, environment: processEnvironment()), isTerminal: isatty(STDERR_FILENO) == 1)
+        SettingSource(flags: flags, environment: processEnvironment()), isTerminal: isatty(STDERR_FILENO) == 1
+    )
 }
 
 /// Runs the service until SIGTERM or SIGINT and returns the exit status.
@@ -41,7 +42,10 @@ package func migrate(_ configuration: Configuration) -> Int32 {
         let database = try Database.open(configuration, logger: logger)
         defer { database.close() }
         let applied = try database.migrate()
-        print(applied.isEmpty ? "The schema is up to date." : "Applied: \(applied.map(String.init).joined(separator: ", ")).")
+        print(
+            applied.isEmpty
+                ? "The schema is up to date."
+                : "Applied: \(applied.map(String.init).joined(separator: ", ")).")
         return 0
     } catch {
         logger.critical("The schema cannot be brought up to date.", metadata: ["reason": "\(error)"])

@@ -4,20 +4,11 @@ import FerryEngine
 import FerryStore
 
 extension StoreDoor: StatusSource {
-    func status(reply: @escaping FerryAPI.Reply<ServiceStatus>) {
+    func status(reply: @escaping Reply<ServiceStatus>) {
         control.status { result in
             reply(
                 result.map { stored in
-                    var status = ServiceStatus()
-                    status.nodes = stored.nodes.map(NodeStatus.init)
-                    status.waiting = stored.waiting
-                    status.queued = stored.queued
-                    status.running = stored.running
-                    status.suspended = stored.suspended
-                    status.oldestQueuedSeconds = stored.oldestQueuedSeconds
-                    status.webhooksPending = stored.deliveriesPending
-                    status.oldestWebhookPendingSeconds = stored.oldestDeliverySeconds
-                    status.databaseRoundTripSeconds = stored.roundTripSeconds
+                    var status = ServiceStatus(stored)
                     status.isDatabaseOK = store.isReady
                     status.storageFreeBytes = health.freeBytes
                     let counts = engine?.snapshot
@@ -32,16 +23,5 @@ extension StoreDoor: StatusSource {
         }
     }
 
-    func nodes(reply: @escaping FerryAPI.Reply<[NodeStatus]>) {
-        control.nodes { reply($0.map { $0.map(NodeStatus.init) }) }
-    }
-}
-
-extension NodeStatus {
-    fileprivate init(_ record: NodeRecord) {
-        self.init(
-            id: record.id, name: record.name, version: record.version, startedAt: record.startedAt,
-            heartbeatAgeSeconds: record.heartbeatAgeSeconds, running: Int64(record.running),
-            isDraining: record.isDraining)
-    }
+    func nodes(reply: @escaping Reply<[NodeStatus]>) { control.nodes(reply: reply) }
 }

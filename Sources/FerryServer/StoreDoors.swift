@@ -21,24 +21,17 @@ struct StoreDoor: JobIntake {
 }
 
 extension StoreDoor: JobReader, JobControl {
-    func job(_ id: JobID, tenant: String, reply: @escaping FerryAPI.Reply<JobRecord>) {
+    func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         control.job(id, tenant: tenant) { reply($0.map(\.record)) }
     }
 
-    func jobs(_ query: FerryAPI.JobQuery, reply: @escaping FerryAPI.Reply<[JobRecord]>) {
-        control.jobs(
-            FerryStore.JobQuery(
-                tenant: query.tenant, session: query.session, state: query.state, kind: query.kind,
-                host: query.host, createdAfter: query.createdAfter, metadata: query.metadata, before: query.before,
-                limit: query.limit),
-            reply: reply)
-    }
+    func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) { control.jobs(query, reply: reply) }
 
-    func cancel(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping FerryAPI.Reply<JobRecord>) {
+    func cancel(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
         control.cancel(id, tenant: tenant, revision: revision, reply: reply)
     }
 
-    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping FerryAPI.Reply<Void>) {
+    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         let kept = "\(paths.kept)/\(KeptFiles.path(for: id))"
         control.delete(id, tenant: tenant, revision: revision) { result in
             // The row is gone: a file that a crash leaves behind here belongs to nobody and is found by its name.
@@ -47,42 +40,42 @@ extension StoreDoor: JobReader, JobControl {
         }
     }
 
-    func retrySource(_ id: JobID, tenant: String, reply: @escaping FerryAPI.Reply<RetrySource>) {
+    func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>) {
         control.job(id, tenant: tenant) { result in
             reply(
                 result.flatMap { stored in
-                    guard stored.record.state.isTerminal else { return .failure(.invalidState(stored.record.state)) }
+                    guard stored.record.state.isTerminal else {
+                        return .failure(.invalidState(stored.record.state))
+                    }
                     guard let sealed = stored.sealedSecrets else {
-                        return .success(RetrySource(record: stored.record, secrets: JobSecrets(), payload: stored.payload))
+                        return .success(
+                            RetrySource(record: stored.record, secrets: JobSecrets(), payload: stored.payload)
+                        )
                     }
                     guard let secrets = openSecrets(sealed) else { return .failure(.failed) }
-                    return .success(RetrySource(record: stored.record, secrets: secrets, payload: stored.payload))
+                    return .success(
+                        RetrySource(record: stored.record, secrets: secrets, payload: stored.payload))
                 })
         }
     }
 }
 
 extension StoreDoor: DeliveryReader {
-    func deliveries(of job: JobID, tenant: String, reply: @escaping FerryAPI.Reply<[FerryAPI.DeliveryRecord]>) {
+    func deliveries(
+        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
+        reply: @escaping Reply<[DeliveryRecord]>
+    ) {
         control.job(job, tenant: tenant) { found in
             if case .failure(let error) = found { return reply(.failure(error)) }
-            control.deliveries(tenant: tenant, job: job, limit: Limits.listLimitMax) { result in
-                reply(result.map { $0.compactMap { FerryAPI.DeliveryRecord($0, tries: []) } })
-            }
+            control.deliveries(tenant: tenant, job: job, before: before, limit: limit, reply: reply)
         }
     }
 
-    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping FerryAPI.Reply<FerryAPI.DeliveryRecord>) {
-        control.delivery(id, tenant: tenant) { result in
-            reply(
-                result.flatMap { stored, tries in
-                    guard let record = FerryAPI.DeliveryRecord(stored, tries: tries) else { return .failure(.failed) }
-                    return .success(record)
-                })
-        }
+    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
+        control.delivery(id, tenant: tenant, reply: reply)
     }
 
-    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping FerryAPI.Reply<FerryAPI.DeliveryRecord>) {
+    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
         control.redeliver(id, tenant: tenant) { result in
             switch result {
             case .success: delivery(id, tenant: tenant, reply: reply)
@@ -92,48 +85,10 @@ extension StoreDoor: DeliveryReader {
     }
 }
 
-extension FerryAPI.DeliveryRecord {
-    fileprivate init?(_ stored: FerryStore.DeliveryRecord, tries: [DeliveryTryRecord]) {
-        guard let type = EventType(rawValue: stored.type), let state = State(rawValue: stored.state.rawValue) else {
-            return nil
-        }
-        self.init(
-            id: stored.id, event: stored.event, type: type, job: stored.job, session: stored.session,
-            sequence: stored.sequence, url: stored.url, state: state, occurredAt: stored.occurredAt,
-            nextTryAt: stored.nextTryAt,
-            tries: tries.map {
-                Try(
-                    number: $0.number, startedAt: $0.startedAt, duration: $0.durationSeconds,
-                    status: $0.status.map(Int.init), error: $0.error, answer: $0.answer)
-            })
-    }
-}
-
 extension StoreDoor: KeyStore {
-    func keys(reply: @escaping FerryAPI.Reply<[APIKey]>) {
-        control.keys { result in
-            reply(
-                result.map { records in
-                    records.compactMap { record in
-                        Role(rawValue: record.role.rawValue).map { role in
-                            APIKey(
-                                id: record.id, tenant: record.tenant, role: role, name: record.name,
-                                hash: record.hash, createdAt: record.createdAt, revokedAt: record.revokedAt)
-                        }
-                    }
-                })
-        }
-    }
+    func keys(reply: @escaping Reply<[APIKey]>) { control.keys(reply: reply) }
 
-    func create(_ key: APIKey, reply: @escaping FerryAPI.Reply<Void>) {
-        guard let role = KeyRecord.Role(rawValue: key.role.rawValue) else { return reply(.failure(.failed)) }
-        control.createKey(
-            KeyRecord(
-                id: key.id, tenant: key.tenant, role: role, name: key.name, hash: key.hash, createdAt: key.createdAt),
-            reply: reply)
-    }
+    func create(_ key: APIKey, reply: @escaping Reply<Void>) { control.createKey(key, reply: reply) }
 
-    func revoke(_ id: KeyID, reply: @escaping FerryAPI.Reply<Void>) {
-        control.revokeKey(id, reply: reply)
-    }
+    func revoke(_ id: KeyID, reply: @escaping Reply<Void>) { control.revokeKey(id, reply: reply) }
 }

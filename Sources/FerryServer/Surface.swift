@@ -77,7 +77,8 @@ private struct ProbesOnly: RequestHandler {
 
     func plan(_ head: RequestHead) -> BodyPlan {
         if ["/livez", "/readyz", "/metrics"].contains(head.path) { return api.plan(head) }
-        return .refuse(refusal(404, "not_found", "This node does not serve the API (FERRY_ROLES).", head.requestID))
+        return .refuse(
+            refusal(404, "not_found", "This node does not serve the API (FERRY_ROLES).", head.requestID))
     }
 
     func handle(_ request: Request, _ responder: Responder) { api.handle(request, responder) }

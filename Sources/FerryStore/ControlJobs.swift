@@ -102,15 +102,15 @@ extension ControlLane {
                     suspended: row.int64(0, 3), deliveriesPending: row.int64(0, 4),
                     oldestQueuedSeconds: row.instantOrNil(0, 5).map { max(0, now - $0) },
                     oldestDeliverySeconds: row.instantOrNil(0, 6).map { max(0, now - $0) },
-                    nodes: (0..<nodes.rowCount).map { NodeRecord(nodes, $0) },
+                    nodes: (0..<nodes.rowCount).map { NodeStatus(nodes, $0) },
                     roundTripSeconds: roundTrip < 0 ? nil : Double(roundTrip) / 1e9))
         }
     }
 
-    package func nodes(reply: @escaping Reply<[NodeRecord]>) {
+    package func nodes(reply: @escaping Reply<[NodeStatus]>) {
         perform("nodes", isRead: true, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.readNodes)
-            return .success((0..<rows.rowCount).map { NodeRecord(rows, $0) })
+            return .success((0..<rows.rowCount).map { NodeStatus(rows, $0) })
         }
     }
 
@@ -122,12 +122,12 @@ extension ControlLane {
     }
 }
 
-extension NodeRecord {
+extension NodeStatus {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
             id: rows.identifier(row, 0), name: rows.text(row, 1), version: rows.text(row, 2),
-            startedAt: rows.instant(row, 3), running: rows.int32(row, 4), isDraining: rows.bool(row, 5),
-            isWorker: rows.bool(row, 6), heartbeatAgeSeconds: rows.float64(row, 7))
+            startedAt: rows.instant(row, 3), heartbeatAgeSeconds: rows.float64(row, 7),
+            running: rows.int32(row, 4), isDraining: rows.bool(row, 5), isWorker: rows.bool(row, 6))
     }
 }
 

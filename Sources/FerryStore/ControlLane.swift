@@ -6,8 +6,6 @@ import Sys
 
 /// Reads and commands of the API. Any thread asks; the reply comes on the lane's thread and must not block.
 package final class ControlLane: Sendable {
-    package typealias Reply<Value> = @Sendable (Result<Value, StoreError>) -> Void
-
     /// What one request does with the connection; `fail` answers it when that was not possible.
     struct Work: Sendable {
         let name: StaticString

@@ -3,11 +3,10 @@ import Postgres
 
 // Deliveries, API keys and settings.
 extension ControlLane {
-    /// A page of a tenant's deliveries, newest first, of one job or in one state if asked.
+    /// A page of a tenant's deliveries with their tries, newest first, of one job or in one state if asked.
     package func deliveries(
         tenant: String, job: JobID? = nil, state: DeliveryRecord.State? = nil, before: DeliveryID? = nil,
-        limit: Int,
-        reply: @escaping Reply<[DeliveryRecord]>
+        limit: Int, reply: @escaping Reply<[DeliveryRecord]>
     ) {
         perform("list_deliveries", isRead: true, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -17,28 +16,38 @@ extension ControlLane {
             parameters.append(text: state?.rawValue)
             parameters.append(int32: Int32(clamping: limit))
             let rows = try connection.execute(Statements.listDeliveries, parameters)
-            return .success((0..<rows.rowCount).map { DeliveryRecord(rows, $0) })
+            var deliveries = (0..<rows.rowCount).map { DeliveryRecord(rows, $0) }
+            try Self.addTries(to: &deliveries, &connection)
+            return .success(deliveries)
         }
     }
 
     /// One delivery with its tries.
-    package func delivery(
-        _ id: DeliveryID, tenant: String, reply: @escaping Reply<(DeliveryRecord, [DeliveryTryRecord])>
-    ) {
+    package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
         perform("delivery", isRead: true, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
-            var results = try connection.pipeline { pipeline in
-                pipeline.send(Statements.readDelivery, parameters)
-                pipeline.send(Statements.readTries, .identifier(id))
-            }
-            let delivery = results.take(0)
-            let tries = results.take(1)
-            guard delivery.rowCount == 1 else { return .failure(.notFound) }
-            return .success(
-                (DeliveryRecord(delivery, 0), (0..<tries.rowCount).map { DeliveryTryRecord(tries, $0) }))
+            let rows = try connection.execute(Statements.readDelivery, parameters)
+            guard rows.rowCount == 1 else { return .failure(.notFound) }
+            var deliveries = [DeliveryRecord(rows, 0)]
+            try Self.addTries(to: &deliveries, &connection)
+            return .success(deliveries[0])
         }
+    }
+
+    private static func addTries(
+        to deliveries: inout [DeliveryRecord], _ connection: inout Connection
+    ) throws(PostgresError) {
+        guard !deliveries.isEmpty else { return }
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, deliveries.map(\.id)) { $0.append($1) }
+        let rows = try connection.execute(Statements.readTries, parameters)
+        var tries: [DeliveryID: [DeliveryRecord.Try]] = [:]
+        for row in 0..<rows.rowCount {
+            tries[rows.identifier(row, 0), default: []].append(DeliveryRecord.Try(rows, row))
+        }
+        for index in deliveries.indices { deliveries[index].tries = tries[deliveries[index].id] ?? [] }
     }
 
     /// Makes a delivery due at once, whatever became of it.
@@ -59,7 +68,7 @@ extension ControlLane {
     // MARK: Keys
 
     /// Keeps a key; one with the same hash is left as it is.
-    package func createKey(_ key: KeyRecord, reply: @escaping Reply<Void>) {
+    package func createKey(_ key: APIKey, reply: @escaping Reply<Void>) {
         perform("create_key", isRead: false, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(key.id)
@@ -74,10 +83,10 @@ extension ControlLane {
     }
 
     /// All keys, revoked ones included, the oldest first.
-    package func keys(reply: @escaping Reply<[KeyRecord]>) {
+    package func keys(reply: @escaping Reply<[APIKey]>) {
         perform("list_keys", isRead: true, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.listKeys)
-            return .success((0..<rows.rowCount).map { KeyRecord(rows, $0) })
+            return .success((0..<rows.rowCount).map { APIKey(rows, $0) })
         }
     }
 
@@ -124,21 +133,19 @@ extension DeliveryRecord {
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
             tenant: rows.text(row, 3), session: rows.text(row, 4), job: rows.identifier(row, 5),
             sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
-            state: state,
-            tryCount: rows.int32(row, 10), nextTryAt: state == .pending ? rows.instant(row, 11) : nil)
+            state: state, nextTryAt: state == .pending ? rows.instant(row, 10) : nil)
     }
 }
 
-extension DeliveryTryRecord {
+extension DeliveryRecord.Try {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
-            number: rows.int32(row, 0), startedAt: rows.instant(row, 1),
-            durationSeconds: rows.float64(row, 2),
-            status: rows.int32OrNil(row, 3), error: rows.textOrNil(row, 4), answer: rows.text(row, 5))
+            number: rows.int32(row, 1), startedAt: rows.instant(row, 2), duration: rows.float64(row, 3),
+            status: rows.int32OrNil(row, 4), error: rows.textOrNil(row, 5), answer: rows.text(row, 6))
     }
 }
 
-extension KeyRecord {
+extension APIKey {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1),

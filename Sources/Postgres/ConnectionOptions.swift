@@ -45,6 +45,8 @@ package struct ConnectionOptions: Sendable {
             for kind in ["seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin"] {
                 all.append(Setting("enable_\(kind)", "off"))
             }
+            // Planning a statement anew costs more than running it.
+            all.append(Setting("plan_cache_mode", "force_generic_plan"))
         }
         return (all + settings).map { "-c \($0.name)=\(Self.escaped($0.value))" }.joined(separator: " ")
     }

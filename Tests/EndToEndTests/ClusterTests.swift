@@ -18,6 +18,7 @@ struct ClusterTests {
             let settings = [
                 "FERRY_CONCURRENCY": "\(concurrency)", "FERRY_DATABASE_URL": database.url,
                 "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+                "FERRY_LOG_LEVEL": "trace",
             ]
             first = try FerryProcess(settings)
             second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
@@ -113,8 +114,10 @@ struct ClusterTests {
             #expect(readFile("\(nodes.first.files)/\(name)") == SleepersOrigin.second, "\(name) was overwritten")
             #expect(try nodes.first.json("GET", "/v1/jobs/\(id)")["attempt"]?.integer == 2)
         }
-        #expect(directoryNames(nodes.first.files) == ["a", "b"])
+        #expect(becomes { directoryNames(nodes.first.files) == ["a", "b"] }, "a partial file is left")
         #expect(receiver.deliveries.wait(for: 3, seconds: 1).count == 2)
+        print(nodes.first.log)
+        print(try nodes.first.call("GET", "/metrics").text.split(separator: "\n").filter { $0.contains("fenced") })
     }
 
     private func heartbeatAges(_ ferry: FerryProcess) throws -> [Double] {
@@ -145,7 +148,7 @@ private final class SleepersOrigin: Sendable {
 
     init() throws {
         let (begun, sent) = (begun, sent)
-        let gates = ["/a": try Gate(), "/b": try Gate()]
+        let gates = ["/a": Gate(), "/b": Gate()]
         let turns = ["/a": Counter(), "/b": Counter()]
         first = try #require(gates["/a"])
         second = try #require(gates["/b"])

@@ -5,28 +5,14 @@ import TestSupport
 
 /// A door that opens once and then stays open, for any number of threads.
 final class Gate: Sendable {
-    private let reader: Int32
-    private let writer: Mutex<Int32?>
+    // Never cleared, so it stays readable for whoever comes.
+    private let event = EventDescriptor()
 
-    init() throws {
-        var ends: [Int32] = [0, 0]
-        guard pipe2(&ends, O_CLOEXEC) == 0 else { throw SystemError("pipe2") }
-        reader = ends[0]
-        writer = Mutex(ends[1])
-    }
-
-    deinit {
-        open()
-        close(reader)
-    }
-
-    func open() {
-        if let descriptor = writer.withLock({ $0.take() }) { close(descriptor) }
-    }
+    func open() { event.signal() }
 
     /// Waits until it is open; false after so many seconds.
     func pass(seconds: Double = 60) -> Bool {
-        var descriptors = pollfd(fd: reader, events: Int16(POLLIN), revents: 0)
+        var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
     }
 }
@@ -46,7 +32,7 @@ final class HalfwayOrigin: Sendable {
     static func bytes(_ number: Int) -> [UInt8] { patternBytes(byteCount, seed: UInt64(number)) }
 
     init(free: Int) throws {
-        let gate = try Gate()
+        let gate = Gate()
         let stopped = stopped
         let begun = Counter()
         self.gate = gate

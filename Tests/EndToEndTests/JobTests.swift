@@ -153,7 +153,7 @@ struct JobTests {
 
     @Test("Prefer: wait answers when the job ends or the time is over, whichever is first")
     func preferWait() throws {
-        let gate = try Gate()
+        let gate = Gate()
         let origin = try ScriptedOrigin.answering { _, _ in
             _ = gate.pass()
             return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)

@@ -56,7 +56,7 @@ enum Program {
         defer { TemporaryDirectory.remove(directory) }
         try writeFile(directory + "/in", Array(input.utf8))
         let status = wait(try spawn(arguments, environment, directory))
-        let text = { String(decoding: readFile("\(directory)/\($0)") ?? [], as: UTF8.self) }
+        let text = { (name: String) in String(decoding: readFile("\(directory)/\(name)") ?? [], as: UTF8.self) }
         return Result(status: status, output: text("out"), messages: text("err"))
     }
 

@@ -179,7 +179,7 @@ struct SmallFileSystem {
 
     func remove() {
         // Lazily: a descriptor of the service's may still be open in there.
-        umount2(path, Int32(MNT_DETACH.rawValue))
+        umount2(path, Int32(MNT_DETACH))
         rmdir(path)
     }
 }

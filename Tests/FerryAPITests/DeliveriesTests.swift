@@ -18,11 +18,9 @@ struct DeliveriesTests {
         fixture.store.state.withLock {
             $0.deliveries = [
                 DeliveryRecord(
-                    id: id, event: EventID(high: 5, low: 6), type: .jobFailed, job: job, session: "default",
-                    sequence: 7,
-                    url: "http://b.example/", state: .givenUp, occurredAt: Timestamp(microseconds: 0),
-                    nextTryAt: nil,
-                    tries: [attempt])
+                    id: id, event: EventID(high: 5, low: 6), type: "job.failed", tenant: "default",
+                    session: "default", job: job, sequence: 7, occurredAt: Timestamp(microseconds: 0),
+                    url: "http://b.example/", state: .givenUp, nextTryAt: nil, tries: [attempt])
             ]
         }
         let list = try fixture.send("GET", "/v1/jobs/\(job)/deliveries", key: fixture.viewerKey)
@@ -34,6 +32,33 @@ struct DeliveriesTests {
             try fixture.send("POST", "/v1/deliveries/\(id)/redeliver", key: fixture.viewerKey).status == 403)
         #expect(
             try fixture.send("POST", "/v1/deliveries/\(id)/redeliver").json["state"] == .string("pending"))
+    }
+
+    @Test("pages of deliveries follow each other without gaps, newest first")
+    func pages() throws {
+        let fixture = Fixture()
+        let job = try fixture.submit()
+        let ids = (1...5).map { DeliveryID(high: 3, low: $0) }
+        fixture.store.state.withLock { state in
+            state.deliveries = ids.map { id in
+                DeliveryRecord(
+                    id: id, event: EventID(high: 5, low: 6), type: "job.failed", tenant: "default",
+                    session: "default", job: job, sequence: 7, occurredAt: Timestamp(microseconds: 0),
+                    url: "http://b.example/", state: .accepted, nextTryAt: nil)
+            }
+        }
+        var seen: [String] = []
+        var target: String? = "/v1/jobs/\(job)/deliveries?limit=2"
+        while let page = target {
+            let answer = try fixture.send("GET", page)
+            seen += answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+            #expect((answer.header("Link") == nil) == (answer.json["next_cursor"] == .null))
+            target = answer.header("Link").map { String($0.dropFirst().prefix { $0 != ">" }) }
+        }
+        #expect(seen == ids.reversed().map(\.description))
+        for wrong in ["limit=0", "cursor=x", "state=pending"] {
+            #expect(try fixture.send("GET", "/v1/jobs/\(job)/deliveries?\(wrong)").status == 400)
+        }
     }
 
     @Test(

@@ -46,7 +46,7 @@ struct ListJobsTests {
     @Test(
         "what cannot be a filter is 400",
         arguments: [
-            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "kind=stream",
+            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "state=queued,running", "kind=stream",
             "created_after=today",
             "session=", "metadata.=x", "metadata=x", "limit=1&limit=2", "%ff=1", "host=%zz", "cursor=",
             "cursor=abc",
@@ -58,13 +58,13 @@ struct ListJobsTests {
             answer.status == 400 && ["invalid_parameter", "invalid_cursor"].contains(answer.code), "\(query)")
     }
 
-    @Test("a cursor belongs to its filters")
+    @Test("a cursor is a place, so it stays valid when filters and limit change")
     func cursor() throws {
         let fixture = Fixture()
-        for _ in 0..<3 { _ = try fixture.submit() }
+        let ids = try (0..<3).map { _ in try fixture.submit().description }
         let cursor = try #require(try fixture.send("GET", "/v1/jobs?limit=1").json["next_cursor"]?.string)
-        #expect(try fixture.send("GET", "/v1/jobs?limit=2&cursor=\(cursor)").status == 200)
-        #expect(try fixture.send("GET", "/v1/jobs?state=queued&cursor=\(cursor)").code == "invalid_cursor")
+        let rest = try fixture.send("GET", "/v1/jobs?limit=2&state=queued&cursor=\(cursor)")
+        #expect(rest.json["data"]?.array?.compactMap { $0["id"]?.string } == [ids[1], ids[0]])
     }
 
     @Test("a tenant sees its own")

@@ -123,8 +123,17 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
             })
     }
 
-    func deliveries(of job: JobID, tenant: String, reply: @escaping Reply<[DeliveryRecord]>) {
-        reply(found(job, tenant).map { _ in state.withLock { $0.deliveries.filter { $0.job == job } } })
+    func deliveries(
+        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
+        reply: @escaping Reply<[DeliveryRecord]>
+    ) {
+        reply(
+            found(job, tenant).map { _ in
+                let all = state.withLock { $0.deliveries }.filter { delivery in
+                    delivery.job == job && before.map { delivery.id < $0 } ?? true
+                }
+                return Array(all.sorted { $0.id > $1.id }.prefix(limit))
+            })
     }
 
     func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
@@ -162,10 +171,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
 
     func status(reply: @escaping Reply<ServiceStatus>) {
         if let failure = state.withLock({ $0.failure }) { return reply(.failure(failure)) }
-        var status = ServiceStatus()
-        status.running = 3
-        status.nodes = [node]
-        reply(.success(status))
+        reply(.success(ServiceStatus(StoreStatus(running: 3, nodes: [node]))))
     }
 
     func nodes(reply: @escaping Reply<[NodeStatus]>) { reply(.success([node])) }
@@ -173,7 +179,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
     private var node: NodeStatus {
         NodeStatus(
             id: NodeID(high: 1, low: 1), name: "a", version: "1", startedAt: Timestamp(microseconds: 0),
-            heartbeatAgeSeconds: 0.5, running: 3, isDraining: false)
+            heartbeatAgeSeconds: 0.5, running: 3, isDraining: false, isWorker: true)
     }
 
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {

@@ -20,7 +20,8 @@ struct StatementTests {
             Statement(
                 "prepared",
                 """
-                SELECT name, coalesce(cardinality(parameter_types), 0) FROM pg_prepared_statements WHERE from_sql
+                SELECT name, coalesce(cardinality(parameter_types), 0)
+                FROM pg_prepared_statements WHERE from_sql
                 """
             ))
         #expect(rows.rowCount == Statements.all.count)

@@ -245,13 +245,15 @@ let answerSchemas = #"""
           "items": {
             "type": "object",
             "required": [
-              "id", "name", "version", "started_at", "heartbeat_age_seconds", "running", "draining"
+              "id", "name", "version", "started_at", "heartbeat_age_seconds", "running", "draining",
+              "worker"
             ],
             "properties": {
               "id": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
               "started_at": {"type": "string", "format": "date-time"},
               "heartbeat_age_seconds": {"type": "number"},
-              "running": {"type": "integer"}, "draining": {"type": "boolean"}
+              "running": {"type": "integer"}, "draining": {"type": "boolean"},
+              "worker": {"type": "boolean", "description": "Whether it transfers at all."}
             }
           }
         }

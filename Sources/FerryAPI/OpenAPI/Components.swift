@@ -4,7 +4,10 @@ let parameterComponents = #"""
       "name": "session", "in": "query",
       "schema": {"type": "string", "minLength": 1, "maxLength": 128}
     },
-    "State": {"name": "state", "in": "query", "schema": {"$ref": "#/components/schemas/JobState"}},
+    "State": {
+      "name": "state", "in": "query", "schema": {"$ref": "#/components/schemas/JobState"},
+      "description": "One state; several take a request each."
+    },
     "Kind": {"name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]}},
     "Host": {
       "name": "host", "in": "query",
@@ -23,13 +26,14 @@ let parameterComponents = #"""
       "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
     },
     "Cursor": {
-      "name": "cursor", "in": "query", "schema": {"type": "string"},
-      "description": "next_cursor of the page before, with the same filters."
+      "name": "cursor", "in": "query",
+      "schema": {"type": "string", "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"},
+      "description": "next_cursor of the page before; what it is made of may change."
     },
     "Verbose": {"name": "verbose", "in": "query", "allowEmptyValue": true, "schema": {"type": "string"}},
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",
-      "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+      "schema": {"type": "string", "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"},
       "description": "The same key with the same request gives the first answer again; kept for 24 hours."
     },
     "Prefer": {

@@ -135,6 +135,8 @@ let jobRequestSchemas = #"""
       "description": "With a body, the method must be named and be neither GET nor HEAD.",
       "allOf": [{"$ref": "#/components/schemas/HTTPRequestCommon"}],
       "type": "object", "required": ["url"],
+      "if": {"required": ["body"], "properties": {"body": {"type": "object"}}},
+      "then": {"required": ["method"], "properties": {"method": {"not": {"enum": ["GET", "HEAD"]}}}},
       "properties": {
         "method": {
           "type": "string",
@@ -195,7 +197,8 @@ let jobRequestSchemas = #"""
     },
     "Path": {
       "type": "string", "minLength": 1, "maxLength": 1024,
-      "pattern": "^[^/\\u0000-\\u001f\\u007f][^\\u0000-\\u001f\\u007f]*$",
+      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\\u0000-\\u001f\\u007f]+(/(?!\\.\\.?(/|$)|\\.ferry-)\#
+    [^/\\u0000-\\u001f\\u007f]+)*$",
       "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of \#
     at most 255 bytes that do not begin with .ferry-."
     },

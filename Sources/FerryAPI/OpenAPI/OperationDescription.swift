@@ -123,9 +123,13 @@ extension Operation {
         switch self {
         case .listDeliveries:
             OperationDescription(
-                tag: "deliveries", summary: "List a job's deliveries with every try",
-                answers: [.init(status: 200, text: "All of them.", content: json("DeliveryList"))],
-                problems: [404])
+                tag: "deliveries", summary: "List a job's deliveries with every try, newest first",
+                parameters: ["Limit", "Cursor"],
+                answers: [
+                    .init(
+                        status: 200, text: "A page of deliveries.", content: json("DeliveryList"),
+                        headers: ["Link"])
+                ], problems: [404])
         case .readDelivery:
             OperationDescription(
                 tag: "deliveries", summary: "Read a delivery",
@@ -133,8 +137,7 @@ extension Operation {
                 problems: [404])
         default:
             OperationDescription(
-                tag: "deliveries", summary: "Send a delivery again", parameters: ["IdempotencyKey"],
-                body: json("EmptyRequest"),
+                tag: "deliveries", summary: "Send a delivery again", body: json("EmptyRequest"),
                 answers: [.init(status: 200, text: "It is due now.", content: json("Delivery"))],
                 problems: [404, 413, 415, 422])
         }

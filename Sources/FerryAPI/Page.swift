@@ -1,0 +1,73 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// A page of a list, newest first. The store is asked for one record more than is shown, which tells whether
+/// there is a next page.
+struct Page<Record, Kind: IdentifierKind> {
+    let shown: ArraySlice<Record>
+    /// Nil: this is the last page.
+    let nextCursor: String?
+
+    init(_ records: [Record], limit: Int, id: (Record) -> Identifier<Kind>) {
+        shown = records.prefix(limit)
+        nextCursor = records.count > limit ? shown.last.map { cursor(after: id($0)) } : nil
+    }
+
+    /// `items`: the query as it came; `Link` repeats it with the next cursor (RFC 8288).
+    func send(
+        _ call: Call, _ items: [(name: String, value: String)], reservingCapacity: Int,
+        _ write: (Record, inout JSONWriter) -> Void
+    ) {
+        var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
+        writer.beginObject()
+        writer.name("data")
+        writer.beginArray()
+        for record in shown { write(record, &writer) }
+        writer.endArray()
+        writer.memberOrNull("next_cursor", nextCursor)
+        writer.endObject()
+        let link = nextCursor.map { cursor in
+            let query = (items.filter { $0.name != "cursor" } + [("cursor", cursor)])
+                .map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }.joined(separator: "&")
+            return "<\(call.request.head.path)?\(query)>; rel=\"next\""
+        }
+        call.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
+    }
+}
+
+/// The last identifier of a page, without its prefix; opaque to clients.
+private func cursor<Kind>(after id: Identifier<Kind>) -> String {
+    String(id.description.dropFirst(Kind.prefix.count))
+}
+
+/// The identifier that a cursor stands for.
+func position<Kind>(_ cursor: String) throws(Problem) -> Identifier<Kind> {
+    guard let id = Identifier<Kind>(Kind.prefix + cursor) else {
+        throw Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
+    }
+    return id
+}
+
+func pageLimit(_ value: String) throws(Problem) -> Int {
+    guard let limit = Int(value), (1...Limits.listLimitMax).contains(limit) else {
+        throw Problem(.invalidParameter, "limit must be from 1 to \(Limits.listLimitMax).")
+    }
+    return limit
+}
+
+/// Everything but the unreserved characters of RFC 3986 §2.3 as `%XX`.
+func percentEncoded(_ text: String) -> String {
+    let digits = Array("0123456789ABCDEF".utf8)
+    var bytes: [UInt8] = []
+    for byte in text.utf8 {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+            UInt8(ascii: "~"):
+            bytes.append(byte)
+        default:
+            bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+        }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+}

@@ -1,0 +1,41 @@
+/// What a key may do; each role may do what the ones before it may.
+package enum Role: String, Sendable, CaseIterable, Comparable {
+    case viewer, client, admin
+
+    private var rank: Int {
+        switch self {
+        case .viewer: 0
+        case .client: 1
+        case .admin: 2
+        }
+    }
+    package static func < (a: Role, b: Role) -> Bool { a.rank < b.rank }
+}
+
+/// An API key without the key itself.
+package struct APIKey: Sendable, Equatable {
+    /// The tenant of keys that name none.
+    package static let defaultTenant = "default"
+
+    package let id: KeyID
+    package let tenant: String
+    package let role: Role
+    package let name: String
+    /// SHA-256 of the key.
+    package let hash: [UInt8]
+    package let createdAt: Timestamp
+    package let revokedAt: Timestamp?
+
+    package init(
+        id: KeyID, tenant: String = APIKey.defaultTenant, role: Role, name: String, hash: [UInt8],
+        createdAt: Timestamp, revokedAt: Timestamp? = nil
+    ) {
+        self.id = id
+        self.tenant = tenant
+        self.role = role
+        self.name = name
+        self.hash = hash
+        self.createdAt = createdAt
+        self.revokedAt = revokedAt
+    }
+}

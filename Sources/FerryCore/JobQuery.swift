@@ -1,0 +1,32 @@
+/// Which jobs a list holds; all conditions must hold, nil is none. Newest first.
+package struct JobQuery: Sendable, Equatable {
+    package var tenant: String
+    package var session: String?
+    package var state: JobState?
+    package var kind: JobKind?
+    /// The host of `request.url`, lower case, without scheme and port.
+    package var host: String?
+    package var createdAfter: Timestamp?
+    /// All of these.
+    package var metadata: [JobSpec.Pair]
+    /// Only jobs that were made before this one: where the page before ended.
+    package var before: JobID?
+    /// At most so many records.
+    package var limit: Int
+
+    package init(
+        tenant: String, session: String? = nil, state: JobState? = nil, kind: JobKind? = nil,
+        host: String? = nil, createdAfter: Timestamp? = nil, metadata: [JobSpec.Pair] = [],
+        before: JobID? = nil, limit: Int = Limits.listLimitDefault
+    ) {
+        self.tenant = tenant
+        self.session = session
+        self.state = state
+        self.kind = kind
+        self.host = host
+        self.createdAfter = createdAfter
+        self.metadata = metadata
+        self.before = before
+        self.limit = limit
+    }
+}

@@ -1,8 +1,8 @@
 import FerryCore
 import Sys
 
-/// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation, the
-/// least disturbed of several rounds; compare figures of one run only.
+/// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation,
+/// the least disturbed of several rounds; compare figures of one run only.
 @main
 struct Micro {
     static func main() throws {

@@ -72,7 +72,8 @@ package struct TransferInfo: Sendable, Equatable {
     /// `1.0`, `1.1`, `2` or `3`; empty when no answer came.
     package var httpVersion = ""
     package var timings = TransferTimings()
-    /// The numeric address of the other end (a proxy's, when there is one), and ours; empty without connection.
+    /// The numeric address of the other end (a proxy's, when there is one), and ours; empty without
+    /// connection.
     package var remoteAddress = ""
     package var remotePort = 0
     package var localAddress = ""

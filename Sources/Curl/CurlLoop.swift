@@ -3,8 +3,9 @@ import Sys
 
 /// A thread that drives any number of transfers with one multi handle, sleeping in epoll_wait(2).
 ///
-/// Everything about transfers happens on this thread, in closures that receive its `CurlMulti`. Connections are
-/// kept and used again within one loop only: transfers under different address policies need different loops.
+/// Everything about transfers happens on this thread, in closures that receive its `CurlMulti`. Connections
+/// are kept and used again within one loop only: transfers under different address policies need different
+/// loops.
 package final class CurlLoop: Sendable {
     package typealias Command = @Sendable (CurlMulti) -> Void
 
@@ -41,8 +42,8 @@ package final class CurlLoop: Sendable {
 
     deinit { shared.commands.close() }
 
-    /// Runs `command` on the loop's thread, in the order of the calls. Any thread, never waits. Returns false, and
-    /// drops the command, after `stop()`.
+    /// Runs `command` on the loop's thread, in the order of the calls. Any thread, never waits. Returns
+    /// false, and drops the command, after `stop()`.
     @discardableResult
     package func perform(_ command: @escaping Command) -> Bool { shared.commands.send(command) }
 
@@ -52,12 +53,12 @@ package final class CurlLoop: Sendable {
         shared.commands.send(contentsOf: commands)
     }
 
-    /// When the loop last came round, in monotonic nanoseconds. It does so at least once a second; an older value
-    /// means that something blocks it.
+    /// When the loop last came round, in monotonic nanoseconds. It does so at least once a second; an older
+    /// value means that something blocks it.
     package var lastTurnNanoseconds: Int64 { shared.lastTurn.load(ordering: .relaxed) }
 
-    /// Ends all transfers (their delegates hear `CurlError.abortedByCallback`) and waits for the thread. Commands
-    /// given before are still run. Not from the loop's thread. Twice is once.
+    /// Ends all transfers (their delegates hear `CurlError.abortedByCallback`) and waits for the thread.
+    /// Commands given before are still run. Not from the loop's thread. Twice is once.
     package func stop() {
         shared.commands.close()
         let thread = thread.withLock { thread in

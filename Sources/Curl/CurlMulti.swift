@@ -39,8 +39,8 @@ package final class CurlMulti {
         idleHandleLimit = keptConnections
         ccurl_multi_set_callbacks(
             raw, socketChanged, deadlineChanged, Unmanaged.passUnretained(self).toOpaque())
-        // The default grows to four times the transfers; a smaller one than the live limit closes what the next
-        // transfer needs. Limits of our own decide what may run, libcurl's would only hide a queue.
+        // The default grows to four times the transfers; a smaller one than the live limit closes what the
+        // next transfer needs. Limits of our own decide what may run, libcurl's would only hide a queue.
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, keptConnections)
         ccurl_multi_set_long(raw, CURLMOPT_MAX_TOTAL_CONNECTIONS, 0)
         ccurl_multi_set_long(raw, CURLMOPT_MAX_HOST_CONNECTIONS, 0)
@@ -60,12 +60,7 @@ package final class CurlMulti {
     package func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
         guard !isStopping else { throw CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped") }
         let easy = if let idle = idleHandles.popLast() { idle } else { try EasyHandle() }
-        do {
-            try easy.configure(request)
-        } catch {
-            keep(easy)
-            throw error
-        }
+        try easy.configure(request)
         let context = EasyContext(delegate: delegate)
         easy.install(context, sendsBody: request.body != .none)
         let transfer = Transfer(easy: easy, context: context, multi: self)
@@ -108,7 +103,7 @@ package final class CurlMulti {
             inside { _ = curl_multi_add_handle(raw, transfer.easy.raw) }
         case .remove(let transfer):
             guard live[transfer.easy.raw] === transfer else { return }
-            remove(transfer)
+            remove(transfer, isReusable: false)
         case .applyPause(let transfer):
             guard live[transfer.easy.raw] === transfer else { return }
             inside { transfer.applyPause() }
@@ -122,10 +117,13 @@ package final class CurlMulti {
         isInsideLibcurl = outer
     }
 
-    private func remove(_ transfer: Transfer) {
+    /// `isReusable`: only after a success. A transfer that ends before it is connected, by a name that does
+    /// not resolve for instance, leaves its buffer in the handle (libcurl 7.88), and curl_easy_reset(3) does
+    /// not free it: CURLOPT_BUFFERSIZE would fail from then on, and with it every transfer on this handle.
+    private func remove(_ transfer: Transfer, isReusable: Bool) {
         live[transfer.easy.raw] = nil
         inside { _ = curl_multi_remove_handle(raw, transfer.easy.raw) }
-        keep(transfer.easy)
+        if isReusable { keep(transfer.easy) }
     }
 
     private func keep(_ easy: EasyHandle) {
@@ -183,7 +181,7 @@ package final class CurlMulti {
         let outcome = transfer.easy.outcome(code, transfer.context)
         let delegate = transfer.context.delegate
         transfer.context.delegate = nil
-        remove(transfer)
+        remove(transfer, isReusable: code == CURLE_OK)
         delegate?.finished(outcome)
     }
 

@@ -15,8 +15,8 @@ package struct CurlRuntime: Sendable {
     package let tlsVersion: String?
     /// Whether libcurl was built with HTTP/2.
     package let hasHTTP2: Bool
-    /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own default
-    /// when it is readable, otherwise the first of the usual places; nil when there is none.
+    /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own
+    /// default when it is readable, otherwise the first of the usual places; nil when there is none.
     package let certificateFile: String?
 
     /// Whether HTTP/2 may carry bulk data: before 8.0.0 an aborted body could count as complete, and until

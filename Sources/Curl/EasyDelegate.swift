@@ -18,7 +18,8 @@ package enum BodyProvision: Sendable {
 }
 
 /// What libcurl says about one transfer. Everything is called on the thread that drives the transfer, never
-/// after `Transfer.cancel()`, and nothing after `finished`. Calls must not block. Pointers are valid during the call.
+/// after `Transfer.cancel()`, and nothing after `finished`. Calls must not block. Pointers are valid during
+/// the call.
 package protocol EasyDelegate: AnyObject {
     /// Asked about every address that is about to be connected, after name resolution. False refuses it;
     /// libcurl then tries the next one (CURLOPT_OPENSOCKETFUNCTION).

@@ -18,8 +18,8 @@ final class EasyHandle {
         errorText.deallocate()
     }
 
-    /// Forgets every option, so that the handle can serve another transfer (curl_easy_reset(3)). Not while it is
-    /// in a multi handle.
+    /// Forgets every option, so that the handle can serve another transfer (curl_easy_reset(3)). Not while it
+    /// is in a multi handle.
     func reset() {
         curl_easy_reset(raw)
         curl_slist_free_all(headers)

@@ -15,8 +15,8 @@ package struct Exchange: Sendable {
     package var deadline = 30_000
     /// Milliseconds for name resolution, connection and TLS handshake together.
     package var connectTimeout = 5_000
-    /// Asked about every address before a byte is sent to it, on kept connections too; nil allows all. Called on
-    /// the loop's thread.
+    /// Asked about every address before a byte is sent to it, on kept connections too; nil allows all. Called
+    /// on the loop's thread.
     package var allowsAddress: (@Sendable (SocketAddress) -> Bool)?
 
     package init(url: String) { self.url = url }
@@ -50,8 +50,8 @@ package struct Exchange: Sendable {
         }
     }
 
-    /// Runs the request on `loop`; `completion` is called exactly once, on the loop's thread (or at once, on this
-    /// one, when the loop has stopped). Any thread, never waits.
+    /// Runs the request on `loop`; `completion` is called exactly once, on the loop's thread (or at once, on
+    /// this one, when the loop has stopped). Any thread, never waits.
     package func start(
         on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Answer, Failure>) -> Void
     ) {
@@ -102,8 +102,8 @@ package struct Exchange: Sendable {
 
 /// A transfer on the calling thread (curl_easy_perform(3)).
 package enum BlockingTransfer {
-    /// Returns after `delegate.finished`. Throws what an impossible option says; the delegate is not called then.
-    /// Pausing is not possible here: nobody could resume.
+    /// Returns after `delegate.finished`. Throws what an impossible option says; the delegate is not called
+    /// then. Pausing is not possible here: nobody could resume.
     package static func perform(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) {
         if case .failure(let unusable) = CurlRuntime.loaded {
             throw CurlError(CURLE_FAILED_INIT, text: unusable.reason)

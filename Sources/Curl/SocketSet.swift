@@ -18,8 +18,8 @@ final class SocketSet {
 
     /// Waits for these directions from now on; for none, forgets the socket.
     ///
-    /// libcurl may have closed a socket, and the kernel given its number to another, before we hear of either:
-    /// so what the kernel says wins over what we remember.
+    /// libcurl may have closed a socket, and the kernel given its number to another, before we hear of
+    /// either: so what the kernel says wins over what we remember.
     func watch(_ socket: Int32, reads: Bool, writes: Bool) {
         let number = Int(socket)
         if number >= registered.count {

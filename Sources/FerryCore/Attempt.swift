@@ -73,7 +73,8 @@ package struct TransferResponse: Sendable, Equatable {
 
 /// What a successful attempt left behind.
 package struct TransferResult: Sendable, Equatable {
-    /// Where the file is, relative to the tenant's storage root; nil when the service keeps it or there is none.
+    /// Where the file is, relative to the tenant's storage root; nil when the service keeps it or there is
+    /// none.
     package var path: String?
     /// Bytes of the file or body that was received (downloads, data) or sent (uploads).
     package var size: Int64

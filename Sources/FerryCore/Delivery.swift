@@ -80,8 +80,8 @@ package struct DeliveryTry: Sendable {
 
 /// Where deliveries wait. A claimed delivery that nobody reports on becomes due again after its lease.
 package protocol DeliveryQueue: Sendable {
-    /// Up to `limit` due deliveries, leased for `leaseSeconds`; and the instant at which the next one is due, if there
-    /// is one. The reply comes on the queue's thread; when the database is away, it is `([], nil)`.
+    /// Up to `limit` due deliveries, leased for `leaseSeconds`; and the instant at which the next one is due,
+    /// if there is one. The reply comes on the queue's thread; when the database is away, it is `([], nil)`.
     func claim(
         limit: Int, leaseSeconds: Double,
         reply: @escaping @Sendable (_ due: [Delivery], _ next: Timestamp?) -> Void)

@@ -76,7 +76,8 @@ private func crockfordValue(_ byte: UInt8) -> UInt8? {
 
 /// Makes identifiers that sort by the time at which they were made, also within one millisecond.
 ///
-/// 48 bits of milliseconds, 12 + 14 bits of counter that start at random, 48 random bits (RFC 9562 §6.2, method 1).
+/// 48 bits of milliseconds, 12 + 14 bits of counter that start at random, 48 random bits (RFC 9562 §6.2,
+/// method 1).
 package final class IdentifierGenerator: Sendable {
     private struct State {
         var milliseconds: Int64 = 0
@@ -97,7 +98,8 @@ package final class IdentifierGenerator: Sendable {
                 state.milliseconds = current
                 state.counter = UInt32.random(in: 0..<(1 << 25), using: &state.random)
             } else {
-                // Within one millisecond, or when the clock steps back: count on; an overflow borrows from the future.
+                // Within one millisecond, or when the clock steps back: count on; an overflow borrows from
+                // the future.
                 state.counter += 1
                 if state.counter >= 1 << 26 {
                     state.milliseconds += 1

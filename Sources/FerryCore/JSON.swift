@@ -56,8 +56,8 @@ package indirect enum JSON: Sendable, Equatable {
         package let offset: Int
     }
 
-    /// Reads one value that fills the whole text (white space around it aside). Strict: UTF-8 only, no duplicate
-    /// names, at most `depthMax` levels.
+    /// Reads one value that fills the whole text (white space around it aside). Strict: UTF-8 only, no
+    /// duplicate names, at most `depthMax` levels.
     package static func parse(_ text: [UInt8], depthMax: Int = 64) throws(SyntaxError) -> JSON {
         var parser = JSONParser(text, depthMax: depthMax)
         return try parser.document()

@@ -154,7 +154,8 @@ package struct JobSpec: Sendable, Equatable {
         package var multiplier: Double
         /// Seconds.
         package var delayMax: Double
-        /// Whether a request that is not idempotent (RFC 9110 §9.2.2) is repeated after it reached the server.
+        /// Whether a request that is not idempotent (RFC 9110 §9.2.2) is repeated after it reached the
+        /// server.
         package var repeatsNonIdempotent: Bool
         package init(
             attemptCountMax: Int, delayInitial: Double, multiplier: Double, delayMax: Double,

@@ -1,6 +1,6 @@
 extension JobSpec {
-    /// The form that is kept: like `encode`, without the members that have their standard value, because rows are
-    /// written twice in a job's life and most jobs say little. `init(storedJSON:)` reads both forms.
+    /// The form that is kept: like `encode`, without the members that have their standard value, because rows
+    /// are written twice in a job's life and most jobs say little. `init(storedJSON:)` reads both forms.
     ///
     /// A standard value that changes one day needs a version here, so that accepted jobs keep what they had.
     package func encodeStored() -> [UInt8] {

@@ -90,7 +90,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case failed
 }
 
-/// Runs attempts. Any thread may call; every attempt that is begun ends in exactly one result at the `ResultSink`.
+/// Runs attempts. Any thread may call; every attempt that is begun ends in exactly one result at the
+/// `ResultSink`.
 package protocol AttemptRunner: Sendable {
     func begin(_ attempts: [Attempt])
     /// Stops the attempt if it runs here; its result is `cancelled` (or what it became just before).
@@ -106,10 +107,11 @@ package protocol ResultSink: Sendable {
 /// Says whether this node may still act for the attempts it holds: false once its last heartbeat that the
 /// database confirmed is older than the lease allows. Asked before a file gets its final name.
 package protocol LeaseHolder: Sendable {
-    var holdsLease: Bool { get }
+    func holdsLease(of job: JobID, attempt: Int32) -> Bool
 }
 
-/// Told after the commit that jobs have become terminal on this node (for `Prefer: wait`), and that there are deliveries.
+/// Told after the commit that jobs have become terminal on this node (for `Prefer: wait`), and that there are
+/// deliveries.
 package protocol CommitObserver: Sendable {
     func jobsFinished(_ jobs: [JobID])
     func deliveriesAdded(_ count: Int)

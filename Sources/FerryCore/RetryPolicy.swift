@@ -10,8 +10,9 @@ package struct RetryPolicy: Sendable {
     /// A server may ask for at most a day.
     package static let retryAfterMax: Double = 86_400
 
-    /// `jitter`: from 0 to 1, drawn by the caller. The delay is spread over ±20 % (as Svix and River do), so that
-    /// jobs that failed together do not return together. `Retry-After` is a lower bound, never shortened.
+    /// `jitter`: from 0 to 1, drawn by the caller. The delay is spread over ±20 % (as Svix and River do), so
+    /// that jobs that failed together do not return together. `Retry-After` is a lower bound, never
+    /// shortened.
     package static func verdict(
         rules: JobSpec.RetryRules, error: TransferError, failedAttemptCount: Int, retryAfter: Double?,
         now: Timestamp,

@@ -1,6 +1,7 @@
 import Synchronization
 
-/// How many transfers this node may still begin. Reserved before a lease is written, freed after the result is committed.
+/// How many transfers this node may still begin. Reserved before a lease is written, freed after the result
+/// is committed.
 package final class SlotLedger: Sendable {
     private let free: Mutex<Int>
     package let capacity: Int

@@ -1,4 +1,5 @@
-/// Unfinished work, in one snapshot of the database. Exact: a job counts until its terminal state has committed.
+/// Unfinished work, in one snapshot of the database. Exact: a job counts until its terminal state has
+/// committed.
 package struct StoreStatus: Sendable, Equatable {
     package var waiting: Int64
     package var queued: Int64

@@ -40,7 +40,8 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
         return text
     }
 
-    /// Reads an RFC 3339 `date-time` (§5.6) with any offset and up to nine digits of a second, years 0001 to 9999. Nil otherwise.
+    /// Reads an RFC 3339 `date-time` (§5.6) with any offset and up to nine digits of a second, years 0001 to
+    /// 9999. Nil otherwise.
     package init?(rfc3339 text: some StringProtocol) {
         let b = Array(text.utf8)
         guard b.count >= 20, b[4] == UInt8(ascii: "-"), b[7] == UInt8(ascii: "-"),
@@ -108,7 +109,8 @@ private func daysIn(_ month: Int64, _ year: Int64) -> Int64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in eras of 400 years that begin in March.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in eras of 400 years that begin in
+/// March.
 private func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
     let y = month <= 2 ? year - 1 : year
     let era = floorDivide(y, 400)

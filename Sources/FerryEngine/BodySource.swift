@@ -32,7 +32,8 @@ final class BodySource {
         if file.byteCount > EngineLimits.inlineDigestByteCountMax { tail = makeTail(file, digests) }
     }
 
-    /// Fills the buffer as far as there are bytes; 0 is the end. Throws `source_changed` when the file has shrunk.
+    /// Fills the buffer as far as there are bytes; 0 is the end. Throws `source_changed` when the file has
+    /// shrunk.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> Int {
         let count = Int(min(Int64(buffer.count), byteCount - sent))
         guard count > 0 else { return 0 }
@@ -52,8 +53,8 @@ final class BodySource {
         return count
     }
 
-    /// From the beginning again. What a file thread has hashed stays hashed: the file has not changed, or the end
-    /// will say so.
+    /// From the beginning again. What a file thread has hashed stays hashed: the file has not changed, or the
+    /// end will say so.
     func rewind() {
         sent = 0
         if tail == nil { digests.reset() }

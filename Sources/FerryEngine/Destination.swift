@@ -1,8 +1,8 @@
 import FerryCore
 import Glibc
 
-/// Where an attempt's file will be: a directory below a root, the final name, and the hidden partial beside it,
-/// so that publication is one rename on one file system.
+/// Where an attempt's file will be: a directory below a root, the final name, and the hidden partial beside
+/// it, so that publication is one rename on one file system.
 struct Destination: Sendable {
     let root: StorageDirectory
     /// Relative to the root; empty is the root itself.
@@ -39,8 +39,9 @@ struct Destination: Sendable {
         return "\(name[..<dot])-\(number)\(name[dot...])"
     }
 
-    /// Removes what earlier attempts of this job left. A partial that shares its inode with the final name was
-    /// published, but the node died before the result was committed: both go, this attempt fetches it again.
+    /// Removes what earlier attempts of this job left. A partial that shares its inode with the final name
+    /// was published, but the node died before the result was committed: both go, this attempt fetches it
+    /// again.
     func removeEarlierAttempts() {
         // Without the directory there is nothing to remove.
         guard let place = try? root.directory(directory, making: false) else { return }

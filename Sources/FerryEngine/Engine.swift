@@ -86,8 +86,8 @@ package final class Engine: AttemptRunner {
         context.lane.send(.run { for one in leftovers { one.removePartial() } })
     }
 
-    /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and waits
-    /// for it. Twice is once more the waiting.
+    /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and
+    /// waits for it. Twice is once more the waiting.
     package func drain(seconds: Double) {
         isDraining.store(true, ordering: .sequentiallyConsistent)
         if context.registry.waitUntilEmpty(seconds: seconds) { return }

@@ -39,7 +39,8 @@ package struct EngineConfiguration: Sendable {
 enum EngineLimits {
     /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
     static let smallFileByteCountMax = 16 << 10
-    /// Bytes of a body that are hashed where they arrive; the rest is hashed behind the writer by a file thread.
+    /// Bytes of a body that are hashed where they arrive; the rest is hashed behind the writer by a file
+    /// thread.
     static let inlineDigestByteCountMax: Int64 = 1 << 20
     /// Bytes from which a transfer is bulk: large buffers, spread over the loops.
     static let bulkByteCountMin: Int64 = 1 << 20

@@ -142,8 +142,8 @@ struct AttemptKey: Hashable, Sendable {
     }
 }
 
-/// Which hosts send or take bulk, and how much of it each loop carries: many large transfers of one host are spread
-/// over the loops, small ones stay together for their connections' sake.
+/// Which hosts send or take bulk, and how much of it each loop carries: many large transfers of one host are
+/// spread over the loops, small ones stay together for their connections' sake.
 final class BulkBoard: Sendable {
     private let origins = Mutex<Set<String>>([])
     private let live: Mutex<[Int]>

@@ -11,8 +11,8 @@ enum FileWork: Sendable {
     case run(@Sendable () -> Void)
 }
 
-/// The file threads: everything that may wait for a disk happens here, never on a loop. Each takes whatever has
-/// gathered for it, so publications share their directory's sync.
+/// The file threads: everything that may wait for a disk happens here, never on a loop. Each takes whatever
+/// has gathered for it, so publications share their directory's sync.
 final class FileLane: Sendable {
     private let boxes: [Mailbox<FileWork>]
     private let threads: Mutex<[Thread]>
@@ -29,8 +29,8 @@ final class FileLane: Sendable {
 
     /// Any thread, never waits. Bounded by the attempts that are alive. Dropped after `stop()`.
     func send(_ work: FileWork) {
-        // Publications crowd on few threads, because what gathers is synced together and a wake-up costs more than
-        // a small file; whoever has a queue sheds to the next.
+        // Publications crowd on few threads, because what gathers is synced together and a wake-up costs more
+        // than a small file; whoever has a queue sheds to the next.
         if case .publish = work, let box = boxes.first(where: { $0.count < Self.crowdMax }) {
             box.send(work)
             return

@@ -2,7 +2,8 @@ import Curl
 import FerryCore
 import Logging
 
-/// One attempt while it runs: hands libcurl's words to the machine and does what the machine says. Loop thread only.
+/// One attempt while it runs: hands libcurl's words to the machine and does what the machine says. Loop
+/// thread only.
 final class LiveTransfer: EasyDelegate {
     enum Sink {
         case none
@@ -137,7 +138,8 @@ final class LiveTransfer: EasyDelegate {
             isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
         if pace != nil { request.receiveBufferSize = EngineLimits.pacedBufferSize }
         if pace != nil { request.sendBufferSize = EngineLimits.pacedBufferSize }
-        // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new one.
+        // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new
+        // one.
         request.usesFreshConnection = fresh || !isRepeatable
         do throws(CurlError) {
             transfer = try loop.multi.start(request, delegate: self)
@@ -276,8 +278,8 @@ final class LiveTransfer: EasyDelegate {
         return .abort
     }
 
-    /// Whether the job's own limit lets these bytes pass now; otherwise comes back when it does. libcurl's limit
-    /// is an average that lets a megabyte through at once.
+    /// Whether the job's own limit lets these bytes pass now; otherwise comes back when it does. libcurl's
+    /// limit is an average that lets a megabyte through at once.
     private func mayMove(_ count: Int) -> Bool {
         guard let wait = pace?.take(count, now: loop.multi.now) else { return true }
         guard wait > 0 else { return true }

@@ -39,10 +39,12 @@ extension LiveTransfer {
     private func publish(_ drain: BodyDrain, to destination: Destination) {
         sink = .none
         let (key, state) = (key, loop.state)
+        let lease = context.lease
+        let holdsLease: @Sendable () -> Bool = { lease.holdsLease(of: key.job, attempt: key.number) }
         let plan = { [context, loop, verification] (bytes: Publication.Bytes) in
             Publication.Plan(
                 bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
-                syncs: context.configuration.fileSync == .full, lease: context.lease,
+                syncs: context.configuration.fileSync == .full, holdsLease: holdsLease,
                 leftovers: context.leftovers,
                 loop: loop.loop,
                 deliver: { multi, outcome in

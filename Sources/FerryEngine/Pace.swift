@@ -9,7 +9,8 @@ struct Pace {
         last = now
     }
 
-    /// 0 when the bytes may move, which then counts; otherwise the nanoseconds until it is worth asking again.
+    /// 0 when the bytes may move, which then counts; otherwise the nanoseconds until it is worth asking
+    /// again.
     mutating func take(_ count: Int, now: Int64) -> Int64 {
         debt = max(0, debt - Double(now - last) * bytesPerNanosecond)
         last = now

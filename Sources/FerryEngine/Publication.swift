@@ -6,8 +6,8 @@ import Synchronization
 
 /// A received body on its way to its final name. Made by the loop, carried out by a file thread.
 ///
-/// The order is the promise: bytes verified, bytes on stable storage, lease still held and nobody cancelled, final
-/// name, name on stable storage; then the result.
+/// The order is the promise: bytes verified, bytes on stable storage, lease still held and nobody cancelled,
+/// final name, name on stable storage; then the result.
 final class Publication: Sendable {
     enum Outcome: Sendable {
         case stored(TransferResult)
@@ -27,7 +27,8 @@ final class Publication: Sendable {
         let digests: Digests
         let verified: TransferResult.Verification
         let syncs: Bool
-        let lease: any LeaseHolder
+        /// Whether the attempt is still ours, asked right before the file gets its name.
+        let holdsLease: @Sendable () -> Bool
         let leftovers: Leftovers
         let loop: CurlLoop
         /// Runs on the loop's thread.
@@ -144,7 +145,7 @@ final class Publication: Sendable {
             staged.file.discard()
             return .failed(failure)
         }
-        guard plan.lease.holdsLease else {
+        guard plan.holdsLease() else {
             staged.file.discard()
             return .failed(
                 TransferError(
@@ -171,8 +172,8 @@ final class Publication: Sendable {
         }
     }
 
-    /// `replace` renames. The others link, so that nothing is overwritten, and keep the partial until the result
-    /// is committed: it proves to the next attempt whose file that is.
+    /// `replace` renames. The others link, so that nothing is overwritten, and keep the partial until the
+    /// result is committed: it proves to the next attempt whose file that is.
     private func give(_ staged: Staged) throws(TransferError) -> String {
         let (destination, place) = (plan.destination, staged.place.descriptor)
         let partial = destination.partialName

@@ -18,7 +18,8 @@ package struct ResponseHead: Sendable, Equatable {
         headers.first { equalIgnoringCase($0.name, name) }?.value
     }
 
-    /// `Content-Length`, when it is one number (RFC 9110 §8.6 lets equal duplicates pass; libcurl refuses others).
+    /// `Content-Length`, when it is one number (RFC 9110 §8.6 lets equal duplicates pass; libcurl refuses
+    /// others).
     package var contentLength: Int64? {
         guard let text = first("content-length"), !text.isEmpty,
             text.utf8.allSatisfy({ (48...57).contains($0) })
@@ -70,8 +71,8 @@ package struct ResponseHeadParser: Sendable {
         byteCount += line.count + 2
         guard byteCount <= Limits.responseHeaderByteCountMax else { return .tooLarge }
         if isComplete {
-            // libcurl answers 417 by itself with the same request without `Expect`; what follows is a head again.
-            // No trailer begins like this: a slash is not part of a name.
+            // libcurl answers 417 by itself with the same request without `Expect`; what follows is a head
+            // again. No trailer begins like this: a slash is not part of a name.
             guard line.starts(with: "HTTP/".utf8) else { return .more }
             (head, isComplete) = (nil, false)
         }

@@ -9,7 +9,8 @@ struct TransportContext: Sendable {
     var sentWholeBody: Bool
 }
 
-/// libcurl's code and timings → what the client is told: a code, a phase, one plain sentence without addresses.
+/// libcurl's code and timings → what the client is told: a code, a phase, one plain sentence without
+/// addresses.
 func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: TransportContext)
     -> AttemptMachine.Failure
 {

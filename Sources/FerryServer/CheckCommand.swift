@@ -92,7 +92,7 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
                 name: "schema", isPassed: status.found <= status.known,
                 detail: status.isCurrent
                     ? "current (version \(status.found))"
-                    : "version \(status.found) of \(status.known); ferry migrate or ferry serve applies the rest"
+                    : "version \(status.found) of \(status.known); ferry migrate applies the rest"
             ),
         ]
     } catch {

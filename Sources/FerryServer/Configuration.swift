@@ -41,7 +41,8 @@ package struct Configuration: Sendable {
     }
 }
 
-/// One setting: its name as an environment variable, and what it means (for `docs/configuration.md` and `ferry check`).
+/// One setting: its name as an environment variable, and what it means (for `docs/configuration.md` and
+/// `ferry check`).
 package struct Setting: Sendable {
     package let name: String
     package let meaning: String
@@ -152,42 +153,15 @@ package struct SettingSource: Sendable {
 
 extension Configuration {
     package init(_ source: SettingSource, isTerminal: Bool) throws(Failure) {
-        func value(_ name: String) -> String {
-            source[name] ?? Setting.all.first { $0.name == name }?.fallback ?? ""
-        }
-        func integer(_ name: String, _ range: ClosedRange<Int>) throws(Failure) -> Int {
-            guard let number = Int(value(name)), range.contains(number) else {
-                throw Failure(
-                    description:
-                        "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound).")
-            }
-            return number
-        }
-        func number(_ name: String, _ range: ClosedRange<Double>) throws(Failure) -> Double {
-            guard let number = Double(value(name)), range.contains(number) else {
-                throw Failure(
-                    description: "\(name) must be a number from \(range.lowerBound) to \(range.upperBound).")
-            }
-            return number
-        }
-        func choice<Choice: RawRepresentable & CaseIterable>(_ name: String, _ text: String? = nil)
-            throws(Failure) -> Choice
-        where Choice.RawValue == String {
-            guard let choice = Choice(rawValue: text ?? value(name)) else {
-                throw Failure(
-                    description:
-                        "\(name) must be one of \(Choice.allCases.map(\.rawValue).joined(separator: ", ")).")
-            }
-            return choice
-        }
-        (listenHost, listenPort) = try Self.address(value("FERRY_LISTEN"))
-        dataDirectory = absolutePath(value("FERRY_DATA_DIR"))
+        let read = SettingReader(source: source)
+        (listenHost, listenPort) = try Self.address(read.value("FERRY_LISTEN"))
+        dataDirectory = absolutePath(read.value("FERRY_DATA_DIR"))
         storageRoot = absolutePath(source["FERRY_STORAGE_ROOT"] ?? dataDirectory + "/files")
         databaseURL = source["FERRY_DATABASE_URL"]
         adminKey = source["FERRY_ADMIN_KEY"]
         secretKey = source["FERRY_SECRET_KEY"]
         webhookSecret = source["FERRY_WEBHOOK_SECRET"]
-        egressAllow = try value("FERRY_EGRESS_ALLOW").split(separator: ",").map { part throws(Failure) in
+        egressAllow = try read.value("FERRY_EGRESS_ALLOW").split(separator: ",").map { part throws(Failure) in
             let text = String(part).trimmed
             guard let network = IPNetwork(cidr: text) else {
                 throw Failure(
@@ -195,21 +169,22 @@ extension Configuration {
             }
             return network
         }
-        fileSync = try choice("FERRY_FILE_SYNC")
-        concurrency = try integer("FERRY_CONCURRENCY", 1...20_000)
+        fileSync = try read.choice("FERRY_FILE_SYNC")
+        concurrency = try read.integer("FERRY_CONCURRENCY", 1...20_000)
         roles = Set(
-            try value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
-                try choice("FERRY_ROLES", String(part).trimmed) as Role
+            try read.value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
+                try read.choice("FERRY_ROLES", String(part).trimmed) as Role
             })
-        logLevel = try choice("FERRY_LOG_LEVEL")
+        logLevel = try read.choice("FERRY_LOG_LEVEL")
         logFormat =
-            source["FERRY_LOG_FORMAT"] == nil ? (isTerminal ? .text : .json) : try choice("FERRY_LOG_FORMAT")
-        postgresUser = value("FERRY_POSTGRES_USER")
-        transferLoops = try integer("FERRY_TRANSFER_LOOPS", 1...16)
-        httpConnections = try integer("FERRY_HTTP_CONNECTIONS", 16...10_000)
-        rateLimit = try number("FERRY_RATE_LIMIT", 1...1e9)
-        rateBurst = try number("FERRY_RATE_BURST", 1...1e9)
-        drainSeconds = try number("FERRY_DRAIN_SECONDS", 0...3600)
+            source["FERRY_LOG_FORMAT"] == nil
+            ? (isTerminal ? .text : .json) : try read.choice("FERRY_LOG_FORMAT")
+        postgresUser = read.value("FERRY_POSTGRES_USER")
+        transferLoops = try read.integer("FERRY_TRANSFER_LOOPS", 1...16)
+        httpConnections = try read.integer("FERRY_HTTP_CONNECTIONS", 16...10_000)
+        rateLimit = try read.number("FERRY_RATE_LIMIT", 1...1e9)
+        rateBurst = try read.number("FERRY_RATE_BURST", 1...1e9)
+        drainSeconds = try read.number("FERRY_DRAIN_SECONDS", 0...3600)
         try checkSecrets()
     }
 
@@ -240,5 +215,42 @@ extension Configuration {
             throw Failure(description: "FERRY_LISTEN: \(host) is not an IP address.")
         }
         return (host, port)
+    }
+}
+
+/// Reads settings as what they must be; complains with a sentence that names the setting.
+private struct SettingReader {
+    let source: SettingSource
+
+    func value(_ name: String) -> String {
+        source[name] ?? Setting.all.first { $0.name == name }?.fallback ?? ""
+    }
+
+    func integer(_ name: String, _ range: ClosedRange<Int>) throws(Configuration.Failure) -> Int {
+        guard let number = Int(value(name)), range.contains(number) else {
+            throw Configuration.Failure(
+                description:
+                    "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound).")
+        }
+        return number
+    }
+
+    func number(_ name: String, _ range: ClosedRange<Double>) throws(Configuration.Failure) -> Double {
+        guard let number = Double(value(name)), range.contains(number) else {
+            throw Configuration.Failure(
+                description: "\(name) must be a number from \(range.lowerBound) to \(range.upperBound).")
+        }
+        return number
+    }
+
+    func choice<Choice: RawRepresentable & CaseIterable>(_ name: String, _ text: String? = nil)
+        throws(Configuration.Failure) -> Choice
+    where Choice.RawValue == String {
+        guard let choice = Choice(rawValue: text ?? value(name)) else {
+            throw Configuration.Failure(
+                description:
+                    "\(name) must be one of \(Choice.allCases.map(\.rawValue).joined(separator: ", ")).")
+        }
+        return choice
     }
 }

@@ -5,7 +5,8 @@ import FerryEngine
 import Glibc
 import Sys
 
-/// Opens what a job has fetched, on a thread of its own: a disk that is slow or gone must hold no server thread.
+/// Opens what a job has fetched, on a thread of its own: a disk that is slow or gone must hold no server
+/// thread.
 final class ContentDoor: ContentStore {
     private struct Request: Sendable {
         let job: JobRecord

@@ -48,7 +48,8 @@ package func readFile(_ path: String, byteCountMax: Int) throws(SystemError) -> 
     }
 }
 
-/// Creates a file that only its owner can read, all of it or nothing, on stable storage. False when it exists.
+/// Creates a file that only its owner can read, all of it or nothing, on stable storage. False when it
+/// exists.
 package func createPrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) -> Bool {
     let partial = path + ".new"
     let descriptor = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)

@@ -12,8 +12,8 @@ struct FirstStart: Sendable {
     private let newAdminKey: String?
     private let isWebhookSecretNew: Bool
 
-    /// Checks that this node's key opens what the database holds, and makes what is missing. The store must have
-    /// started. Blocks for a few round trips.
+    /// Checks that this node's key opens what the database holds, and makes what is missing. The store must
+    /// have started. Blocks for a few round trips.
     static func settle(_ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp) throws
         -> FirstStart
     {
@@ -24,7 +24,7 @@ struct FirstStart: Sendable {
         guard (try? box.open(proof)) != nil else {
             throw Configuration.Failure(
                 description:
-                    "This database was set up with another FERRY_SECRET_KEY. Give every node the key of the first one "
+                    "This database was set up with another FERRY_SECRET_KEY. Give every node that of the first "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
         let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)
@@ -99,8 +99,8 @@ struct FirstStart: Sendable {
             Try it:
 
               export FERRY_URL=\(address) FERRY_KEY=\(newAdminKey)
-              curl -s $FERRY_URL/v1/jobs -H "Authorization: Bearer $FERRY_KEY" -H 'Content-Type: application/json' \\
-                -H 'Prefer: wait=20' \\
+              curl -s $FERRY_URL/v1/jobs -H "Authorization: Bearer $FERRY_KEY" \\
+                -H 'Content-Type: application/json' -H 'Prefer: wait=20' \\
                 -d '{"kind":"download","request":{"url":"https://www.debian.org/"},"destination":{"path":"debian.html"}}'
 
 

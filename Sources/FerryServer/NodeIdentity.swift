@@ -23,7 +23,7 @@ package final class NodeIdentity: Sendable {
         guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
             throw Configuration.Failure(
                 description:
-                    "Another ferry uses the data directory \(dataDirectory). Give each node its own FERRY_DATA_DIR."
+                    "Another ferry uses \(dataDirectory). Give each node a FERRY_DATA_DIR of its own."
             )
         }
         do {
@@ -36,7 +36,7 @@ package final class NodeIdentity: Sendable {
             guard let id = NodeID(text) else {
                 throw Configuration.Failure(
                     description:
-                        "\(dataDirectory)/node does not hold a node's identity; remove the file to get a new one."
+                        "\(dataDirectory)/node holds no identity; remove the file to get a new one."
                 )
             }
             self.id = id

@@ -34,7 +34,8 @@ extension StoreDoor: JobReader, JobControl {
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         let kept = "\(paths.kept)/\(KeptFiles.path(for: id))"
         control.delete(id, tenant: tenant, revision: revision) { result in
-            // The row is gone: a file that a crash leaves behind here belongs to nobody and is found by its name.
+            // The row is gone: a file that a crash leaves behind here belongs to nobody and is found by its
+            // name.
             if case .success = result { unlink(kept) }
             reply(result.map { _ in })
         }

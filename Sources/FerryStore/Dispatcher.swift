@@ -125,8 +125,8 @@ struct Dispatcher {
         let now = Sys.monotonicNanoseconds()
         endings.removeFirst(round.endings.count)
         batchMax = Limits.resultBatchMax
-        context.book.remove(round.endings.lazy.map(\.lease.job))
-        context.book.insert(outcome.claims.lazy.map(\.record.id))
+        context.book.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
+        context.book.insert(outcome.claims.lazy.map { ($0.record.id, $0.record.attempt) })
         slots.release(reserved + round.endings.count - outcome.claims.count)
         context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
         context.metrics.claimedJobs.add(Int64(outcome.claims.count), ordering: .relaxed)

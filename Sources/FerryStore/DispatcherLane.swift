@@ -30,14 +30,21 @@ package final class DispatcherLane: ResultSink {
     /// Takes no more results; the thread ends when the last one is committed, or after a few seconds.
     func close() { mailbox.close() }
 
+    /// As for submissions, but nobody waits for these.
+    private static let gatherMicroseconds = 1_000
+
     /// The thread's body.
     func run() {
         var dispatcher = Dispatcher(context)
         var deadline: Int64?
+        // Several results came in one commit: more are on their way.
+        var isBusy = false
         while true {
-            for message in mailbox.wait(milliseconds: dispatcher.idleMilliseconds) {
-                dispatcher.take(message)
-            }
+            let messages = mailbox.gather(
+                milliseconds: dispatcher.idleMilliseconds, isBusy: isBusy,
+                microseconds: Self.gatherMicroseconds)
+            for message in messages { dispatcher.take(message) }
+            isBusy = messages.count > 2
             dispatcher.step()
             guard mailbox.isClosed else { continue }
             let now = Sys.monotonicNanoseconds()

@@ -43,12 +43,12 @@ struct IntakeBatch {
             .map(\.element)
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
-        context.book.insert(leasedJobs)
+        context.book.insert(leasedJobs.map { ($0, 1) })
     }
 
     /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
     func abandon() {
-        context.book.remove(leasedJobs)
+        context.book.remove(leasedJobs.map { ($0, 1) })
         context.configuration.slots.release(leaseCount)
     }
 
@@ -80,7 +80,7 @@ struct IntakeBatch {
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
                 let unused = zip(submission.jobs, leases[index]).filter(\.1).map(\.0.id)
-                context.book.remove(unused)
+                context.book.remove(unused.map { ($0, 1) })
                 context.configuration.slots.release(unused.count)
                 outcome.results.append(replay)
                 continue

@@ -14,8 +14,9 @@ package enum Statements {
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
     package static let listDeliveries = make(
-        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5)
-    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 9)
+        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5, isPlannedAnew: true)
+    package static let listJobs = make(
+        "list_jobs", PackageResources.list_jobs_sql, parameters: 9, isPlannedAnew: true)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
     package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
@@ -56,7 +57,10 @@ package enum Statements {
         requestCancel, rescueJobs, retryJobs, revokeKey, submitJobs, submitKeyedJobs, tryLock,
     ]
 
-    private static func make(_ name: String, _ sql: [UInt8], parameters: Int = 0) -> Statement {
-        Statement(name, String(decoding: sql, as: UTF8.self), parameters: parameters)
+    private static func make(
+        _ name: String, _ sql: [UInt8], parameters: Int = 0, isPlannedAnew: Bool = false
+    ) -> Statement {
+        Statement(
+            name, String(decoding: sql, as: UTF8.self), parameters: parameters, isPlannedAnew: isPlannedAnew)
     }
 }

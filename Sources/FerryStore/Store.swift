@@ -105,7 +105,7 @@ package final class Store: Sendable {
     }
 
     /// Whether the database confirmed this node lately.
-    package var isReady: Bool { watch.holdsLease }
+    package var isReady: Bool { watch.isAnswered }
 
     /// Whether jobs are known to queue.
     package var hasBacklog: Bool { !context.backlog.isEmpty }

@@ -51,16 +51,21 @@ final class StoreContext: Sendable {
         adjust(&options)
         let (logger, metrics) = (logger, metrics)
         var isFirst = true
+        var isAway = false
         return LaneConnection(url: configuration.url, options: options, setUp: setUp) { state in
             switch state {
             case .connected:
                 if !isFirst { metrics.reconnects.add(1, ordering: .relaxed) }
                 isFirst = false
-                logger.debug("database connected", metadata: ["lane": "\(lane)"])
+                logger.log(
+                    level: isAway ? .notice : .debug, "database connected", metadata: ["lane": "\(lane)"])
+                isAway = false
             case .disconnected(let error, let delay):
-                logger.warning(
-                    "database connection lost",
+                // Once an outage.
+                logger.log(
+                    level: isAway ? .debug : .warning, "database connection lost",
                     metadata: ["lane": "\(lane)", "error": "\(error)", "retry_in": "\(delay)"])
+                isAway = true
             }
         }
     }
@@ -103,21 +108,24 @@ final class Backlog: Sendable {
     var isEmpty: Bool { count == 0 }
 }
 
-/// The jobs whose lease this process knows that it holds.
+/// The leases that this process knows that it holds: a job, and the attempt that it runs.
 final class LeaseBook: Sendable {
-    private let jobs = Mutex<Set<JobID>>([])
+    private let leases = Mutex<[JobID: Int32]>([:])
 
-    func insert(_ added: some Sequence<JobID>) {
-        jobs.withLock { for job in added { $0.insert(job) } }
+    func insert(_ added: some Sequence<(JobID, Int32)>) {
+        leases.withLock { for (job, attempt) in added { $0[job] = attempt } }
     }
 
-    func remove(_ removed: some Sequence<JobID>) {
-        jobs.withLock { for job in removed { $0.remove(job) } }
+    /// A later attempt of the same job stays.
+    func remove(_ removed: some Sequence<(JobID, Int32)>) {
+        leases.withLock { for (job, attempt) in removed where $0[job] == attempt { $0[job] = nil } }
     }
 
-    func contains(_ job: JobID) -> Bool { jobs.withLock { $0.contains(job) } }
+    func contains(_ job: JobID) -> Bool { leases.withLock { $0[job] != nil } }
 
-    var count: Int { jobs.withLock { $0.count } }
+    func holds(_ job: JobID, attempt: Int32) -> Bool { leases.withLock { $0[job] == attempt } }
+
+    var all: [JobID: Int32] { leases.withLock { $0 } }
 }
 
 extension Identifier {

@@ -1,4 +1,4 @@
-import FerryCore
+package import FerryCore
 import Logging
 import Postgres
 import Synchronization
@@ -26,11 +26,23 @@ package final class WatchLane: LeaseHolder {
         startedAt = context.clock.now()
     }
 
+    /// Whether an attempt is still ours. A node that slept through its lease has lost what it held, also when its
+    /// heartbeat works again.
+    package func holdsLease(of job: JobID, attempt: Int32) -> Bool {
+        holdsLease && context.book.holds(job, attempt: attempt)
+    }
+
     /// Whether the other nodes still count on us: false from one second before they may take our jobs.
     package var holdsLease: Bool {
-        let age = Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)
-        return Double(age) / 1e9 < context.configuration.leaseSeconds
-            - min(1, context.configuration.leaseSeconds / 4)
+        let lease = context.configuration.leaseSeconds
+        return silenceSeconds < lease - min(1, lease / 4)
+    }
+
+    /// Whether the database answers: at most one heartbeat is missing.
+    var isAnswered: Bool { silenceSeconds < context.configuration.heartbeatSeconds * 2 + 0.5 }
+
+    private var silenceSeconds: Double {
+        Double(Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)) / 1e9
     }
 
     func close() { stopping.close() }
@@ -88,6 +100,8 @@ package final class WatchLane: LeaseHolder {
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
         let start = Sys.monotonicNanoseconds()
+        // Whoever was silent for too long may have lost any of these.
+        let doubtful = holdsLease ? [:] : context.book.all
         var results = try lane.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 pipeline.send(Statements.heartbeat, parameters)
@@ -96,15 +110,28 @@ package final class WatchLane: LeaseHolder {
         }
         let end = Sys.monotonicNanoseconds()
         let answer = results.take(0)
+        let held = results.take(1)
+        if !doubtful.isEmpty { forgetLost(doubtful, held) }
+        // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         // A slow answer says little about the time.
         if end - start < 100_000_000 { context.clock.adjust(answer.instant(0, 0), between: start, and: end) }
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
-        let held = results.take(1)
         for row in 0..<held.rowCount where held.bool(row, 3) {
             context.attemptRunner?.cancel(held.identifier(row, 0))
         }
+    }
+
+    /// Strikes out leases that the database does not confirm.
+    private func forgetLost(_ doubtful: [JobID: Int32], _ held: borrowing ResultSet) {
+        var confirmed: [JobID: Int32] = [:]
+        for row in 0..<held.rowCount { confirmed[held.identifier(row, 0)] = held.int32(row, 1) }
+        let lost = doubtful.filter { confirmed[$0.key] != $0.value }
+        guard !lost.isEmpty else { return }
+        context.book.remove(lost.map { ($0.key, $0.value) })
+        context.logger.warning(
+            "leases were lost while the node was silent", metadata: ["count": "\(lost.count)"])
     }
 
     func rescue(_ lane: LaneConnection) throws(PostgresError) {

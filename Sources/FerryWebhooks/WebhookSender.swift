@@ -28,7 +28,7 @@ package final class WebhookSender: Sendable {
         package var totalTimeout = 15_000
         package var connectTimeout = 5_000
         /// Seconds for which a claimed delivery is ours.
-        package var leaseSeconds = 60.0
+        package var leaseSeconds = 30.0
         /// Seconds after which the queue is asked even if nothing woke us.
         package var pollSeconds = 5.0
 

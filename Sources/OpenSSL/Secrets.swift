@@ -21,7 +21,8 @@ package func equalInConstantTime(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count == b.count && CRYPTO_memcmp(a, b, a.count) == 0
 }
 
-/// Encrypts what must not be readable in the database: AES-256-GCM (NIST SP 800-38D), a random nonce a message.
+/// Encrypts what must not be readable in the database: AES-256-GCM (NIST SP 800-38D), a random nonce a
+/// message.
 ///
 /// Sealed form: one version byte (1), 12 bytes of nonce, the ciphertext, 16 bytes of tag.
 package struct SecretBox: Sendable {

@@ -25,16 +25,16 @@ package struct Pipeline: ~Copyable {
         precondition(
             parameters.count == statement.parameterCount,
             "\(statement.name) takes \(statement.parameterCount) parameters and not \(parameters.count)")
-        if !statements.contains(statement) {
+        if !statement.isPlannedAnew, !statements.contains(statement) {
             slots.append(.preparation(statement.name))
             statements.insert(statement.name)
             check(PQsendPrepare(raw, statement.name, statement.sql, 0, nil))
         }
         slots.append(.execution(statement.name))
-        execute(statement.name, parameters)
+        execute(statement, parameters)
     }
 
-    private mutating func execute(_ name: String, _ parameters: Parameters) {
+    private mutating func execute(_ statement: Statement, _ parameters: Parameters) {
         let count = parameters.count
         let code = withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: count + 1) {
             values in
@@ -48,9 +48,16 @@ package struct Pipeline: ~Copyable {
                         numbers.initializeElement(at: index, to: max(entry.byteCount, 0))
                         numbers.initializeElement(at: count + index, to: 1)
                     }
+                    let formats = numbers.baseAddress.map { $0 + count }
+                    if statement.isPlannedAnew {
+                        return PQsendQueryParams(
+                            raw, statement.sql, Int32(count), nil, values.baseAddress, numbers.baseAddress,
+                            formats,
+                            1)
+                    }
                     return PQsendQueryPrepared(
-                        raw, name, Int32(count), values.baseAddress, numbers.baseAddress,
-                        numbers.baseAddress.map { $0 + count }, 1)
+                        raw, statement.name, Int32(count), values.baseAddress, numbers.baseAddress, formats, 1
+                    )
                 }
             }
         }

@@ -9,10 +9,14 @@ package struct Statement: Sendable {
     /// The number of `$n` in the text.
     package let parameterCount: Int
 
-    package init(_ name: String, _ sql: String, parameters: Int = 0) {
+    /// Not prepared: planned for each execution's own values, so that filters that are not given vanish.
+    package let isPlannedAnew: Bool
+
+    package init(_ name: String, _ sql: String, parameters: Int = 0, isPlannedAnew: Bool = false) {
         self.name = name
         self.sql = sql
         self.parameterCount = parameters
+        self.isPlannedAnew = isPlannedAnew
     }
 }
 

@@ -4,8 +4,8 @@ import Synchronization
 
 /// Many senders, one owner: the owner takes everything that has gathered, so batches form by themselves.
 ///
-/// Bounded by whoever sends: each sender holds a permit (a slot, a suspended request) for what it sends. An owner
-/// that is awake costs its senders no system call.
+/// Bounded by whoever sends: each sender holds a permit (a slot, a suspended request) for what it sends. An
+/// owner that is awake costs its senders no system call.
 package final class Mailbox<Message: Sendable>: Sendable {
     private struct State {
         var messages: [Message] = []
@@ -20,7 +20,8 @@ package final class Mailbox<Message: Sendable>: Sendable {
 
     package init() {}
 
-    /// Readable whenever something waits; for an owner that sleeps in epoll. Valid for the life of the mailbox.
+    /// Readable whenever something waits; for an owner that sleeps in epoll. Valid for the life of the
+    /// mailbox.
     package var descriptor: Int32 {
         state.withLock { state in
             if let event = state.event { return event.descriptor }
@@ -82,6 +83,17 @@ package final class Mailbox<Message: Sendable>: Sendable {
         if sleeps, milliseconds != 0 { futex.wait(while: expected, milliseconds: milliseconds) }
         state.withLock { $0.isOwnerAsleep = false }
         return take()
+    }
+
+    /// `wait`, and then a moment more while others are likely to send: when `isBusy`, up to `microseconds` pass
+    /// before what has gathered is taken. Owner only.
+    package func gather(milliseconds: Int32, isBusy: Bool, microseconds: Int) -> [Message] {
+        var messages = wait(milliseconds: milliseconds)
+        guard isBusy, !messages.isEmpty, !isClosed else { return messages }
+        var pause = timespec(tv_sec: 0, tv_nsec: microseconds * 1_000)
+        nanosleep(&pause, nil)
+        messages += take()
+        return messages
     }
 
     /// Refuses further messages and wakes the owner. What was sent before can still be taken.

@@ -9,7 +9,7 @@ struct Ferry: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "ferry",
         abstract:
-            "Hands transfers over: downloads and uploads in the background, kept, retried, and told by webhook.",
+            "Background transfers: handed over, kept, retried, and told by webhook.",
         version: ferryVersion,
         groupedSubcommands: [
             CommandGroup(name: "Service", subcommands: [Serve.self, Migrate.self, Check.self]),

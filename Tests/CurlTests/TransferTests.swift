@@ -57,6 +57,19 @@ import Testing
         }
     }
 
+    @Test("a transfer that failed before it was connected costs the next ones nothing")
+    func failureBeforeConnection() throws {
+        try Self.withNginx { nginx, loop in
+            try nginx.serve("file", [1, 2, 3])
+            for _ in 0..<3 {
+                let failed = try #require(Running(loop, TransferRequest(url: "http://ferry.invalid/")).outcome())
+                #expect(failed.error?.code == CurlError.couldNotResolveHost)
+                let next = try #require(Running(loop, TransferRequest(url: nginx.url + "/file")).outcome())
+                #expect(next.error == nil)
+            }
+        }
+    }
+
     @Test("an upload arrives whole, with its length and without waiting for 100-continue")
     func upload() throws {
         try Self.withNginx { nginx, loop in
@@ -98,7 +111,8 @@ import Testing
 
     @Test("a body is rewound when a kept connection turns out to be dead")
     func rewind() throws {
-        // Answers once, then takes half of the next body and closes: the second request must begin anew elsewhere.
+        // Answers once, then takes half of the next body and closes: the second request must begin anew
+        // elsewhere.
         let origin = try ScriptedOrigin { connection in
             guard let first = connection.readRequest() else { return }
             let body = connection.readBody(of: first)

@@ -48,14 +48,21 @@ struct CrashTests {
         let ids = try ferry.submitBatch(origin.batch(0..<300))
         #expect(origin.stopped.wait(for: 32, seconds: 60).count == 32)
         server.stop(SIGQUIT)
-        #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
         #expect(try ferry.call("GET", "/livez").status == 200)
-        let refused = try ferry.call("POST", "/v1/jobs", #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
-        #expect(refused.status == 503 && refused.header("content-type") == "application/problem+json")
+        let refused = Signal<String>()
+        let body = #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
+        let thread = Thread(name: "refused") {
+            let answer = try? ferry.call("POST", "/v1/jobs", body)
+            refused.fire("\(answer?.status ?? 0) \(answer?.header("content-type") ?? "")")
+        }
         origin.open()
         // What runs goes on, and its results wait.
         let names = { directoryNames(ferry.files + "/f").filter { !$0.hasPrefix(".") } }
-        #expect(becomes { names().count >= 132 }, "\(names().count)")
+        #expect(becomes(seconds: 10) { names().count == 132 }, "\(names().count)")
+        // A submission waits a while for the database before it is refused.
+        #expect(refused.wait(seconds: 20) == ["503 application/problem+json"])
+        thread.join()
+        #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
         try server.start()
         #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
         #expect(try ferry.call("GET", "/readyz").status == 200)
@@ -82,7 +89,9 @@ struct CrashTests {
         try expectAllWhole(ferry, ids)
     }
 
-    @Test("the embedded PostgreSQL keeps jobs and idempotency keys over kill -9, and ends with the service")
+    @Test(
+        "the embedded PostgreSQL keeps jobs and keys over kill -9 of Ferry and of itself, and ends with Ferry"
+    )
     func embeddedRestarts() throws {
         let ferry = try FerryProcess()
         defer { ferry.remove() }
@@ -102,11 +111,18 @@ struct CrashTests {
         let again = try submit()
         #expect(try again.status == 201 && again.json["id"]?.string == id)
         #expect(again.header("idempotency-replayed") == "true" && origin.requests.count == 1)
-        let postmaster = readFile(ferry.directory + "/postgres/postmaster.pid")
-        let line = String(decoding: postmaster ?? [], as: UTF8.self).split(separator: "\n").first
-        let pid = try #require(line.flatMap { pid_t($0) })
+        let postmaster = { () -> pid_t? in
+            let file = readFile(ferry.directory + "/postgres/postmaster.pid")
+            let line = String(decoding: file ?? [], as: UTF8.self).split(separator: "\n").first
+            return line.flatMap { pid_t($0) }
+        }
+        let killed = try #require(postmaster())
+        kill(killed, SIGKILL)
+        #expect(becomes(seconds: 30) { try postmaster() != killed && submit().status == 201 })
+        #expect(try ferry.json("GET", "/v1/jobs/\(id)") == job)
+        let last = try #require(postmaster())
         #expect(ferry.terminate() == 0)
-        #expect(kill(pid, 0) != 0, "the database goes on")
+        #expect(kill(last, 0) != 0, "the database goes on")
     }
 
     @Test("SIGTERM drains: what runs ends, what waits stays for the next start, and the exit status is 0")

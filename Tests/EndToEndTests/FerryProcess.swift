@@ -187,7 +187,8 @@ extension Exchange.Answer {
     var text: String { String(decoding: body, as: UTF8.self) }
 }
 
-/// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not yet.
+/// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not
+/// yet.
 func becomes(seconds: Double = 20, _ condition: () throws -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {

@@ -17,8 +17,8 @@ final class Gate: Sendable {
     }
 }
 
-/// An origin of files `/f/<n>` of 20,000 bytes that depend on `n`. So many answers go out at once; every later one
-/// stops half-way until `open()`.
+/// An origin of files `/f/<n>` of 20,000 bytes that depend on `n`. So many answers go out at once; every
+/// later one stops half-way until `open()`.
 final class HalfwayOrigin: Sendable {
     static let byteCount = 20_000
     /// The number of each file that stopped half-way.
@@ -60,10 +60,12 @@ final class HalfwayOrigin: Sendable {
         origin.stop()
     }
 
-    /// The body of a batch that downloads the files of `numbers`, each to the same name below the storage root.
+    /// The body of a batch that downloads the files of `numbers`, each to the same name below the storage
+    /// root.
     func batch(_ numbers: Range<Int>, webhook: String? = nil) -> String {
         let jobs = numbers.map { number in
-            #"{"kind":"download","request":{"url":"\#(url)/f/\#(number)"},"destination":{"path":"f/\#(number)"}"#
+            #"{"kind":"download","request":{"url":"\#(url)/f/\#(number)"},"#
+                + #""destination":{"path":"f/\#(number)"}"#
                 + (webhook.map { #","webhook":{"url":"\#($0)"}"# } ?? "") + "}"
         }
         return #"{"jobs":[\#(jobs.joined(separator: ","))]}"#

@@ -22,7 +22,7 @@ struct JobTests {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         let submitted = try ferry.call(
             "POST", "/v1/jobs",
-            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"first/b.bin"},"#
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"one/b.bin"},"#
                 + #""webhook":{"url":"\#(receiver.url)/hook"}}"#,
             headers: ["traceparent": trace])
         let id = try #require(submitted.json["id"]?.string)
@@ -33,8 +33,8 @@ struct JobTests {
         #expect(job["state"]?.string == "succeeded")
         #expect(job["result"]?["size"]?.integer == 300_000)
         #expect(job["result"]?["sha256"]?.string == hexadecimal(Digest.of(bytes)))
-        #expect(readFile(ferry.files + "/first/b.bin") == bytes)
-        #expect(directoryNames(ferry.files + "/first") == ["b.bin"])
+        #expect(readFile(ferry.files + "/one/b.bin") == bytes)
+        #expect(directoryNames(ferry.files + "/one") == ["b.bin"])
         let delivery = try #require(receiver.deliveries.wait().first)
         #expect(try delivery.isSigned(by: webhookSecret))
         #expect(delivery.traceparent.contains("4bf92f3577b34da6a3ce929d0e0e4736"))
@@ -47,7 +47,8 @@ struct JobTests {
     func uploadAndData() throws {
         let origin = try ScriptedOrigin.answering { request, body in
             let text = "\(request.method) \(body.count) \(hexadecimal(Digest.of(body)))"
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(text.utf8.count)\r\n\r\n"
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(text.utf8.count)\r\n\r\n"
             return Array((head + text).utf8)
         }
         defer { origin.stop() }

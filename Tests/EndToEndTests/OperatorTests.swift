@@ -48,6 +48,24 @@ struct OperatorTests {
         }
     }
 
+    @Test("the first admin key is shown once, opens the API, and is kept nowhere")
+    func firstKey() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_ADMIN_KEY": ""])
+        defer { ferry.remove() }
+        let key = try #require(ferry.log.firstMatch(of: /fk_[0-9a-z]{32,}/)).output
+        #expect(try ferry.call("GET", "/v1/admin/status", key: String(key)).status == 200)
+        let shown = ferry.log
+        ferry.terminate()
+        try ferry.start()
+        let later = ferry.log.dropFirst(shown.count)
+        #expect(later.contains("Ferry is ready on") && !later.contains("fk_"))
+        #expect(try ferry.call("GET", "/v1/admin/status", key: String(key)).status == 200)
+        let dump = try Program.run(
+            ["pg_dump", "--dbname", database.url], environment: ["PATH": "/usr/bin:/bin"])
+        #expect(dump.status == 0 && !dump.output.contains(key))
+    }
+
     @Test("status, nodes, metrics and the probes agree with what there is")
     func pages() throws {
         let ferry = try FerryProcess.shared.get().ferry
@@ -70,7 +88,9 @@ struct OperatorTests {
     @Test("a second service in the same data directory is refused, and the first one goes on")
     func oneService() throws {
         let ferry = try FerryProcess.shared.get().ferry
-        let environment = ferry.environment.merging(["FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())"]) { $1 }
+        let environment = ferry.environment.merging(["FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())"]) {
+            $1
+        }
         let second = try Program.run([Program.ferry, "serve"], environment: environment)
         #expect(second.status == 1 && second.messages.contains("FERRY_DATA_DIR"), "\(second)")
         #expect(try ferry.call("GET", "/readyz").status == 200)

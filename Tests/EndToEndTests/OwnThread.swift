@@ -1,8 +1,8 @@
 import Sys
 import Testing
 
-/// Runs each test on a thread of its own: these tests wait for other processes, and on the two threads of Swift's
-/// pool only two of them could wait at a time.
+/// Runs each test on a thread of its own: these tests wait for other processes, and on the two threads of
+/// Swift's pool only two of them could wait at a time.
 struct OwnThread: SuiteTrait, TestTrait, TestScoping {
     var isRecursive: Bool { true }
 

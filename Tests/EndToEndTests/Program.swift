@@ -56,7 +56,8 @@ enum Program {
         defer { TemporaryDirectory.remove(directory) }
         try writeFile(directory + "/in", Array(input.utf8))
         let status = wait(try spawn(arguments, environment, directory))
-        let text = { (name: String) in String(decoding: readFile("\(directory)/\(name)") ?? [], as: UTF8.self) }
+        let text = { (name: String) in String(decoding: readFile("\(directory)/\(name)") ?? [], as: UTF8.self)
+        }
         return Result(status: status, output: text("out"), messages: text("err"))
     }
 
@@ -79,7 +80,8 @@ enum Program {
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
         var words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
-        var values: [UnsafeMutablePointer<CChar>?] = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        var values: [UnsafeMutablePointer<CChar>?] =
+            environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in words + values { free(text) } }
         var pid = pid_t()
         let code = posix_spawnp(&pid, arguments[0], &actions, &attributes, &words, &values)

@@ -120,7 +120,8 @@ struct RequestTests {
     func failures() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
-        let body = #"{"kind":"download","request":{"url":"\#(nginx.url)/none"},"destination":{"path":"none"}}"#
+        let body =
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/none"},"destination":{"path":"none"}}"#
         let missing = try ferry.run(body)
         #expect(missing["state"]?.string == "failed" && missing["response"]?["status"]?.integer == 404)
         #expect(missing["error"]?["code"]?.string == "unacceptable_status", "\(missing)")

@@ -29,7 +29,9 @@ struct SecurityTests {
             #expect(try ferry.call("GET", "/livez", key: key).status == 200)
             #expect(try ferry.call("GET", "/openapi.json", key: key).status == 200)
         }
-        #expect(try ferry.call("GET", "/v1/jobs", key: "").header("www-authenticate")?.hasPrefix("Bearer") == true)
+        #expect(
+            try ferry.call("GET", "/v1/jobs", key: "").header("www-authenticate")?.hasPrefix("Bearer") == true
+        )
         let made = try ferry.json("POST", "/v1/admin/keys", #"{"name":"short-lived","role":"viewer"}"#)
         let key = try #require(made["key"]?.string)
         #expect(try ferry.call("GET", "/v1/jobs", key: key).status == 200)
@@ -100,7 +102,8 @@ struct SecurityTests {
         #expect(try job.json["request"]?["headers"]?["Authorization"]?["set"]?.bool == true)
         let delivery = try #require(receiver.deliveries.wait().first)
         #expect(try delivery.isSigned(by: signing))
-        let dump = try Program.run(["pg_dump", "--dbname", database.url], environment: ["PATH": "/usr/bin:/bin"])
+        let dump = try Program.run(
+            ["pg_dump", "--dbname", database.url], environment: ["PATH": "/usr/bin:/bin"])
         #expect(dump.status == 0 && dump.output.contains("COPY public.finished_jobs"), "\(dump.messages)")
         let places = [
             ("the answer to POST", submitted.text), ("the job", job.text),
@@ -145,7 +148,8 @@ struct SecurityTests {
         }
         for path in ["links/away/x", "links/up/x"] {
             let job = try ferry.run(
-                #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"\#(path)"}}"#)
+                #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"#
+                    + #""destination":{"path":"\#(path)"}}"#)
             #expect(job["error"]?["code"]?.string == "destination_invalid", "\(job)")
         }
         for path in ["links/file", "links/away/secret"] {
@@ -155,7 +159,8 @@ struct SecurityTests {
         }
         // The link itself may be replaced; what it leads to may not.
         let replaced = try ferry.run(
-            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"links/file"}}"#)
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"links/file"}}"#
+        )
         #expect(replaced["state"]?.string == "succeeded")
         #expect(readFile(outside + "/secret") == Array("not yours".utf8))
         #expect(directoryNames(outside) == ["secret"])
@@ -164,7 +169,8 @@ struct SecurityTests {
     @Test("no transfer and no webhook reaches an address that is not allowed, by redirects and names neither")
     func egress() throws {
         for url in [
-            "http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/", "http://[::1]/", "http://0.0.0.0/",
+            "http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/", "http://[::1]/",
+            "http://0.0.0.0/",
             "http://[::ffff:10.0.0.1]/", "http://2130706433.1/", ferry.url + "/v1/jobs", "file:///etc/passwd",
         ] {
             for body in [
@@ -174,7 +180,9 @@ struct SecurityTests {
                 #expect(try ferry.call("POST", "/v1/jobs", body).status == 422, "\(body)")
             }
         }
-        for location in ["http://10.0.0.1/", "http://[::1]:9/", ferry.url + "/v1/jobs", "http://169.254.169.254/"] {
+        for location in [
+            "http://10.0.0.1/", "http://[::1]:9/", ferry.url + "/v1/jobs", "http://169.254.169.254/",
+        ] {
             let origin = try ScriptedOrigin.answering { _, _ in
                 Array("HTTP/1.1 307 X\r\nLocation: \(location)\r\nContent-Length: 0\r\n\r\n".utf8)
             }

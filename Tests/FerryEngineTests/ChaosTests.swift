@@ -5,7 +5,8 @@ import TestSupport
 import Testing
 
 @Suite(.serialized) struct ChaosTests {
-    /// A server whose every answer is whole, cut, reset, stalled, late or an error: the same for the same request.
+    /// A server whose every answer is whole, cut, reset, stalled, late or an error: the same for the same
+    /// request.
     private static func origin() throws -> ScriptedOrigin {
         try ScriptedOrigin { connection in
             while let request = connection.readRequest() {

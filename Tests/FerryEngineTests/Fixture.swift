@@ -15,7 +15,7 @@ final class Fixture: Sendable {
     }
     final class Lease: LeaseHolder {
         let isHeld = Atomic<Bool>(true)
-        var holdsLease: Bool { isHeld.load(ordering: .relaxed) }
+        func holdsLease(of job: JobID, attempt: Int32) -> Bool { isHeld.load(ordering: .relaxed) }
     }
     struct SystemClock: WallClock {
         func now() -> Timestamp { Timestamp(microseconds: wallMicroseconds()) }

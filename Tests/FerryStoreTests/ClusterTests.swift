@@ -115,8 +115,7 @@ struct ClusterTests {
         defer { server.remove() }
         try Migrator.migrate(url: server.url())
         let node = try TestNode(server.url(), leaseSeconds: 0.8)
-        let lease: any LeaseHolder = node.store.watch
-        #expect(lease.holdsLease && node.store.isReady)
+        #expect(node.store.watch.holdsLease && node.store.isReady)
         server.stop()
         eventually("the lease ends") { !node.store.watch.holdsLease }
         try server.start()

@@ -1,6 +1,7 @@
 import Glibc
 
-/// A real nginx on a free port of the loopback interface, with its own temporary directory. Stopped by `stop()`.
+/// A real nginx on a free port of the loopback interface, with its own temporary directory. Stopped by
+/// `stop()`.
 package final class Nginx: Sendable {
     /// Where `location /` finds its files, and where WebDAV PUTs go below `/put/`.
     package let root: String
@@ -11,9 +12,9 @@ package final class Nginx: Sendable {
     /// `http://127.0.0.1:PORT` without a slash at its end.
     package var url: String { "http://127.0.0.1:\(port)" }
 
-    /// Starts it and waits until it accepts connections. Besides files it serves:
-    /// `/slow/…` the same files at 4 kB/s, `/put/…` takes PUT, `/echo-headers` says `Authorization` and `X-Test`,
-    /// `/status/NNN` for 403, 404, 429, 500, 503, and `/redirect/…` answers 302 to `/…`.
+    /// Starts it and waits until it accepts connections. Besides files it serves: `/slow/…` the same files at
+    /// 4 kB/s, `/put/…` takes PUT, `/echo-headers` says `Authorization` and `X-Test`, `/status/NNN` for 403,
+    /// 404, 429, 500, 503, and `/redirect/…` answers 302 to `/…`.
     package init() throws {
         directory = try TemporaryDirectory.make("nginx")
         root = directory + "/root"

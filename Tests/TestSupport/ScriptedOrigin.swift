@@ -135,7 +135,8 @@ package final class OriginConnection {
         return (0...(buffer.count - 4)).first { buffer[$0..<($0 + 4)].elementsEqual([13, 10, 13, 10]) }
     }
 
-    /// Reads the body that `Content-Length` or chunked coding announce, or what came before the other end left.
+    /// Reads the body that `Content-Length` or chunked coding announce, or what came before the other end
+    /// left.
     package func readBody(of request: ScriptedOrigin.Request) -> [UInt8] {
         if request.header("transfer-encoding")?.lowercased() == "chunked" { return readChunks() }
         return read(request.header("content-length").flatMap { Int($0) } ?? 0)

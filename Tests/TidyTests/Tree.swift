@@ -20,7 +20,8 @@ struct SourceFile: Sendable, CustomTestStringConvertible {
             return String(words[index + 1].split(separator: ".")[0])
         }
     }
-    /// Functions and initializers by indentation: from the line that declares to the brace that closes at its column.
+    /// Functions and initializers by indentation: from the line that declares to the brace that closes at its
+    /// column.
     var functions: [(line: Int, lineCount: Int)] {
         var found: [(Int, Int)] = []
         let lines = self.lines

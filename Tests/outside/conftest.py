@@ -59,8 +59,9 @@ def binary() -> pathlib.Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ferry():
+    """One for each file: what a fuzzer leaves behind, ten thousands of jobs for hosts that do not exist, is its own."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
     data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
     data.chmod(0o755)
@@ -69,7 +70,7 @@ def ferry():
     environment |= {
         "FERRY_LISTEN": f"127.0.0.1:{port}", "FERRY_DATA_DIR": str(data), "FERRY_ADMIN_KEY": ADMIN_KEY,
         "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_WEBHOOK_SECRET": WEBHOOK_SECRET,
-        "FERRY_LOG_LEVEL": "warning", "FERRY_LOG_FORMAT": "json",
+        "FERRY_LOG_LEVEL": "warning", "FERRY_LOG_FORMAT": "json", "FERRY_DRAIN_SECONDS": "2",
     }
     with open(data / "log", "wb") as log:
         process = subprocess.Popen([binary(), "serve"], env=environment, stdin=subprocess.DEVNULL,

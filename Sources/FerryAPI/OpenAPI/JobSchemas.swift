@@ -197,8 +197,8 @@ let jobRequestSchemas = #"""
     },
     "Path": {
       "type": "string", "minLength": 1, "maxLength": 1024,
-      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\\u0000-\\u001f\\u007f]+(/(?!\\.\\.?(/|$)|\\.ferry-)\#
-    [^/\\u0000-\\u001f\\u007f]+)*$",
+      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\\u0000-\\u001f\\u007f]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
+    [^/\\u0000-\\u001f\\u007f]{1,255})*$",
       "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of \#
     at most 255 bytes that do not begin with .ferry-."
     },

@@ -166,7 +166,7 @@ struct SecurityTests {
         #expect(directoryNames(outside) == ["secret"])
     }
 
-    @Test("no transfer and no webhook reaches an address that is not allowed, by redirects and names neither")
+    @Test("no transfer and no webhook reaches an address that is not allowed, not by a redirect either")
     func egress() throws {
         for url in [
             "http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/", "http://[::1]/",

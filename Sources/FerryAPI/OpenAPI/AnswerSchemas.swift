@@ -262,7 +262,7 @@ let answerSchemas = #"""
     "KeyRequest": {
       "type": "object", "required": ["name", "role"], "additionalProperties": false,
       "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 128},
+        "name": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
         "role": {"$ref": "#/components/schemas/Role"},
         "tenant": {"type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default"}
       }

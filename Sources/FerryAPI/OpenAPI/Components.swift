@@ -2,7 +2,7 @@
 let parameterComponents = #"""
     "Session": {
       "name": "session", "in": "query",
-      "schema": {"type": "string", "minLength": 1, "maxLength": 128}
+      "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"}
     },
     "State": {
       "name": "state", "in": "query", "schema": {"$ref": "#/components/schemas/JobState"},
@@ -11,14 +11,14 @@ let parameterComponents = #"""
     "Kind": {"name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]}},
     "Host": {
       "name": "host", "in": "query",
-      "schema": {"type": "string", "minLength": 1, "maxLength": 255}
+      "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000]*$"}
     },
     "CreatedAfter": {
       "name": "created_after", "in": "query",
       "schema": {"type": "string", "format": "date-time"}
     },
     "Metadata": {
-      "name": "metadata.KEY", "in": "query", "schema": {"type": "string"},
+      "name": "metadata.KEY", "in": "query", "schema": {"type": "string", "pattern": "^[^\\u0000]*$"},
       "description": "KEY stands for a name in metadata; may be given for several names, all must match."
     },
     "Limit": {

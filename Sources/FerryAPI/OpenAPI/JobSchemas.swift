@@ -20,13 +20,13 @@ let jobRequestSchemas = #"""
       "properties": {
         "session": {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,128}$", "default": "default"},
         "description": {
-          "type": ["string", "null"], "maxLength": 1024,
+          "type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$",
           "description": "At most 1,024 bytes of UTF-8, without U+0000."
         },
         "metadata": {
           "type": "object", "maxProperties": 50,
-          "propertyNames": {"minLength": 1, "maxLength": 128},
-          "additionalProperties": {"type": "string", "maxLength": 2048},
+          "propertyNames": {"minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
+          "additionalProperties": {"type": "string", "maxLength": 2048, "pattern": "^[^\\u0000]*$"},
           "description": "Names of at most 128 bytes, values of at most 2,048."
         },
         "mirrors": {"type": "array", "maxItems": 0},
@@ -149,7 +149,7 @@ let jobRequestSchemas = #"""
     },
     "URL": {
       "type": "string", "format": "uri", "maxLength": 8192,
-      "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s]+$",
+      "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s/?#]{1,253}([/?#]\\S*)?$",
       "description": "Absolute, http or https, without user information. Addresses that the egress \#
     policy refuses are a 422."
     },
@@ -180,7 +180,7 @@ let jobRequestSchemas = #"""
       "properties": {
         "base64": {
           "type": "string", "contentEncoding": "base64",
-          "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+          "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
         }
       }
     },
@@ -302,7 +302,8 @@ let jobRequestSchemas = #"""
         },
         "secret": {
           "type": ["string", "null"],
-          "pattern": "^whsec_[A-Za-z0-9+/]{32,88}={0,2}$",
+          "pattern": "^whsec_(([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/][AQgw]==|\#
+    [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?|([A-Za-z0-9+/]{4}){21}[A-Za-z0-9+/][AQgw]==)$",
           "description": "whsec_ and the base64 of 24 to 64 bytes. Without one, the service's own \#
     secret signs."
         }

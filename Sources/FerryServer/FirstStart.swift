@@ -24,7 +24,7 @@ struct FirstStart: Sendable {
         guard (try? box.open(proof)) != nil else {
             throw Configuration.Failure(
                 description:
-                    "This database was set up with another FERRY_SECRET_KEY. Give every node that of the first "
+                    "This database was set up with another FERRY_SECRET_KEY. Every node needs that of the first "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
         let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)

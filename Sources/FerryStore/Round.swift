@@ -116,6 +116,12 @@ extension Parameters {
         return parameters
     }
 
+    static func int64(_ value: Int64) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(int64: value)
+        return parameters
+    }
+
     static func identifier<Kind>(_ value: Identifier<Kind>) -> Parameters {
         var parameters = Parameters()
         parameters.append(value)

@@ -18,6 +18,9 @@ package enum Statements {
     package static let listJobs = make(
         "list_jobs", PackageResources.list_jobs_sql, parameters: 9, isPlannedAnew: true)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
+    package static let lockHeartbeat = make(
+        "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
+    package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
     package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
@@ -51,7 +54,8 @@ package enum Statements {
     /// All of them, for the test.
     package static let all = [
         claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts, heartbeat,
-        heldJobs, listDeliveries, listJobs, listKeys, nextDelivery, nextDue, notify, promoteJobs,
+        heldJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery, nextDue,
+        notify, promoteJobs,
         putSetting, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting, readStatus,
         readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
         requestCancel, rescueJobs, retryJobs, revokeKey, submitJobs, submitKeyedJobs, tryLock,

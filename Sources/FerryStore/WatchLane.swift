@@ -9,6 +9,8 @@ import Sys
 package final class WatchLane: LeaseHolder {
     /// Rows that one round of rescuing or expiring takes at most.
     private static let roundMax: Int32 = 500
+    /// "ferryres": between heartbeats and rescues.
+    private static let rescueLock: Int64 = 0x6665_7272_7972_6573
     private static let keyLifetimeSeconds = 86_400.0
     /// Seconds of silence after which a node is forgotten.
     private static let nodeLifetimeSeconds = 3_600.0
@@ -26,8 +28,8 @@ package final class WatchLane: LeaseHolder {
         startedAt = context.clock.now()
     }
 
-    /// Whether an attempt is still ours. A node that slept through its lease has lost what it held, also when its
-    /// heartbeat works again.
+    /// Whether an attempt is still ours. A node that slept through its lease has lost what it held, also when
+    /// its heartbeat works again.
     package func holdsLease(of job: JobID, attempt: Int32) -> Bool {
         holdsLease && context.book.holds(job, attempt: attempt)
     }
@@ -104,13 +106,14 @@ package final class WatchLane: LeaseHolder {
         let doubtful = holdsLease ? [:] : context.book.all
         var results = try lane.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
+                pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
                 pipeline.send(Statements.heartbeat, parameters)
                 pipeline.send(Statements.heldJobs, .identifier(configuration.node))
             }
         }
         let end = Sys.monotonicNanoseconds()
-        let answer = results.take(0)
-        let held = results.take(1)
+        let answer = results.take(1)
+        let held = results.take(2)
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
@@ -139,10 +142,14 @@ package final class WatchLane: LeaseHolder {
         parameters.append(float64: context.configuration.leaseSeconds)
         parameters.append(int32: Self.roundMax)
         while true {
-            let rescued = try lane.withConnection { connection throws(PostgresError) in
-                try connection.execute(Statements.rescueJobs, parameters, timeout: .seconds(5))
+            var results = try lane.withConnection { connection throws(PostgresError) in
+                try connection.pipeline(timeout: .seconds(5)) { pipeline in
+                    // So that a node that wakes sees either its heartbeat counted or its jobs gone.
+                    pipeline.send(Statements.lockRescue, .int64(Self.rescueLock))
+                    pipeline.send(Statements.rescueJobs, parameters)
+                }
             }
-            let count = rescued.rowCount
+            let count = results.take(1).rowCount
             guard count > 0 else { return }
             context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])

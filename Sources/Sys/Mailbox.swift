@@ -85,8 +85,8 @@ package final class Mailbox<Message: Sendable>: Sendable {
         return take()
     }
 
-    /// `wait`, and then a moment more while others are likely to send: when `isBusy`, up to `microseconds` pass
-    /// before what has gathered is taken. Owner only.
+    /// `wait`, and then a moment more while others are likely to send: when `isBusy`, up to `microseconds`
+    /// pass before what has gathered is taken. Owner only.
     package func gather(milliseconds: Int32, isBusy: Bool, microseconds: Int) -> [Message] {
         var messages = wait(milliseconds: milliseconds)
         guard isBusy, !messages.isEmpty, !isClosed else { return messages }

@@ -62,7 +62,8 @@ import Testing
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", [1, 2, 3])
             for _ in 0..<3 {
-                let failed = try #require(Running(loop, TransferRequest(url: "http://ferry.invalid/")).outcome())
+                let failed = try #require(
+                    Running(loop, TransferRequest(url: "http://ferry.invalid/")).outcome())
                 #expect(failed.error?.code == CurlError.couldNotResolveHost)
                 let next = try #require(Running(loop, TransferRequest(url: nginx.url + "/file")).outcome())
                 #expect(next.error == nil)

@@ -46,7 +46,8 @@ struct ListJobsTests {
     @Test(
         "what cannot be a filter is 400",
         arguments: [
-            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "state=queued,running", "kind=stream",
+            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "state=queued,running",
+            "kind=stream",
             "created_after=today",
             "session=", "metadata.=x", "metadata=x", "limit=1&limit=2", "%ff=1", "host=%zz", "cursor=",
             "cursor=abc",

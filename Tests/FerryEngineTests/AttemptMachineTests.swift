@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test(
-        "in every order of five events, there is at most one report, it is the last action, and no bytes stay after a failure"
+        "five events in any order make at most one report, the last action, and no bytes stay after a failure"
     )
     func exhaustive() {
         var visited = 0

@@ -13,7 +13,8 @@ import Testing
                     "HTTP/1.1 \(status) x\r\nLocation: \(parts[1])\r\nContent-Length: 3\r\n\r\nabc".utf8)
             }
             let text =
-                "\(request.method) \(body.count) \(request.header("authorization") ?? "-") \(request.header("x-api-key") ?? "-")"
+                "\(request.method) \(body.count) \(request.header("authorization") ?? "-") "
+                + (request.header("x-api-key") ?? "-")
             return Array("HTTP/1.1 200 OK\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)".utf8)
         }
     }

@@ -48,7 +48,8 @@ package final class Nginx: Sendable {
             daemon off; master_process off; pid \(directory)/pid; worker_rlimit_nofile 16384;
             events { worker_connections 8192; }
             http {
-              access_log off; client_max_body_size 0; keepalive_requests 1000000; default_type application/octet-stream;
+              access_log off; client_max_body_size 0; keepalive_requests 1000000;
+              default_type application/octet-stream;
               types { text/plain txt; image/png png; }
               client_body_temp_path \(directory)/body; proxy_temp_path \(directory)/proxy;
               fastcgi_temp_path \(directory)/fastcgi; uwsgi_temp_path \(directory)/uwsgi;

@@ -25,11 +25,10 @@ struct SourceFile: Sendable, CustomTestStringConvertible {
     var functions: [(line: Int, lineCount: Int)] {
         var found: [(Int, Int)] = []
         let lines = self.lines
-        for (index, line) in lines.enumerated() where line.contains("func ") || line.contains("init(") {
+        let words = /^ *((package|private|fileprivate|static|mutating|override|convenience) )*(func |init[?(<])/
+        for (index, line) in lines.enumerated() where line.prefixMatch(of: words) != nil {
             let indent = line.prefix { $0 == " " }
-            guard !line.trimmingCharacters(in: .whitespaces).hasPrefix("//"), !line.contains("}") else {
-                continue
-            }
+            guard !line.contains("}") else { continue }
             if let end = lines[(index + 1)...].firstIndex(where: { $0 == indent + "}" }) {
                 found.append((index + 1, end - index + 1))
             }

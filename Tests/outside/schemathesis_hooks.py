@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import schemathesis
 
@@ -39,6 +40,6 @@ def before_call(context, case, kwargs):
         headers["Prefer"] = "wait=0" if next(_numbers) % 10 else "wait=1"
     # A key that comes again is answered with the first job, which another scenario may have deleted: "created,
     # but not found" would be true and right. Replays have tests of their own.
-    key = headers.get("Idempotency-Key")
-    if key and key.isascii() and key.isalnum():
-        headers["Idempotency-Key"] = f"{key[:200]}-{next(_numbers)}"
+    key = headers.get("Idempotency-Key") or ""
+    if re.fullmatch('[!#-~][!-~]{0,239}|"[!#-~]{1,239}"', key):
+        headers["Idempotency-Key"] = re.sub('("?)$', rf"-{next(_numbers)}\1", key, count=1)

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECONDS = int(os.environ.get("FERRY_SCHEMATHESIS_SECONDS", "100"))
+SECONDS = int(os.environ.get("FERRY_SCHEMATHESIS_SECONDS", "90"))
 
 
 @pytest.fixture(scope="module")

@@ -159,9 +159,11 @@ package final class API: RequestHandler {
         var route: Int?
         if case .route(let index) = router.match(method: head.method, path: head.path) { route = index }
         requestMetrics.count(route: route, status: status, nanoseconds: durationNanoseconds)
-        guard logger.logLevel <= .debug else { return }
-        logger.debug(
-            "A request was answered.",
+        // What the client was told to look for in the log; the cause is in the lines before.
+        let level: Logger.Level = status == 500 ? .error : .debug
+        guard logger.logLevel <= level else { return }
+        logger.log(
+            level: level, status == 500 ? "A request failed." : "A request was answered.",
             metadata: [
                 "request.id": "\(head.requestID)", "method": "\(head.method)",
                 "route": "\(route.map { routes[$0].pattern } ?? "none")", "status": "\(status ?? 0)",

@@ -28,7 +28,7 @@ package struct RetryPolicy: Sendable {
             return .final(
                 TransferError(
                     .resourceTimeout,
-                    "The resource timeout comes before the next attempt; the last one failed: \(error.message)",
+                    "The resource timeout comes before the next attempt. The last one: \(error.message)",
                     phase: error.phase, isRetryable: false))
         }
         return .retry(at: next)

@@ -24,7 +24,7 @@ struct FirstStart: Sendable {
         guard (try? box.open(proof)) != nil else {
             throw Configuration.Failure(
                 description:
-                    "This database was set up with another FERRY_SECRET_KEY. Every node needs that of the first "
+                    "This database was set up with another FERRY_SECRET_KEY. Use that of its first node "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
         let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)
@@ -101,7 +101,8 @@ struct FirstStart: Sendable {
               export FERRY_URL=\(address) FERRY_KEY=\(newAdminKey)
               curl -s $FERRY_URL/v1/jobs -H "Authorization: Bearer $FERRY_KEY" \\
                 -H 'Content-Type: application/json' -H 'Prefer: wait=20' \\
-                -d '{"kind":"download","request":{"url":"https://www.debian.org/"},"destination":{"path":"debian.html"}}'
+                -d '{"kind":"download","request":{"url":"https://www.debian.org/"},
+                     "destination":{"path":"debian.html"}}'
 
 
             """

@@ -163,70 +163,72 @@ struct JobSpecFuzzTests {
         }
     }
 
+    /// A body, and the only pointer that is complained about.
+    private static let combinations: [(String, String)] = [
+        (#"{"kind":"upload","request":{"url":"http://a.example/"}}"#, "#/source"),
+        (#"{"kind":"upload","request":{"url":"http://a.example/"},"source":null}"#, "#/source"),
+        (#"{"kind":"upload","request":{"url":"http://a.example/"},"source":{}}"#, "#/source"),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"path":"a","text":"b"}}"#,
+            "#/source"
+        ),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"job":"job_x"}}"#,
+            "#/source/job"
+        ),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a","form":{}}}"#,
+            "#/source/form"
+        ),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/","method":"GET"},"#
+                + #""source":{"text":"a"}}"#,
+            "#/request/method"
+        ),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/","body":{"text":""}},"#
+                + #""source":{"text":"a"}}"#,
+            "#/request/body"
+        ),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a"},"#
+                + #""destination":{"path":"a"}}"#,
+            "#/destination"
+        ),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"base64":"A"}}"#,
+            "#/source/base64"
+        ),
+        (#"{"kind":"data","request":{"url":"http://a.example/","body":{"text":""}}}"#, "#/request/body"),
+        (
+            #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","body":{}}}"#,
+            "#/request/body"
+        ),
+        (
+            #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
+                + #""body":{"multipart":null}}}"#,
+            "#/request/body/multipart"
+        ),
+        (
+            #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
+                + #""body":{"form":{"a":1}}}}"#,
+            "#/request/body/form/a"
+        ),
+        (
+            #"{"kind":"data","request":{"url":"http://a.example/"},"destination":{"path":"a"}}"#,
+            "#/destination"
+        ),
+        (
+            #"{"kind":"data","request":{"url":"http://a.example/","headers":{"A":"1","a":"2"}}}"#,
+            "#/request/headers/a"
+        ),
+        (#"{"kind":"data"}"#, "#/request"), (#"{"request":{"url":"http://a.example/"}}"#, "#/kind"),
+        (#"{"kind":"data","request":{}}"#, "#/request/url"), ("[]", "#"), ("1", "#"), ("null", "#"),
+    ]
+
     @Test("what does not go together is refused")
     func combinations() {
-        let cases: [(String, String)] = [
-            (#"{"kind":"upload","request":{"url":"http://a.example/"}}"#, "#/source"),
-            (#"{"kind":"upload","request":{"url":"http://a.example/"},"source":null}"#, "#/source"),
-            (#"{"kind":"upload","request":{"url":"http://a.example/"},"source":{}}"#, "#/source"),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"path":"a","text":"b"}}"#,
-                "#/source"
-            ),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"job":"job_x"}}"#,
-                "#/source/job"
-            ),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a","form":{}}}"#,
-                "#/source/form"
-            ),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/","method":"GET"},"#
-                    + #""source":{"text":"a"}}"#,
-                "#/request/method"
-            ),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/","body":{"text":""}},"#
-                    + #""source":{"text":"a"}}"#,
-                "#/request/body"
-            ),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a"},"#
-                    + #""destination":{"path":"a"}}"#,
-                "#/destination"
-            ),
-            (
-                #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"base64":"A"}}"#,
-                "#/source/base64"
-            ),
-            (#"{"kind":"data","request":{"url":"http://a.example/","body":{"text":""}}}"#, "#/request/body"),
-            (
-                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","body":{}}}"#,
-                "#/request/body"
-            ),
-            (
-                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
-                    + #""body":{"multipart":null}}}"#,
-                "#/request/body/multipart"
-            ),
-            (
-                #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
-                    + #""body":{"form":{"a":1}}}}"#,
-                "#/request/body/form/a"
-            ),
-            (
-                #"{"kind":"data","request":{"url":"http://a.example/"},"destination":{"path":"a"}}"#,
-                "#/destination"
-            ),
-            (
-                #"{"kind":"data","request":{"url":"http://a.example/","headers":{"A":"1","a":"2"}}}"#,
-                "#/request/headers/a"
-            ),
-            (#"{"kind":"data"}"#, "#/request"), (#"{"request":{"url":"http://a.example/"}}"#, "#/kind"),
-            (#"{"kind":"data","request":{}}"#, "#/request/url"), ("[]", "#"), ("1", "#"), ("null", "#"),
-        ]
-        for (text, pointer) in cases {
+        for (text, pointer) in Self.combinations {
             #expect(complaints(text).map(\.pointer) == [pointer], "\(text): \(complaints(text))")
         }
     }

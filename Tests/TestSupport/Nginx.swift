@@ -57,7 +57,9 @@ package final class Nginx: Sendable {
               server {
                 listen 127.0.0.1:\(port) backlog=8192; root \(root);
                 location /slow/ { alias \(root)/; limit_rate 4k; }
-                location /put/ { dav_methods PUT DELETE; create_full_put_path on; client_body_buffer_size 256k; }
+                location /put/ {
+                  dav_methods PUT DELETE; create_full_put_path on; client_body_buffer_size 256k;
+                }
                 location = /echo-headers { return 200 "$http_authorization|$http_x_test|$request_method"; }
                 location /redirect/ { rewrite ^/redirect/(.*)$ /$1 redirect; }
                 \(statuses.joined(separator: "\n"))

@@ -25,7 +25,7 @@ struct SourceFile: Sendable, CustomTestStringConvertible {
     var functions: [(line: Int, lineCount: Int)] {
         var found: [(Int, Int)] = []
         let lines = self.lines
-        let words = /^ *((package|private|fileprivate|static|mutating|override|convenience) )*(func |init[?(<])/
+        let words = /^ *((package|private|fileprivate|static|mutating|convenience) )*(func |init[?(<])/
         for (index, line) in lines.enumerated() where line.prefixMatch(of: words) != nil {
             let indent = line.prefix { $0 == " " }
             guard !line.contains("}") else { continue }

@@ -1,7 +1,7 @@
 # make run        install what is missing, build, start Ferry on a private PostgreSQL
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
-.PHONY: run build release test test-swift test-outside install-deps install-test-deps format lint \
+.PHONY: run build release test test-swift test-memory test-outside install-deps install-test-deps format lint \
         check-compose secrets bench-peers bench-report clean
 
 SWIFT ?= swift
@@ -16,10 +16,16 @@ build:
 release:
 	$(SWIFT) build -c release --product ferry
 
-test: install-test-deps build test-swift test-outside
+test: install-test-deps build test-swift test-memory test-outside
 
 test-swift:
 	scripts/swift-tests
+
+# The wrappers and the engine under AddressSanitizer. Leaks are not asked for: the Swift runtime and libcurl keep
+# some memory for the life of the process.
+test-memory:
+	ASAN_OPTIONS=detect_leaks=0 scripts/swift-tests --sanitize=address --scratch-path .build-memory \
+	    --filter '^(HTTPServerTests|PostgresTests|CurlTests|FerryEngineTests)\.'
 
 test-outside:
 	scripts/outside-checks
@@ -53,4 +59,4 @@ bench-report:
 	@scripts/benchmark-peers --report
 
 clean:
-	rm -rf .build
+	rm -rf .build .build-memory

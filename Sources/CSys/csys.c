@@ -31,6 +31,10 @@ int csys_start_writeback(int fd, int64_t offset, int64_t length) {
     return sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE);
 }
 
+const char *csys_entry_name(const struct dirent *entry) {
+    return entry->d_name;
+}
+
 void csys_futex_wait(uint32_t *word, uint32_t expected, int milliseconds) {
     struct timespec limit = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, milliseconds < 0 ? NULL : &limit, NULL, 0);

@@ -1,6 +1,7 @@
 import CSys
 import FerryCore
 import Glibc
+import Sys
 
 /// An open directory below which everything is found: whatever a path says, the kernel does not leave it
 /// (openat2(2), RESOLVE_BENEATH). Closed with its last owner.
@@ -72,17 +73,7 @@ final class StorageDirectory: Sendable {
 
     /// The names in this directory that begin like that.
     func names(beginningWith prefix: String) -> [String] {
-        let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard copy >= 0, let stream = fdopendir(copy) else { return [] }
-        defer { closedir(stream) }
-        var found: [String] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            if name.hasPrefix(prefix) { found.append(name) }
-        }
-        return found
+        directoryNames(below: descriptor).filter { $0.hasPrefix(prefix) }
     }
 
     /// The inode of a name, not following a symbolic link; nil when there is none.

@@ -220,7 +220,7 @@ struct PostgresCluster {
     private func occupants() -> [pid_t] {
         guard let cluster = FileTree.status(directory) else { return [] }
         let recorded = recordedProcess()
-        return FileTree.names(in: "/proc").compactMap { pid_t($0) }.filter { pid in
+        return directoryNames("/proc").compactMap { pid_t($0) }.filter { pid in
             guard FileTree.text(of: "/proc/\(pid)/comm")?.trimmed == "postgres" else { return false }
             guard let working = FileTree.status("/proc/\(pid)/cwd") else {
                 // A container's root may not look: then the number has to do. A zombie has no directory.

@@ -1,21 +1,8 @@
 import Glibc
+import Sys
 
 /// The few questions about the file system that the private PostgreSQL asks.
 enum FileTree {
-    /// The names in a directory, without the two dots; none when it cannot be read.
-    static func names(in path: String) -> [String] {
-        guard let listing = opendir(path) else { return [] }
-        defer { closedir(listing) }
-        var names: [String] = []
-        while let entry = readdir(listing) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            if name != "." && name != ".." { names.append(name) }
-        }
-        return names
-    }
-
     /// The absolute path without symbolic links, or nil when it does not exist (realpath(3)).
     static func resolved(_ path: String) -> String? {
         guard let raw = realpath(path, nil) else { return nil }
@@ -55,7 +42,7 @@ enum FileTree {
             unlink(path)
             return
         }
-        for name in names(in: path) { remove("\(path)/\(name)") }
+        for name in directoryNames(path) { remove("\(path)/\(name)") }
         rmdir(path)
     }
 

@@ -1,4 +1,5 @@
 import Glibc
+import Sys
 
 /// Where one installation of PostgreSQL keeps `initdb` and `postgres`.
 struct PostgresPrograms: Equatable {
@@ -51,9 +52,9 @@ struct PostgresPrograms: Equatable {
             candidates.append(PostgresProcess.output(of: "\(tool)/pg_config", ["--bindir"]).trimmed)
         }
         for parent in ["/usr/lib/postgresql", "/usr/local/pgsql"] {
-            candidates += FileTree.names(in: parent).map { "\(parent)/\($0)/bin" }
+            candidates += directoryNames(parent).map { "\(parent)/\($0)/bin" }
         }
-        candidates += FileTree.names(in: "/usr").filter { $0.hasPrefix("pgsql-") }.map { "/usr/\($0)/bin" }
+        candidates += directoryNames("/usr").filter { $0.hasPrefix("pgsql-") }.map { "/usr/\($0)/bin" }
         var seen: Set<String> = []
         return candidates.compactMap { candidate in
             // Debian links single programs into PATH: the directory that counts is the server's own.

@@ -79,15 +79,4 @@ final class Counter: Sendable {
 }
 
 /// What is in a directory, hidden names too; empty when there is none.
-func directoryNames(_ path: String) -> Set<String> {
-    guard let directory = opendir(path) else { return [] }
-    defer { closedir(directory) }
-    var names: Set<String> = []
-    while let entry = readdir(directory) {
-        let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-            String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-        }
-        if name != ".", name != ".." { names.insert(name) }
-    }
-    return names
-}
+func directoryNames(_ path: String) -> Set<String> { Set(Sys.directoryNames(path)) }

@@ -146,15 +146,7 @@ func withTemporaryDirectory(_ body: (String) throws -> Void) throws {
     guard let raw = mkdtemp(&template) else { throw SystemError("mkdtemp") }
     let path = String(cString: raw)
     defer {
-        if let directory = opendir(path) {
-            while let entry = readdir(directory) {
-                let name = withUnsafePointer(to: &entry.pointee.d_name) {
-                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-                }
-                unlink("\(path)/\(name)")
-            }
-            closedir(directory)
-        }
+        for name in directoryNames(path) { unlink("\(path)/\(name)") }
         rmdir(path)
     }
     try body(path)

@@ -83,14 +83,10 @@ final class Fixture: Sendable {
     func files() -> Set<String> {
         var found: Set<String> = []
         func visit(_ path: String) {
-            guard let stream = opendir(directory + path) else { return }
-            defer { closedir(stream) }
-            while let entry = readdir(stream) {
-                let name = withUnsafeBytes(of: &entry.pointee.d_name) {
-                    String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
-                }
-                if name == "." || name == ".." { continue }
-                if entry.pointee.d_type == UInt8(DT_DIR) {
+            for name in directoryNames(directory + path) {
+                var status = stat()
+                lstat("\(directory)\(path)/\(name)", &status)
+                if status.st_mode & S_IFMT == S_IFDIR {
                     visit(path + "/" + name)
                 } else {
                     found.insert(String((path + "/" + name).dropFirst()))

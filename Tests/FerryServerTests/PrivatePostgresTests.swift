@@ -130,7 +130,7 @@ struct PrivatePostgresTests {
         }
         #expect(error?.code == .versionMismatch)
         #expect(error?.description.contains("made by PostgreSQL 9, but version") == true)
-        #expect(FileTree.names(in: "\(place.path)/postgres") == ["PG_VERSION"])
+        #expect(directoryNames("\(place.path)/postgres") == ["PG_VERSION"])
     }
 
     @Test("the newest installation makes a cluster, the same one opens it, an old one does neither")

@@ -112,14 +112,8 @@ package enum TemporaryDirectory {
     /// Removes it with everything inside.
     package static func remove(_ path: String) {
         var status = stat()
-        if lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR, let directory = opendir(path) {
-            while let entry = readdir(directory) {
-                let name = withUnsafePointer(to: &entry.pointee.d_name) {
-                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-                }
-                if name != ".", name != ".." { remove(path + "/" + name) }
-            }
-            closedir(directory)
+        if lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR {
+            for name in directoryNames(path) { remove(path + "/" + name) }
         }
         _ = Glibc.remove(path)
     }

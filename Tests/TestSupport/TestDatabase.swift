@@ -139,7 +139,7 @@ package final class TestServer: Sendable {
     /// Stops the server and removes its directory; for a server that is not the shared one.
     package func remove(_ signal: Int32 = SIGINT) {
         stop(signal)
-        Self.removeTree(directory)
+        TemporaryDirectory.remove(directory)
         Self.running.withLock { $0.removeAll { $0 === self } }
     }
 
@@ -203,33 +203,13 @@ package final class TestServer: Sendable {
 
     /// Removes what killed test processes have left.
     private static func sweep() {
-        guard let listing = opendir("/tmp") else { return }
-        defer { closedir(listing) }
-        while let entry = readdir(listing) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-            }
+        for name in directoryNames("/tmp") {
             let parts = name.split(separator: "-")
             guard name.hasPrefix("ferry-test-"), parts.count == 4, let owner = pid_t(parts[2]),
                 kill(owner, 0) != 0, errno == ESRCH
             else { continue }
-            removeTree("/tmp/\(name)")
+            TemporaryDirectory.remove("/tmp/\(name)")
         }
-    }
-
-    private static func removeTree(_ path: String) {
-        if let listing = opendir(path) {
-            while let entry = readdir(listing) {
-                let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-                    String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-                }
-                if name == "." || name == ".." { continue }
-                let child = "\(path)/\(name)"
-                if entry.pointee.d_type == UInt8(DT_DIR) { removeTree(child) } else { unlink(child) }
-            }
-            closedir(listing)
-        }
-        rmdir(path)
     }
 }
 

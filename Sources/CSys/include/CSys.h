@@ -3,6 +3,7 @@
 #ifndef CSYS_H
 #define CSYS_H
 
+#include <dirent.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -16,6 +17,8 @@ int csys_rename_noreplace(int from_directory, const char *from, int to_directory
 int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, int no_symlinks);
 /// sync_file_range(2) with the WRITE flag: starts write-back of the range and returns at once.
 int csys_start_writeback(int fd, int64_t offset, int64_t length);
+/// The name of a directory's entry (readdir(3)), valid as long as the entry.
+const char *csys_entry_name(const struct dirent *entry);
 /// futex(2): sleeps while `*word` is `expected`, at most `milliseconds` (−1: for ever); may return early.
 void csys_futex_wait(uint32_t *word, uint32_t expected, int milliseconds);
 /// futex(2): changes `*word` and wakes one sleeper.

@@ -39,6 +39,8 @@ final class FileLane: Sendable {
         boxes[Int(index.magnitude % UInt(boxes.count))].send(work)
     }
 
+    private static let gatherMicroseconds = 300
+
     /// Publications that wait for one thread before another one is woken.
     private static let crowdMax = 8
 
@@ -55,9 +57,13 @@ final class FileLane: Sendable {
     private static func run(_ box: Mailbox<FileWork>) {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 4_096)
         defer { buffer.deallocate() }
+        // Several came at once: more are on their way, and share syncs, directories and wake-ups.
+        var isBusy = false
         while true {
             let isLast = box.isClosed
-            let work = box.wait(milliseconds: isLast ? 0 : -1)
+            let work = box.gather(
+                milliseconds: isLast ? 0 : -1, isBusy: isBusy, microseconds: gatherMicroseconds)
+            isBusy = work.count > 1
             var publications: [Publication] = []
             for one in work {
                 switch one {

@@ -53,9 +53,10 @@ final class Publication: Sendable {
     static func publish(_ batch: [Publication]) {
         var staged: [(Publication, Staged)] = []
         var outcomes: [(Publication, Outcome)] = []
+        var places: [String: StorageDirectory] = [:]
         for publication in batch {
             do throws(TransferError) {
-                staged.append((publication, try publication.stage()))
+                staged.append((publication, try publication.stage(&places)))
             } catch {
                 outcomes.append((publication, .failed(error)))
             }
@@ -104,18 +105,30 @@ final class Publication: Sendable {
         /// The same for the same directory.
         let key: String
 
+        static func key(of destination: Destination) -> String {
+            "\(destination.root.descriptor):\(destination.directory)"
+        }
+
         init(_ place: StorageDirectory, _ file: PartialFile, _ sha256: String, _ destination: Destination) {
             self.place = place
             self.file = file
             self.size = file.byteCount
             self.sha256 = sha256
-            key = "\(destination.root.descriptor):\(destination.directory)"
+            key = Self.key(of: destination)
         }
     }
 
-    private func stage() throws(TransferError) -> Staged {
+    /// `places`: the directories that this batch has opened.
+    private func stage(_ places: inout [String: StorageDirectory]) throws(TransferError) -> Staged {
         let destination = plan.destination
-        let place = try destination.root.directory(destination.directory, making: true)
+        let key = Staged.key(of: destination)
+        let place: StorageDirectory
+        if let opened = places[key] {
+            place = opened
+        } else {
+            place = try destination.root.directory(destination.directory, making: true)
+        }
+        places[key] = place
         switch plan.bytes {
         case .memory(let bytes):
             plan.digests.update(bytes)

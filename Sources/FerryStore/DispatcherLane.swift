@@ -31,7 +31,7 @@ package final class DispatcherLane: ResultSink {
     func close() { mailbox.close() }
 
     /// As for submissions, but nobody waits for these.
-    private static let gatherMicroseconds = 1_000
+    private static let gatherMicroseconds = 2_000
 
     /// The thread's body.
     func run() {

@@ -49,7 +49,7 @@ enum EngineLimits {
     static let digestLagResume: Int64 = 32 << 20
     /// Bytes of a body nobody wants that are read so that the connection can be used again.
     static let discardByteCountMax = 64 << 10
-    /// Untouched pages cost nothing, so slow transfers do not pay for this.
+    /// libcurl's default; larger ones cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
     static let bulkReceiveBufferSize = 512 << 10
     static let bulkSendBufferSize = 512 << 10

@@ -16,7 +16,7 @@ final class Database: Sendable {
         self.logger = logger
     }
 
-    /// Starts the private PostgreSQL when no database is named. Call on the main thread.
+    /// Starts the private PostgreSQL when no database is named.
     static func open(_ configuration: Configuration, logger: Logger) throws -> Database {
         if let url = configuration.databaseURL { return Database(url: url, own: nil, logger: logger) }
         try prepareDataDirectory(configuration)

@@ -16,8 +16,7 @@ package func loadConfiguration(flags: [String: String]) throws(Configuration.Fai
 
 /// Runs the service until SIGTERM or SIGINT and returns the exit status.
 ///
-/// Call on the main thread, before any other thread exists: signals are blocked here for all of them, and the
-/// private PostgreSQL receives its death signal when this thread ends.
+/// Call on the main thread, before any other thread exists: signals are blocked here for all of them.
 package func serve(_ configuration: Configuration) -> Int32 {
     let signals = blockSignals()
     signal(SIGPIPE, SIG_IGN)

@@ -1,7 +1,8 @@
 import CSys
 import Glibc
 
-/// The names in a directory, hidden ones too, without the two dots and in no order; none when it cannot be read.
+/// The names in a directory, hidden ones too, without the two dots and in no order; none when it cannot be
+/// read.
 package func directoryNames(_ path: String) -> [String] {
     guard let stream = opendir(path) else { return [] }
     return takeNames(stream)

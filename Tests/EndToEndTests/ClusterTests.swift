@@ -45,7 +45,7 @@ struct ClusterTests {
             #expect(readFile("\(nodes.first.files)/f/\(number)") == HalfwayOrigin.bytes(number))
         }
         let expected = Set(ids.indices.map(String.init))
-        #expect(directoryNames(nodes.first.files + "/f") == expected)
+        #expect(names(in: nodes.first.files + "/f") == expected)
     }
 
     @Test("a job is read, waited for, cancelled and its content fetched through the other node")
@@ -73,7 +73,7 @@ struct ClusterTests {
         #expect(end - asked < 2_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
         #expect(try nodes.second.finished(id)["state"]?.string == "cancelled")
         #expect(try nodes.first.finished(id)["state"]?.string == "cancelled")
-        #expect(!directoryNames(nodes.first.files).contains("endless"))
+        #expect(!names(in: nodes.first.files).contains("endless"))
         let shared = try nodes.first.submitBatch(origin.batch(7..<8))
         #expect(origin.stopped.wait().count == 1)
         origin.open()
@@ -119,7 +119,7 @@ struct ClusterTests {
                 readFile("\(nodes.first.files)/\(name)") == SleepersOrigin.second, "\(name) was overwritten")
             #expect(try nodes.first.json("GET", "/v1/jobs/\(id)")["attempt"]?.integer == 2)
         }
-        #expect(becomes { directoryNames(nodes.first.files) == ["a", "b"] }, "a partial file is left")
+        #expect(becomes { names(in: nodes.first.files) == ["a", "b"] }, "a partial file is left")
         #expect(receiver.deliveries.wait(for: 3, seconds: 1).count == 2)
 
     }

@@ -23,7 +23,7 @@ struct CrashTests {
         let before = receiver.deliveries.wait(for: 300, seconds: 30)
         #expect(becomes { try ferry.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer == 0 })
         ferry.kill9()
-        let published = directoryNames(ferry.files + "/f").filter { !$0.hasPrefix(".") }
+        let published = names(in: ferry.files + "/f").filter { !$0.hasPrefix(".") }
         #expect(published.count <= 300)
         for name in published {
             #expect(readFile("\(ferry.files)/f/\(name)") == HalfwayOrigin.bytes(Int(name) ?? -1))
@@ -57,8 +57,8 @@ struct CrashTests {
         }
         origin.open()
         // What runs goes on, and its results wait.
-        let names = { directoryNames(ferry.files + "/f").filter { !$0.hasPrefix(".") } }
-        #expect(becomes(seconds: 10) { names().count == 132 }, "\(names().count)")
+        let published = { names(in: ferry.files + "/f").filter { !$0.hasPrefix(".") } }
+        #expect(becomes(seconds: 10) { published().count == 132 }, "\(published().count)")
         // A submission waits a while for the database before it is refused.
         #expect(refused.wait(seconds: 20) == ["503 application/problem+json"])
         thread.join()
@@ -187,6 +187,6 @@ struct CrashTests {
             #expect(readFile("\(ferry.files)/f/\(number)") == HalfwayOrigin.bytes(number), "file \(number)")
         }
         let expected = Set(ids.indices.map(String.init))
-        #expect(directoryNames(ferry.files + "/f") == expected, "something is left beside the files")
+        #expect(names(in: ferry.files + "/f") == expected, "something is left beside the files")
     }
 }

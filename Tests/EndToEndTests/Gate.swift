@@ -79,4 +79,4 @@ final class Counter: Sendable {
 }
 
 /// What is in a directory, hidden names too; empty when there is none.
-func directoryNames(_ path: String) -> Set<String> { Set(Sys.directoryNames(path)) }
+func names(in path: String) -> Set<String> { Set(directoryNames(path)) }

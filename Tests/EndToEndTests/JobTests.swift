@@ -34,7 +34,7 @@ struct JobTests {
         #expect(job["result"]?["size"]?.integer == 300_000)
         #expect(job["result"]?["sha256"]?.string == hexadecimal(Digest.of(bytes)))
         #expect(readFile(ferry.files + "/one/b.bin") == bytes)
-        #expect(directoryNames(ferry.files + "/one") == ["b.bin"])
+        #expect(names(in: ferry.files + "/one") == ["b.bin"])
         let delivery = try #require(receiver.deliveries.wait().first)
         #expect(try delivery.isSigned(by: webhookSecret))
         #expect(delivery.traceparent.contains("4bf92f3577b34da6a3ce929d0e0e4736"))

@@ -35,7 +35,7 @@ struct RequestTests {
         let end = try #require(closed.wait(seconds: 20).first)
         #expect(end - asked < 1_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
         #expect(try ferry.finished(id)["state"]?.string == "cancelled")
-        #expect(becomes(seconds: 5) { directoryNames(ferry.files + "/cancel").isEmpty })
+        #expect(becomes(seconds: 5) { names(in: ferry.files + "/cancel").isEmpty })
         let again = try ferry.call("POST", "/v1/jobs/\(id)/cancel", "{}")
         #expect(again.status == 409)
         #expect(try again.json["code"]?.string == "invalid_state")
@@ -141,7 +141,7 @@ struct RequestTests {
             #"{"kind":"download","request":{"url":"\#(cut.url)/"},"destination":{"path":"short"},"#
                 + #""retry":{"max_attempts":2,"initial_delay":0}}"#)
         #expect(short["error"]?["code"]?.string == "incomplete_body", "\(short)")
-        #expect(cut.connectionCount == 2 && !directoryNames(ferry.files).contains("short"))
+        #expect(cut.connectionCount == 2 && !names(in: ferry.files).contains("short"))
     }
 
     @Test("a full disk is a storage error of the job that met it, and leaves nothing behind")
@@ -160,7 +160,7 @@ struct RequestTests {
         let full = try download("large")
         #expect(full["state"]?.string == "failed", "\(full)")
         #expect(full["error"]?["code"]?.string == "storage_full", "\(full)")
-        #expect(becomes(seconds: 5) { directoryNames(ferry.files + "/small").isEmpty })
+        #expect(becomes(seconds: 5) { names(in: ferry.files + "/small").isEmpty })
         #expect(try download("little")["state"]?.string == "succeeded")
         #expect(try ferry.call("GET", "/readyz").status == 200)
     }

@@ -57,7 +57,7 @@ struct SecurityTests {
                 + #""webhook":{"url":"\#(receiver.url)"}}"#, key: a)
         let id = try #require(job["id"]?.string)
         #expect(job["state"]?.string == "succeeded" && job["tenant"]?.string == "tenant-a", "\(job)")
-        #expect(!directoryNames(ferry.files).contains("mine"))
+        #expect(!names(in: ferry.files).contains("mine"))
         #expect(receiver.deliveries.wait().count == 1)
         let deliveries = try ferry.json("GET", "/v1/jobs/\(id)/deliveries", key: a)
         let delivery = try #require(deliveries["data"]?.array?.first?["id"]?.string)
@@ -163,7 +163,7 @@ struct SecurityTests {
         )
         #expect(replaced["state"]?.string == "succeeded")
         #expect(readFile(outside + "/secret") == Array("not yours".utf8))
-        #expect(directoryNames(outside) == ["secret"])
+        #expect(names(in: outside) == ["secret"])
     }
 
     @Test("no transfer and no webhook reaches an address that is not allowed, not by a redirect either")

@@ -1,5 +1,5 @@
-// The kernel calls that Swift's Glibc module does not import, and the spawning of a child that
-// must change its user (fork is not available to Swift).
+// The kernel calls that Swift's Glibc module does not import, the spawning of a child that must change
+// its user (fork is not available to Swift), and checksums for which the processor has instructions.
 #ifndef CSYS_H
 #define CSYS_H
 
@@ -33,5 +33,15 @@ void csys_name_thread(const char *name);
 /// every descriptor above 2 and writes its output to `log_fd`. Returns the pid, or -1 with errno.
 pid_t csys_spawn(const char *path, char *const arguments[], char *const environment[], uid_t uid, gid_t gid,
                  int death_signal, int log_fd, const char *working_directory);
+
+/// CRC-32C (Castagnoli) of what `value` stands for followed by these bytes; 0 stands for nothing. With the
+/// processor's instruction where it has one.
+uint32_t csys_crc32c(uint32_t value, const void *bytes, size_t count);
+/// The same without the instruction.
+uint32_t csys_crc32c_portable(uint32_t value, const void *bytes, size_t count);
+/// CRC-32 (IEEE 802.3, as in zlib), the same way.
+uint32_t csys_crc32(uint32_t value, const void *bytes, size_t count);
+/// Adler-32 (RFC 1950), the same way; 1 stands for nothing.
+uint32_t csys_adler32(uint32_t value, const void *bytes, size_t count);
 
 #endif

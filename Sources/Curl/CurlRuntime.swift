@@ -15,6 +15,8 @@ package struct CurlRuntime: Sendable {
     package let tlsVersion: String?
     /// Whether libcurl was built with HTTP/2.
     package let hasHTTP2: Bool
+    /// Content codings that libcurl was built to undo, as they are named in `Content-Encoding`.
+    package let contentCodings: [String]
     /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own
     /// default when it is readable, otherwise the first of the usual places; nil when there is none.
     package let certificateFile: String?
@@ -51,7 +53,18 @@ package struct CurlRuntime: Sendable {
                 version: version, versionNumber: info.version_num,
                 tlsVersion: info.ssl_version.map { String(cString: $0) },
                 hasHTTP2: info.features & CURL_VERSION_HTTP2 != 0,
+                contentCodings: codings(info.features),
                 certificateFile: places.compactMap { $0 }.first { access($0, R_OK) == 0 }))
+    }
+}
+
+extension CurlRuntime {
+    private static func codings(_ features: Int32) -> [String] {
+        let known = [
+            ("gzip", CURL_VERSION_LIBZ), ("deflate", CURL_VERSION_LIBZ), ("br", CURL_VERSION_BROTLI),
+            ("zstd", CURL_VERSION_ZSTD),
+        ]
+        return known.filter { features & $0.1 != 0 }.map(\.0)
     }
 }
 

@@ -43,14 +43,22 @@ package struct JobSpec: Sendable, Equatable {
         package var body: Body?
         /// Seconds without a byte after which an attempt fails.
         package var timeoutForRequest: Double
-        package init(url: String, method: String, headers: [Pair], body: Body?, timeoutForRequest: Double) {
+        package var acceptEncoding: AcceptEncoding
+        package init(
+            url: String, method: String, headers: [Pair], body: Body?, timeoutForRequest: Double,
+            acceptEncoding: AcceptEncoding = .identity
+        ) {
             self.url = url
             self.method = method
             self.headers = headers
             self.body = body
             self.timeoutForRequest = timeoutForRequest
+            self.acceptEncoding = acceptEncoding
         }
     }
+
+    /// Content codings (RFC 9110 §8.4.1) that are asked for and undone; `any`: whatever libcurl can undo.
+    package enum AcceptEncoding: String, Sendable, CaseIterable { case identity, gzip, br, any }
 
     /// The form in which a client gave a body, and its size in bytes as it is sent.
     package struct Body: Sendable, Equatable {
@@ -88,15 +96,19 @@ package struct JobSpec: Sendable, Equatable {
         package var sha1: String?
         package var sha256: String?
         package var sha512: String?
+        package var crc32c: String?
+        package var adler32: String?
         package init(
             size: Int64? = nil, md5: String? = nil, sha1: String? = nil, sha256: String? = nil,
-            sha512: String? = nil
+            sha512: String? = nil, crc32c: String? = nil, adler32: String? = nil
         ) {
             self.size = size
             self.md5 = md5
             self.sha1 = sha1
             self.sha256 = sha256
             self.sha512 = sha512
+            self.crc32c = crc32c
+            self.adler32 = adler32
         }
         package var isEmpty: Bool { self == Integrity() }
     }

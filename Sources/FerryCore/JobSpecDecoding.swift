@@ -137,7 +137,8 @@ struct JobDecoding {
         integrity.sha1 = digest(&object, "sha1", byteCount: 20)
         integrity.sha256 = digest(&object, "sha256", byteCount: 32)
         integrity.sha512 = digest(&object, "sha512", byteCount: 64)
-        object.off("crc32c", .null, "CRC-32C is")
+        integrity.crc32c = digest(&object, "crc32c", byteCount: 4)
+        integrity.adler32 = digest(&object, "adler32", byteCount: 4)
         object.finish()
         return integrity
     }

@@ -83,8 +83,8 @@ extension JobSpec {
         writer.memberOrNull("sha1", integrity.sha1)
         writer.memberOrNull("sha256", integrity.sha256)
         writer.memberOrNull("sha512", integrity.sha512)
-        writer.name("crc32c")
-        writer.null()
+        writer.memberOrNull("crc32c", integrity.crc32c)
+        writer.memberOrNull("adler32", integrity.adler32)
         writer.endObject()
     }
 
@@ -175,7 +175,7 @@ extension JobSpec.RequestSpec {
         if let body { body.write(into: &writer) } else { writer.null() }
         writer.member("cache_policy", "use_protocol_cache_policy")
         writer.member("timeout_for_request", timeoutForRequest)
-        writer.member("accept_encoding", "identity")
+        writer.member("accept_encoding", acceptEncoding.rawValue)
         writer.member("http_version", "1.1")
         for name in ["proxy", "auth", "tls"] {
             writer.name(name)

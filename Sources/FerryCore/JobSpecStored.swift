@@ -70,7 +70,10 @@ extension JobSpec.RequestSpec {
             url: try stored.need(stored.string("url"), "url"),
             method: try stored.need(stored.string("method"), "method"), headers: stored.pairs("headers"),
             body: try stored.object("body").map(JobSpec.Body.init(stored:)),
-            timeoutForRequest: stored.double("timeout_for_request") ?? 60)
+            timeoutForRequest: stored.double("timeout_for_request") ?? 60,
+            acceptEncoding: try stored.string("accept_encoding").map { text throws(StoredJSONError) in
+                try stored.need(JobSpec.AcceptEncoding(rawValue: text), "accept_encoding")
+            } ?? .identity)
     }
 }
 
@@ -108,7 +111,8 @@ extension JobSpec.Integrity {
     fileprivate init(_ stored: StoredObject?) {
         self.init(
             size: stored?.integer("size"), md5: stored?.string("md5"), sha1: stored?.string("sha1"),
-            sha256: stored?.string("sha256"), sha512: stored?.string("sha512"))
+            sha256: stored?.string("sha256"), sha512: stored?.string("sha512"),
+            crc32c: stored?.string("crc32c"), adler32: stored?.string("adler32"))
     }
 }
 

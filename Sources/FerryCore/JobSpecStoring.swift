@@ -37,6 +37,9 @@ extension JobSpec {
             body.write(into: &writer)
         }
         if request.timeoutForRequest != 60 { writer.member("timeout_for_request", request.timeoutForRequest) }
+        if request.acceptEncoding != .identity {
+            writer.member("accept_encoding", request.acceptEncoding.rawValue)
+        }
         writer.endObject()
     }
 

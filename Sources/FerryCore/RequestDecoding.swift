@@ -24,7 +24,7 @@ extension JobDecoding {
                 "return_cache_data_else_load", "return_cache_data_dont_load",
                 "reload_revalidating_cache_data",
             ])
-        object.only(["identity"], "accept_encoding", later: ["gzip", "br", "any"])
+        let acceptEncoding = acceptEncoding(&object, kind, headers)
         object.only(["auto", "1.1"], "http_version", later: ["2", "3"])
         object.off("proxy", .null, "A proxy is")
         object.off("auth", .null, "request.auth is (send an Authorization header instead)")
@@ -34,8 +34,24 @@ extension JobDecoding {
         return DecodedRequest(
             spec: JobSpec.RequestSpec(
                 url: url.string, method: method, headers: headers, body: body?.body,
-                timeoutForRequest: timeout),
+                timeoutForRequest: timeout, acceptEncoding: acceptEncoding),
             payload: body?.payload, secrets: secrets, origin: url.origin)
+    }
+
+    private func acceptEncoding(
+        _ fields: inout FieldReader, _ kind: JobKind?, _ headers: [JobSpec.Pair]
+    ) -> JobSpec.AcceptEncoding {
+        let choice = fields.choice("accept_encoding", JobSpec.AcceptEncoding.self) ?? .identity
+        guard choice != .identity else { return choice }
+        if kind == .upload {
+            fields.complain(
+                "accept_encoding", "invalid_combination", "The body of an upload's answer is not kept.")
+        } else if headers.contains(where: { $0.name.lowercased() == "accept-encoding" }) {
+            fields.complain(
+                "accept_encoding", "invalid_combination",
+                "Leave either this out or the Accept-Encoding header, whose answer is stored as sent.")
+        }
+        return choice
     }
 
     /// A URL that is well formed and that the egress policy does not refuse.

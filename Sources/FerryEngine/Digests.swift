@@ -4,35 +4,37 @@ import Glibc
 import OpenSSL
 import Synchronization
 
-/// The digests of one body: SHA-256 always, and whatever else the job names.
+/// The digests of one body: SHA-256 always, and whatever else the job demands or the server has announced.
 ///
 /// One thread at a time: the loop's, then (behind a lock) a file thread's.
 final class Digests: @unchecked Sendable {
-    private final class Running {
-        var digest: Digest
-        let expected: String?
-        init(_ algorithm: Digest.Algorithm, expected: String?) {
-            digest = Digest(algorithm)
-            self.expected = expected
-        }
-    }
-
-    private let running: [Running]
+    private var sha256 = Digest(.sha256)
+    private let others: [RunningDigest]
+    private let expected: [ExpectedDigest]
     private let expectedSize: Int64?
+    private let isRepeatable: Bool
     private(set) var byteCount: Int64 = 0
 
-    init(_ integrity: JobSpec.Integrity) {
-        var running = [Running(.sha256, expected: integrity.sha256)]
-        if let md5 = integrity.md5 { running.append(Running(.md5, expected: md5)) }
-        if let sha1 = integrity.sha1 { running.append(Running(.sha1, expected: sha1)) }
-        if let sha512 = integrity.sha512 { running.append(Running(.sha512, expected: sha512)) }
-        self.running = running
+    /// `isRepeatable`: whether another attempt may fetch (or send) the bytes again.
+    init(_ integrity: JobSpec.Integrity, announced: [ExpectedDigest] = [], isRepeatable: Bool = true) {
+        expected = integrity.expected + announced
         expectedSize = integrity.size
+        self.isRepeatable = isRepeatable
+        var others: [RunningDigest] = []
+        for one in expected
+        where one.algorithm != .sha256 && !others.contains(where: { $0.algorithm == one.algorithm }) {
+            others.append(RunningDigest(one.algorithm))
+        }
+        self.others = others
     }
+
+    /// Whether a digest will have proved the bytes once `finish` has not thrown.
+    var isProof: Bool { !expected.isEmpty }
 
     func update(_ bytes: UnsafeRawBufferPointer) {
         byteCount += Int64(bytes.count)
-        for one in running { one.digest.update(bytes) }
+        sha256.update(bytes)
+        for one in others { one.update(bytes) }
     }
 
     func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
@@ -40,34 +42,36 @@ final class Digests: @unchecked Sendable {
     /// Begins anew.
     func reset() {
         byteCount = 0
-        for one in running { _ = one.digest.finish() }
+        _ = sha256.finish()
+        for one in others { _ = one.finish() }
     }
 
-    /// The SHA-256 in hexadecimal. Throws when size or digest are not what the job demands. Once.
+    /// The SHA-256 in hexadecimal. Throws `size_mismatch` or `digest_mismatch`. Once.
     func finish() throws(TransferError) -> String {
         if let expectedSize, expectedSize != byteCount {
             throw TransferError(
                 .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).",
-                phase: .finishing,
-                isRetryable: true)
+                phase: .finishing, isRetryable: isRepeatable)
         }
-        var sha256 = ""
-        for one in running {
-            let actual = hexadecimal(one.digest.finish())
-            if one.digest.algorithm == .sha256 { sha256 = actual }
-            guard one.expected == nil || one.expected == actual else {
-                throw TransferError(
-                    .digestMismatch, "The \(one.digest.algorithm.rawValue) of the bytes is another one.",
-                    phase: .finishing, isRetryable: true)
-            }
+        let actual = sha256.finish()
+        for one in expected where one.algorithm == .sha256 { try check(one, actual) }
+        for other in others {
+            let actual = other.finish()
+            for one in expected where one.algorithm == other.algorithm { try check(one, actual) }
         }
-        return sha256
+        return hexEncoded(actual)
     }
-}
 
-func hexadecimal(_ bytes: [UInt8]) -> String {
-    let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    private func check(_ one: ExpectedDigest, _ actual: [UInt8]) throws(TransferError) {
+        guard one.value != actual else { return }
+        let name = one.algorithm.rawValue
+        throw TransferError(
+            .digestMismatch,
+            one.source == .job
+                ? "The \(name) of the bytes is not the one that the job demands."
+                : "The \(name) of the bytes is not the one that the server has announced.",
+            phase: .finishing, isRetryable: isRepeatable)
+    }
 }
 
 /// Hashes a file behind its writer (or reader), on file threads, and starts its write-back.

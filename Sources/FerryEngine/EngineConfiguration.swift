@@ -49,6 +49,9 @@ enum EngineLimits {
     static let digestLagResume: Int64 = 32 << 20
     /// Bytes of a body nobody wants that are read so that the connection can be used again.
     static let discardByteCountMax = 64 << 10
+    /// Bytes that a body may become in one turn of its loop by being decoded: gzip stays below, bombs of
+    /// other codings do not.
+    static let decodedBurstMax = 256 << 20
     /// libcurl's default; larger ones cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
     static let bulkReceiveBufferSize = 512 << 10

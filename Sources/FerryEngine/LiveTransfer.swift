@@ -34,6 +34,7 @@ final class LiveTransfer: EasyDelegate {
     var isBulk: Bool
     var waitsForDigest = false
     var pace: Pace?
+    var decoding: Decoding?
 
     init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
         attempt = placed.attempt
@@ -44,6 +45,9 @@ final class LiveTransfer: EasyDelegate {
         hop = Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
         pace = attempt.spec.bytesPerSecondMax.map { Pace(bytesPerSecond: $0, now: loop.multi.now) }
+        if attempt.spec.request.acceptEncoding != .identity {
+            decoding = Decoding(attempt.spec.request.acceptEncoding)
+        }
         let left = min(max(0, attempt.resourceDeadline - loop.context.clock.now()), 1e9)
         resourceDeadline = loop.multi.now + Int64(left * 1e9)
     }
@@ -133,9 +137,10 @@ final class LiveTransfer: EasyDelegate {
         lastActivity = loop.multi.now
         source?.rewind()
         let isRepeatable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
-        var request = context.builder.request(for: attempt, hop, body: source?.byteCount, expects: expects)
+        var request = context.builder.request(
+            for: attempt, hop, body: source?.byteCount, expects: expects, codings: decoding?.codings)
         request.receiveBufferSize =
-            isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
+            isBulk && decoding == nil ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
         if pace != nil { request.receiveBufferSize = EngineLimits.pacedBufferSize }
         if pace != nil { request.sendBufferSize = EngineLimits.pacedBufferSize }
         // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new
@@ -200,9 +205,12 @@ final class LiveTransfer: EasyDelegate {
     }
 
     private func takeHead(_ head: ResponseHead) -> Bool {
-        let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress)
+        let finding = decoding?.examine(head) ?? .plain
+        let judge = ResponseJudge(
+            spec: attempt.spec, egress: context.configuration.egress, isDecoded: finding != .plain)
         let expected = expects && hop.sendsBody && (source?.byteCount ?? 0) >= 1 << 20
-        let judgement = judge.judge(head, hop, expected: expected, now: context.clock.now())
+        var judgement = judge.judge(head, hop, expected: expected, now: context.clock.now())
+        if case .accept = judgement, finding == .notAskedFor { judgement = withoutCodings() }
         if case .follow(let hop) = judgement { next = hop }
         sink = .discard
         if case .accept = judgement, attempt.spec.kind != .upload {
@@ -219,7 +227,8 @@ final class LiveTransfer: EasyDelegate {
     }
 
     private func makeDrain(_ head: ResponseHead) throws(TransferError) -> BodyDrain {
-        let length = hop.method == "HEAD" ? 0 : head.contentLength
+        let isDecoded = decoding?.isActive ?? false
+        let length = hop.method == "HEAD" ? 0 : isDecoded ? nil : head.contentLength
         progress.expect(toReceive: length)
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
         let (key, tell, lane) = (key, loop.teller, context.lane)
@@ -233,7 +242,9 @@ final class LiveTransfer: EasyDelegate {
                 ? Limits.inlineBodyByteCountMax : EngineLimits.smallFileByteCountMax,
             byteCountMax: attempt.spec.accept.byteCountMax,
             destination: destination,
-            digests: Digests(attempt.spec.integrity),
+            digests: Digests(
+                attempt.spec.integrity, announced: announced(head, isDecoded: isDecoded),
+                isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method)),
             makeTail: { file, digests in
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
                 return DigestTail(bytes, digests, lane: lane) { tell { $0.resume(key) } }
@@ -245,6 +256,7 @@ final class LiveTransfer: EasyDelegate {
         lastActivity = loop.multi.now
         switch sink {
         case .drain(let drain):
+            if let decoding, decoding.isActive { return receive(decoded: bytes, decoding, drain) }
             if drain.lag > EngineLimits.digestLagMax {
                 waitsForDigest = true
                 return .pause

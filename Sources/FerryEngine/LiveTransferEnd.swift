@@ -24,16 +24,15 @@ extension LiveTransfer {
                 .stored(
                     TransferResult(
                         path: nil, size: drain.byteCount, sha256: sha256, body: body, isKept: false,
-                        verified: verification)))
+                        verified: verification(drain.digests))))
         } catch {
             handle(.storageFailed(error))
         }
     }
 
-    private var verification: TransferResult.Verification {
-        let integrity = attempt.spec.integrity
-        if integrity.md5 ?? integrity.sha1 ?? integrity.sha256 ?? integrity.sha512 != nil { return .digest }
-        return integrity.size != nil || head?.isDelimited ?? false ? .length : .none
+    private func verification(_ digests: Digests) -> TransferResult.Verification {
+        if digests.isProof { return .digest }
+        return attempt.spec.integrity.size != nil || head?.isDelimited ?? false ? .length : .none
     }
 
     private func publish(_ drain: BodyDrain, to destination: Destination) {
@@ -41,7 +40,8 @@ extension LiveTransfer {
         let (key, state) = (key, loop.state)
         let lease = context.lease
         let holdsLease: @Sendable () -> Bool = { lease.holdsLease(of: key.job, attempt: key.number) }
-        let plan = { [context, loop, verification] (bytes: Publication.Bytes) in
+        let verification = verification(drain.digests)
+        let plan = { [context, loop] (bytes: Publication.Bytes) in
             Publication.Plan(
                 bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
                 syncs: context.configuration.fileSync == .full, holdsLease: holdsLease,
@@ -75,7 +75,9 @@ extension LiveTransfer {
             handle(.storageFailed(error))
             return
         }
-        let (key, tell, digests, verification) = (key, loop.teller, source.digests, verification)
+        let (key, tell, digests, verification) = (
+            key, loop.teller, source.digests, verification(source.digests)
+        )
         let size = source.byteCount
         source.whenHashed(context.lane) { tail in
             let event: AttemptMachine.Event

@@ -15,14 +15,17 @@ struct Hop: Sendable {
 struct RequestBuilder: Sendable {
     let userAgent: String
 
-    /// `expects`: whether `Expect: 100-continue` may be sent.
-    func request(for attempt: Attempt, _ hop: Hop, body: Int64?, expects: Bool) -> TransferRequest {
+    /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: what libcurl asks for and undoes.
+    func request(
+        for attempt: Attempt, _ hop: Hop, body: Int64?, expects: Bool, codings: [String]?
+    ) -> TransferRequest {
         let spec = attempt.spec
         var request = TransferRequest(url: hop.url.string)
         request.method = hop.method
         request.body = hop.sendsBody ? .known(body ?? 0) : .none
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
-        request.headers = headers(attempt, hop)
+        request.headers = headers(attempt, hop, asksForCodings: codings != nil)
+        request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
         request.connectTimeout = min(
             EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
@@ -37,7 +40,9 @@ struct RequestBuilder: Sendable {
             || ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method.uppercased())
     }
 
-    private func headers(_ attempt: Attempt, _ hop: Hop) -> [TransferRequest.Header] {
+    private func headers(
+        _ attempt: Attempt, _ hop: Hop, asksForCodings: Bool
+    ) -> [TransferRequest.Header] {
         let spec = attempt.spec
         var headers: [TransferRequest.Header] = []
         headers.reserveCapacity(spec.request.headers.count + 4)
@@ -61,7 +66,7 @@ struct RequestBuilder: Sendable {
         }
         add("User-Agent", userAgent)
         // Without it any coding may come (RFC 9110 §12.5.3), and the bytes would not be the file's.
-        add("Accept-Encoding", "identity")
+        if !asksForCodings { add("Accept-Encoding", "identity") }
         add("traceparent", attempt.traceparent)
         if hop.sendsBody { add("Content-Type", Self.contentType(spec)) }
         return headers

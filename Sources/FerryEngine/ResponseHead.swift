@@ -33,6 +33,15 @@ package struct ResponseHead: Sendable, Equatable {
         return first("transfer-encoding")?.lowercased().hasSuffix("chunked") ?? false
     }
 
+    /// The body's content codings in lower case, in the order in which they were applied; empty for identity.
+    package var contentCodings: [String] {
+        let lists = headers.filter { equalIgnoringCase($0.name, "content-encoding") }
+        return lists.flatMap { $0.value.lowercased().split(separator: ",") }.map {
+            let name = String(Substring(trim($0.utf8)))
+            return name == "x-gzip" ? "gzip" : name
+        }.filter { !$0.isEmpty && $0 != "identity" }
+    }
+
     /// `type/subtype` in lower case, without parameters.
     package var mimeType: String? {
         guard let value = first("content-type") else { return nil }

@@ -20,6 +20,8 @@ struct ResponseJudge: Sendable {
 
     let spec: JobSpec
     let egress: EgressPolicy
+    /// Whether libcurl will decode the body: its length is not the one in the head then.
+    let isDecoded: Bool
 
     /// `expected`: whether the request carried `Expect: 100-continue`.
     func judge(_ head: ResponseHead, _ hop: Hop, expected: Bool, now: Timestamp) -> Judgement {
@@ -36,7 +38,8 @@ struct ResponseJudge: Sendable {
                     .unacceptableContentType, "The answer's content type is not one that the job accepts.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
-        if hop.method != "HEAD", let length = head.contentLength, let most = spec.accept.byteCountMax,
+        if !isDecoded, hop.method != "HEAD", let length = head.contentLength,
+            let most = spec.accept.byteCountMax,
             length > most
         {
             return .refuse(

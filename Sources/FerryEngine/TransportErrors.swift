@@ -53,6 +53,8 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         return make(.tlsFailed, "The TLS credentials could not be used.", false)
     case CurlError.unsupportedProtocol, CurlError.weirdServerReply:
         return make(.responseInvalid, "The server's answer is not HTTP.", true)
+    case CurlError.badContentEncoding:
+        return make(.responseInvalid, "The body cannot be decoded as its head says.", true)
     case CurlError.malformedURL, CurlError.badFunctionArgument:
         return make(.internalError, "The request could not be formed.", false)
     case CurlError.sendFailedRewind:

@@ -120,6 +120,24 @@ struct JobSpecTests {
         #expect(complaints("{\(members)}").count == Complaints.countMax)
     }
 
+    @Test("codings are asked for in one place, and only where the answer's body is kept")
+    func codings() {
+        let download = { (request: String) in
+            complaints(#"{"kind":"download","request":{"url":"http://a.example/",\#(request)}}"#).map(
+                \.pointer)
+        }
+        #expect(download(#""accept_encoding":"gzip""#).isEmpty)
+        #expect(download(#""headers":{"accept-encoding":"x"},"accept_encoding":"identity""#).isEmpty)
+        #expect(
+            download(#""headers":{"accept-encoding":"x"},"accept_encoding":"br""#)
+                == ["#/request/accept_encoding"])
+        #expect(
+            complaints(
+                #"{"kind":"upload","request":{"url":"http://a.example/","accept_encoding":"any"},"#
+                    + #""source":{"text":""}}"#
+            ).map(\.code) == ["invalid_combination"])
+    }
+
     @Test("an initial delay beyond the default bound raises the bound; one beyond a given bound is refused")
     func delays() throws {
         let job = try decode(
@@ -137,7 +155,7 @@ let fullJobs = [
     #"""
     {"kind":"download","session":"s.1","description":"\"é\n","metadata":{"a":"b","c/d":""},
      "request":{"url":"https://a.example:8443/x","headers":{"Accept":"text/csv","Cookie":"a=b"},
-     "timeout_for_request":12.5},
+     "timeout_for_request":12.5,"accept_encoding":"any"},
      "destination":{"path":"reports/a.csv","if_exists":"rename"},
      "integrity":{"size":5,"sha256":"E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"},
      "redirects":{"policy":"reject","max":3,"send_credentials_across_origins":true},
@@ -150,7 +168,8 @@ let fullJobs = [
     """#,
     #"{"kind":"upload","request":{"url":"http://a.example/","method":"POST"},"source":{"path":"in/é.bin"}}"#,
     #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"base64":""},"#
-        + #""integrity":{"md5":"d41d8cd98f00b204e9800998ecf8427e"}}"#,
+        + #""integrity":{"md5":"d41d8cd98f00b204e9800998ecf8427e","crc32c":"00000000","#
+        + #""adler32":"00000001"}}"#,
     #"{"kind":"download","request":{"url":"http://a.example/"}}"#,
     #"{"kind":"data","request":{"url":"http://[2001:db8::1]/","method":"REPORT","body":{"form":{"a":"b"}}}}"#,
 ]

@@ -146,7 +146,7 @@ func sha256(_ bytes: [UInt8]) -> String {
 
     @Test(
         "no path leaves the root, and no name takes the place of a directory",
-        arguments: ["out/x", "dir", "file/x"])
+        arguments: ["out/ferry-escaped", "dir", "file/ferry-escaped"])
     func escapes(path: String) throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", [7])
@@ -156,7 +156,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             let result = fixture.run(.download, nginx.url + "/file") { $0.to(path) }
             #expect(result?.failure?.code == .destinationInvalid)
             #expect(result?.failure?.isRetryable == false)
-            #expect(access("/tmp/x", F_OK) != 0)
+            #expect(access("/tmp/ferry-escaped", F_OK) != 0)
         }
     }
 

@@ -13,8 +13,9 @@ package final class Nginx: Sendable {
     package var url: String { "http://127.0.0.1:\(port)" }
 
     /// Starts it and waits until it accepts connections. Besides files it serves: `/slow/…` the same files at
-    /// 4 kB/s, `/put/…` takes PUT, `/echo-headers` says `Authorization` and `X-Test`, `/status/NNN` for 403,
-    /// 404, 429, 500, 503, and `/redirect/…` answers 302 to `/…`.
+    /// 4 kB/s, `/gzip/…` compressed for who accepts it, `/put/…` takes PUT, `/echo-headers` says
+    /// `Authorization` and `X-Test`, `/status/NNN` for 403, 404, 429, 500, 503, and `/redirect/…` answers 302
+    /// to `/…`.
     package init() throws {
         directory = try TemporaryDirectory.make("nginx")
         root = directory + "/root"
@@ -57,6 +58,7 @@ package final class Nginx: Sendable {
               server {
                 listen 127.0.0.1:\(port) backlog=8192; root \(root);
                 location /slow/ { alias \(root)/; limit_rate 4k; }
+                location /gzip/ { alias \(root)/; gzip on; gzip_types *; gzip_min_length 1; }
                 location /put/ {
                   dav_methods PUT DELETE; create_full_put_path on; client_body_buffer_size 256k;
                 }

@@ -101,7 +101,12 @@ let jobRequestSchemas = #"""
           "type": "number", "minimum": 1, "maximum": 604800, "default": 60,
           "description": "Seconds without a byte after which an attempt fails."
         },
-        "accept_encoding": {"const": "identity"},
+        "accept_encoding": {
+          "enum": ["identity", "gzip", "br", "any"], "default": "identity",
+          "description": "Content codings to ask for; any: all that the installed libcurl can undo. The \#
+    body is decoded, and stored, counted and hashed so, if every coding in the answer's \#
+    Content-Encoding was asked for; otherwise it is stored as it was sent. Only identity for uploads."
+        },
         "http_version": {"enum": ["auto", "1.1"]},
         "proxy": {"type": "null"}, "auth": {"type": "null"}, "tls": {"type": "null"}
       }
@@ -211,13 +216,16 @@ let jobRequestSchemas = #"""
     },
     "Integrity": {
       "type": "object", "additionalProperties": false,
+      "description": "What the bytes must be; each that is given is checked. What the server announces \#
+    (Repr-Digest and others, see docs/integrity.md) is checked besides.",
       "properties": {
         "size": {"type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991},
         "md5": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{32}$"},
         "sha1": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{40}$"},
         "sha256": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{64}$"},
         "sha512": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{128}$"},
-        "crc32c": {"type": "null"}
+        "crc32c": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{8}$"},
+        "adler32": {"type": ["string", "null"], "pattern": "^[0-9A-Fa-f]{8}$"}
       }
     },
     "Redirects": {

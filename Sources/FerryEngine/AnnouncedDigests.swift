@@ -1,0 +1,170 @@
+import FerryCore
+
+/// Which bytes the digests of a transfer are computed of, as far as it decides what a server's word about
+/// them means.
+enum HashedBytes: Sendable {
+    /// The content as it came, all of it.
+    case whole
+    /// One answer's content, which is a part of the file (206) and is kept as such.
+    case part
+    /// The file of which this answer brought the rest (206).
+    case continued
+    /// The content after its codings were undone.
+    case decoded
+}
+
+extension ResponseHead {
+    /// What the server says its bytes are; only what holds for `hashed`, and only the best algorithm, because
+    /// each costs. No allocation when it says nothing.
+    ///
+    /// Read are `Repr-Digest`, `Content-Digest` (RFC 9530), `Digest` (RFC 3230), `Content-MD5` (RFC 1864) and
+    /// what object stores send. Not read is `ETag`, which is a digest only by accident. What is malformed
+    /// counts as absent.
+    func announcedDigests(of hashed: HashedBytes) -> [ExpectedDigest] {
+        var reader = AnnouncementReader(head: self, hashed: hashed)
+        for field in headers {
+            if let kind = AnnouncementField(field.name) { reader.take(kind, field.value) }
+        }
+        return reader.best
+    }
+}
+
+private enum AnnouncementField {
+    case reprDigest, contentDigest, digest, contentMD5, googHash
+    case amazon(DigestAlgorithm)
+
+    /// Nearly all names are turned away by their first byte or their length.
+    init?(_ name: String) {
+        switch (name.utf8.first ?? 0) | 0x20 {
+        case UInt8(ascii: "r") where equalIgnoringCase(name, "repr-digest"): self = .reprDigest
+        case UInt8(ascii: "d") where equalIgnoringCase(name, "digest"): self = .digest
+        case UInt8(ascii: "c") where equalIgnoringCase(name, "content-digest"): self = .contentDigest
+        case UInt8(ascii: "c") where equalIgnoringCase(name, "content-md5"): self = .contentMD5
+        case UInt8(ascii: "x") where equalIgnoringCase(name, "x-goog-hash"): self = .googHash
+        case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-sha256"): self = .amazon(.sha256)
+        case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-sha1"): self = .amazon(.sha1)
+        case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-crc32c"): self = .amazon(.crc32c)
+        case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-crc32"): self = .amazon(.crc32)
+        default: return nil
+        }
+    }
+}
+
+private struct AnnouncementReader {
+    let head: ResponseHead
+    let hashed: HashedBytes
+    private var found: [ExpectedDigest] = []
+
+    init(head: ResponseHead, hashed: HashedBytes) {
+        self.head = head
+        self.hashed = hashed
+    }
+
+    /// All values of the best algorithm that was announced.
+    var best: [ExpectedDigest] {
+        guard !found.isEmpty, let best = DigestAlgorithm.allCases.first(where: isFound) else { return found }
+        return found.filter { $0.algorithm == best }
+    }
+
+    private func isFound(_ algorithm: DigestAlgorithm) -> Bool {
+        found.contains { $0.algorithm == algorithm }
+    }
+
+    mutating func take(_ field: AnnouncementField, _ value: String) {
+        switch field {
+        case .reprDigest:
+            if isRepresentation { takeStructured(value) }
+        case .contentDigest:
+            // Of this message's content (RFC 9530 §2), so of a part when a part was sent.
+            if hashed == .whole || hashed == .part { takeStructured(value) }
+        case .digest: takeInstance(value)
+        case .contentMD5:
+            // Servers disagree about what it means for a part.
+            if hashed == .whole { add(.md5, Base64.decode(value)) }
+        case .amazon(let algorithm):
+            // Of the object, or of one of its parts; of neither when it was uploaded in parts.
+            let type = head.first("x-amz-checksum-type") ?? ""
+            if hashed == .whole, !equalIgnoringCase(type, "COMPOSITE") {
+                add(algorithm, Base64.decode(value))
+            }
+        case .googHash:
+            // Of the stored object: with another coding, these are not its bytes.
+            let stored = coding("x-goog-stored-content-encoding")
+            if isRepresentation, stored == nil || stored == coding("content-encoding") { takeStore(value) }
+        }
+    }
+
+    /// Of the file with its content codings, whole whatever part was sent (RFC 9530 §3).
+    private var isRepresentation: Bool { hashed == .whole || hashed == .continued }
+
+    /// The field's value in lower case, `identity` when it is not there; nil when it is to be left out.
+    private func coding(_ name: String) -> String? {
+        let value = head.first(name)?.lowercased()
+        return name == "content-encoding" ? value ?? "identity" : value
+    }
+
+    private mutating func add(_ algorithm: DigestAlgorithm, _ value: [UInt8]?) {
+        if let one = ExpectedDigest(algorithm, value, .server) { found.append(one) }
+    }
+
+    /// `sha-256=:base64:, md5=:base64:`
+    private mutating func takeStructured(_ text: String) {
+        for member in StructuredDictionary(text)?.byteSequences ?? [] {
+            switch member.key {
+            case "sha-256": add(.sha256, member.value)
+            case "sha-512": add(.sha512, member.value)
+            case "sha": add(.sha1, member.value)
+            case "md5": add(.md5, member.value)
+            case "crc32c": add(.crc32c, member.value)
+            case "adler": add(.adler32, member.value)
+            default: break
+            }
+        }
+    }
+
+    /// `SHA-256=base64,ADLER32=3da0195`: of the file as `Repr-Digest`; with `id-`, before its codings.
+    private mutating func takeInstance(_ text: String) {
+        let isPlain = head.first("content-encoding") == nil
+        for (name, value) in pairs(text) {
+            let isIdentity = name.hasPrefix("id-")
+            let holds = isIdentity ? hashed == .decoded || isPlain && isRepresentation : isRepresentation
+            guard holds else { continue }
+            switch isIdentity ? String(name.dropFirst(3)) : name {
+            case "sha-256": add(.sha256, Base64.decode(value))
+            case "sha-512": add(.sha512, Base64.decode(value))
+            case "sha": add(.sha1, Base64.decode(value))
+            case "md5": add(.md5, Base64.decode(value))
+            case "crc32c": add(.crc32c, checksum(value))
+            case "adler32": add(.adler32, checksum(value))
+            default: break
+            }
+        }
+    }
+
+    /// `crc32c=base64,md5=base64`
+    private mutating func takeStore(_ text: String) {
+        for (name, value) in pairs(text) {
+            switch name {
+            case "crc32c": add(.crc32c, Base64.decode(value))
+            case "md5": add(.md5, Base64.decode(value))
+            default: break
+            }
+        }
+    }
+
+    /// Names in lower case and values of a list of `name=value`.
+    private func pairs(_ text: String) -> [(String, String)] {
+        text.split(separator: ",").compactMap { part in
+            let words = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard words.count == 2 else { return nil }
+            let name = words[0].filter { $0 != " " && $0 != "\t" }.lowercased()
+            return (name, String(words[1].filter { $0 != " " && $0 != "\t" }))
+        }
+    }
+
+    /// One to eight hexadecimal digits.
+    private func checksum(_ text: String) -> [UInt8]? {
+        guard (1...8).contains(text.utf8.count) else { return nil }
+        return hexDecoded(String(repeating: "0", count: 8 - text.utf8.count) + text)
+    }
+}

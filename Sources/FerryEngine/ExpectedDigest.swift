@@ -1,0 +1,96 @@
+import CSys
+import FerryCore
+import OpenSSL
+
+/// Digests and checksums that a job may name in `integrity`, or a server in its head. The better ones first:
+/// SHA-256 is computed in any case, the last ones find accidents only.
+enum DigestAlgorithm: String, Sendable, CaseIterable {
+    case sha256, sha512, crc32c, sha1, md5, crc32, adler32
+
+    var byteCount: Int {
+        switch self {
+        case .sha256: 32
+        case .sha512: 64
+        case .sha1: 20
+        case .md5: 16
+        case .crc32c, .crc32, .adler32: 4
+        }
+    }
+
+    fileprivate var message: Digest.Algorithm? {
+        switch self {
+        case .sha256: .sha256
+        case .sha512: .sha512
+        case .sha1: .sha1
+        case .md5: .md5
+        case .crc32c, .crc32, .adler32: nil
+        }
+    }
+}
+
+/// What a digest of the body must be.
+struct ExpectedDigest: Sendable, Equatable {
+    enum Source: Sendable { case job, server }
+
+    let algorithm: DigestAlgorithm
+    /// Checksums in network byte order.
+    let value: [UInt8]
+    let source: Source
+
+    /// Nil when the value has not the algorithm's length.
+    init?(_ algorithm: DigestAlgorithm, _ value: [UInt8]?, _ source: Source) {
+        guard let value, value.count == algorithm.byteCount else { return nil }
+        self.algorithm = algorithm
+        self.value = value
+        self.source = source
+    }
+}
+
+extension JobSpec.Integrity {
+    /// The digests that the job demands; no allocation when there are none.
+    var expected: [ExpectedDigest] {
+        var found: [ExpectedDigest] = []
+        func add(_ algorithm: DigestAlgorithm, _ text: String?) {
+            guard let text, let one = ExpectedDigest(algorithm, hexDecoded(text), .job) else { return }
+            found.append(one)
+        }
+        add(.sha256, sha256)
+        add(.sha512, sha512)
+        add(.crc32c, crc32c)
+        add(.sha1, sha1)
+        add(.md5, md5)
+        add(.adler32, adler32)
+        return found
+    }
+}
+
+/// A digest that is computed besides the SHA-256. One thread at a time.
+final class RunningDigest {
+    let algorithm: DigestAlgorithm
+    private var message: Digest?
+    private var checksum: UInt32
+
+    init(_ algorithm: DigestAlgorithm) {
+        self.algorithm = algorithm
+        message = if let message = algorithm.message { Digest(message) } else { nil }
+        checksum = Self.nothing(algorithm)
+    }
+
+    private static func nothing(_ algorithm: DigestAlgorithm) -> UInt32 { algorithm == .adler32 ? 1 : 0 }
+
+    func update(_ bytes: UnsafeRawBufferPointer) {
+        switch algorithm {
+        case .crc32c: checksum = csys_crc32c(checksum, bytes.baseAddress, bytes.count)
+        case .crc32: checksum = csys_crc32(checksum, bytes.baseAddress, bytes.count)
+        case .adler32: checksum = csys_adler32(checksum, bytes.baseAddress, bytes.count)
+        case .sha256, .sha512, .sha1, .md5: message?.update(bytes)
+        }
+    }
+
+    /// The digest of everything so far; begins anew.
+    func finish() -> [UInt8] {
+        if let digest = message?.finish() { return digest }
+        defer { checksum = Self.nothing(algorithm) }
+        return withUnsafeBytes(of: checksum.bigEndian) { Array($0) }
+    }
+}

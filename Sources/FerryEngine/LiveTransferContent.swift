@@ -1,0 +1,44 @@
+import Curl
+import FerryCore
+
+/// What an answer's head says about its bytes: how they are coded, and what their digests are.
+extension LiveTransfer {
+    /// The same request once more, so that the body is stored as it is sent.
+    func withoutCodings() -> ResponseJudge.Judgement {
+        guard RequestBuilder.isRepeatable(attempt.spec, method: hop.method) else {
+            return .refuse(
+                TransferError(
+                    .responseInvalid, "The server used a content coding that was not asked for.",
+                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        }
+        decoding = nil
+        return .resend
+    }
+
+    func announced(_ head: ResponseHead, isDecoded: Bool) -> [ExpectedDigest] {
+        // Without a body they are about the one that another request would have got.
+        if hop.method == "HEAD" || [204, 205, 304].contains(head.status) { return [] }
+        return head.announcedDigests(of: isDecoded ? .decoded : head.status == 206 ? .part : .whole)
+    }
+
+    /// libcurl would keep in memory what a pause refuses, and decode on; so all is taken, then reading
+    /// pauses.
+    func receive(
+        decoded bytes: UnsafeRawBufferPointer, _ decoding: Decoding, _ drain: BodyDrain
+    ) -> BodyVerdict {
+        do throws(TransferError) {
+            try decoding.take(bytes.count, turn: loop.multi.now)
+            try drain.append(bytes)
+        } catch {
+            handle(.bodyRefused(error))
+            return .abort
+        }
+        progress.set(received: drain.byteCount)
+        context.metrics.received(bytes.count)
+        if drain.lag > EngineLimits.digestLagMax, !waitsForDigest {
+            waitsForDigest = true
+            transfer?.pauseReceiving()
+        }
+        return .proceed
+    }
+}

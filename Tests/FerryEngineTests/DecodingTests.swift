@@ -1,0 +1,190 @@
+import Curl
+import FerryCore
+import FerryEngine
+import OpenSSL
+import TestSupport
+import Testing
+
+/// Content codings: asked for, undone, or kept.
+@Suite(.serialized) struct DecodingTests {
+    private static func with(
+        _ answer: @escaping @Sendable (ScriptedOrigin.Request) -> (lines: String, bytes: [UInt8]),
+        _ test: (ScriptedOrigin, Fixture) throws -> Void
+    ) throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let (lines, bytes) = answer(request)
+            return Array("HTTP/1.1 200 OK\r\n\(lines)\r\nContent-Length: \(bytes.count)\r\n\r\n".utf8) + bytes
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try test(origin, fixture)
+        #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
+    }
+
+    @Test("this libcurl can undo what the tests are about")
+    func library() throws {
+        #expect(try CurlRuntime.loaded.get().contentCodings == ["gzip", "deflate", "br", "zstd"])
+    }
+
+    @Test("the request asks for what the job says, and for nothing otherwise")
+    func asked() throws {
+        try Self.with({ _ in ("X: 1", [1]) }) { origin, fixture in
+            for choice in JobSpec.AcceptEncoding.allCases {
+                _ = fixture.run(.data, origin.url) { $0.spec.request.acceptEncoding = choice }
+            }
+            #expect(
+                origin.requests.map { $0.header("accept-encoding") } == [
+                    "identity", "gzip", "br", "gzip, deflate, br, zstd",
+                ])
+        }
+    }
+
+    @Test(
+        "each coding that was asked for is undone, and everything is about the decoded bytes",
+        arguments: [
+            ("gzip", JobSpec.AcceptEncoding.gzip), ("x-gzip", .gzip), ("GZIP", .any), ("deflate", .any),
+            ("br", .br), ("br", .any), ("zstd", .any), ("gzip, br", .any), ("identity", .gzip),
+        ])
+    func undone(_ coding: String, _ choice: JobSpec.AcceptEncoding) throws {
+        for size in [5, 100_000, 3_000_000] {
+            let bytes = patternBytes(size)
+            let coded: [UInt8]
+            switch coding.lowercased() {
+            case "gzip", "x-gzip": coded = Coded.gzip(bytes)
+            case "deflate": coded = Coded.deflate(bytes)
+            case "br": coded = Coded.brotli(bytes)
+            case "zstd": coded = Coded.zstd(bytes)
+            case "identity": coded = bytes
+            default: coded = Coded.brotli(Coded.gzip(bytes))
+            }
+            try Self.with({ _ in ("Content-Encoding: \(coding)", coded) }) { origin, fixture in
+                let result = try #require(
+                    fixture.run(.download, origin.url) {
+                        $0.to("x")
+                        $0.spec.request.acceptEncoding = choice
+                        $0.spec.integrity.size = Int64(size)
+                    })
+                #expect(result.success?.size == Int64(size), "\(result.outcome)")
+                #expect(result.success?.sha256 == sha256(bytes))
+                #expect(result.success?.verified == .length)
+                #expect(readFile(fixture.root + "/x") == bytes)
+                #expect(result.bytesReceived == Int64(size))
+                #expect(result.response?.headers.first?.name == "Content-Encoding")
+                #expect(origin.requests.count == 1)
+            }
+        }
+    }
+
+    @Test(
+        "a coding that was not asked for is asked away once, and then stored as it was sent",
+        arguments: [
+            ("br", JobSpec.AcceptEncoding.gzip), ("zstd", .gzip), ("gzip, br", .gzip), ("gzip", .br),
+            ("compress", .any), ("gzip", .identity),
+        ])
+    func kept(_ coding: String, _ choice: JobSpec.AcceptEncoding) throws {
+        let bytes = Coded.gzip(patternBytes(100_000))
+        let digest = Base64.encode(Digest.of(bytes))
+        try Self.with({ _ in ("Content-Encoding: \(coding)\r\nRepr-Digest: sha-256=:\(digest):", bytes) }) {
+            origin, fixture in
+            let result = try #require(
+                fixture.run(.download, origin.url) {
+                    $0.to("x")
+                    $0.spec.request.acceptEncoding = choice
+                })
+            #expect(result.success?.verified == .digest, "\(result.outcome)")
+            #expect(readFile(fixture.root + "/x") == bytes)
+            #expect(result.response?.headers.first?.value == coding)
+            #expect(origin.requests.last?.header("accept-encoding") == "identity")
+            #expect(origin.requests.count == (choice == .identity ? 1 : 2))
+        }
+    }
+
+    @Test("a request that must not be repeated is not, only because of a coding")
+    func notRepeatable() throws {
+        try Self.with({ _ in ("Content-Encoding: br", Coded.brotli([1])) }) { origin, fixture in
+            let result = fixture.run(.data, origin.url) {
+                $0.spec.request.method = "POST"
+                $0.spec.request.acceptEncoding = .gzip
+            }
+            #expect(result?.failure?.code == .responseInvalid)
+            #expect(origin.requests.count == 1)
+        }
+    }
+
+    @Test("digests of the coded bytes say nothing about the decoded ones; those before the coding do")
+    func digests() throws {
+        let bytes = patternBytes(1_000)
+        let digest = Base64.encode(Digest.of(bytes))
+        let other = Base64.encode(Digest.of([1]))
+        try Self.with({ request in
+            let field =
+                switch request.path {
+                case "/coded": "Repr-Digest: sha-256=:\(other):\r\nContent-MD5: AAAAAAAAAAAAAAAAAAAAAA=="
+                case "/right": "Digest: sha-256=\(other),id-sha-256=\(digest)"
+                default: "Digest: id-sha-256=\(other)"
+                }
+            return ("Content-Encoding: gzip\r\n" + field, Coded.gzip(bytes))
+        }) { origin, fixture in
+            let run = { (path: String) in
+                fixture.run(.download, origin.url + path) { $0.spec.request.acceptEncoding = .gzip }
+            }
+            #expect(run("/coded")?.success?.verified == .length)
+            #expect(run("/right")?.success?.verified == .digest)
+            #expect(run("/wrong")?.failure?.code == .digestMismatch)
+        }
+    }
+
+    @Test("a body that cannot be decoded, or is cut, is no success")
+    func damaged() throws {
+        // The length of the first stored block and its complement do not match.
+        let whole = Coded.gzip(patternBytes(100_000))
+        let broken = Array(whole[..<11]) + [1, 2, 3, 4] + Array(whole[15...])
+        try Self.with({ _ in ("Content-Encoding: gzip", broken) }) { origin, fixture in
+            let result = fixture.run(.download, origin.url) { $0.spec.request.acceptEncoding = .gzip }
+            #expect(result?.failure?.code == .responseInvalid)
+            #expect(result?.failure?.isRetryable == true)
+        }
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 200000\r\n\r\n")
+            connection.send(Coded.gzip(patternBytes(100_000)))
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let cut = fixture.run(.download, origin.url) { $0.spec.request.acceptEncoding = .gzip }
+        #expect(cut?.failure?.code == .incompleteBody)
+    }
+
+    @Test("nginx compresses for who asks, and limits hold for what comes out")
+    func nginx() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let zeros = [UInt8](repeating: 0, count: 60_000_000)
+        try nginx.serve("zeros", zeros)
+        let good = try #require(
+            fixture.run(.download, nginx.url + "/gzip/zeros") {
+                $0.to("zeros")
+                $0.spec.request.acceptEncoding = .any
+                $0.spec.accept.byteCountMax = 60_000_000
+            })
+        #expect(good.success?.sha256 == sha256(zeros), "\(good.outcome)")
+        #expect(good.response?.headers.first { $0.name == "Content-Encoding" }?.value == "gzip")
+        let bomb = fixture.run(.download, nginx.url + "/gzip/zeros") {
+            $0.spec.request.acceptEncoding = .gzip
+            $0.spec.accept.byteCountMax = 59_999_999
+        }
+        #expect(bomb?.failure?.code == .responseTooLarge)
+        let plain = fixture.run(.download, nginx.url + "/gzip/zeros") { $0.to("plain") }
+        #expect(plain?.success?.size == 60_000_000)
+        #expect(plain?.response?.headers.contains { $0.name == "Content-Encoding" } == false)
+    }
+}

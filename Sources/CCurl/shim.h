@@ -1,5 +1,6 @@
 // Typed doors to libcurl's variadic functions, which Swift does not import, and to one union.
 #include <curl/curl.h>
+#include <openssl/ssl.h>
 
 static inline CURLcode ccurl_set_long(CURL *h, CURLoption o, long v) { return curl_easy_setopt(h, o, v); }
 static inline CURLcode ccurl_set_offset(CURL *h, CURLoption o, curl_off_t v) { return curl_easy_setopt(h, o, v); }
@@ -35,6 +36,17 @@ static inline CURLcode ccurl_get_long(CURL *h, CURLINFO i, long *v) { return cur
 static inline CURLcode ccurl_get_offset(CURL *h, CURLINFO i, curl_off_t *v) { return curl_easy_getinfo(h, i, v); }
 static inline CURLcode ccurl_get_string(CURL *h, CURLINFO i, char **v) { return curl_easy_getinfo(h, i, v); }
 static inline CURLcode ccurl_get_pointer(CURL *h, CURLINFO i, void **v) { return curl_easy_getinfo(h, i, v); }
+
+// OpenSSL's own static names for the session of the connection that a callback is about; 0 when there is none, or
+// another library made it.
+static inline int ccurl_tls_names(CURL *h, const char **protocol, const char **cipher) {
+    struct curl_tlssessioninfo *session = NULL;
+    if (curl_easy_getinfo(h, CURLINFO_TLS_SSL_PTR, &session) != CURLE_OK || session == NULL) return 0;
+    if (session->backend != CURLSSLBACKEND_OPENSSL || session->internals == NULL) return 0;
+    *protocol = SSL_get_version((SSL *)session->internals);
+    *cipher = SSL_get_cipher_name((SSL *)session->internals);
+    return 1;
+}
 
 static inline CURLMcode ccurl_multi_set_long(CURLM *m, CURLMoption o, long v) { return curl_multi_setopt(m, o, v); }
 static inline void ccurl_multi_set_callbacks(CURLM *m, curl_socket_callback s, curl_multi_timer_callback t, void *context) {

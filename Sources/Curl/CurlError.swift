@@ -78,6 +78,9 @@ package struct TransferInfo: Sendable, Equatable {
     package var remotePort = 0
     package var localAddress = ""
     package var localPort = 0
+    /// As OpenSSL names them: `TLSv1.3`, `TLS_AES_256_GCM_SHA384`; empty without TLS.
+    package var tlsProtocolVersion = ""
+    package var tlsCipherSuite = ""
     /// How many connections were opened; 0 means that a kept one was used again.
     package var newConnections = 0
     package var bodyBytesReceived: Int64 = 0

@@ -10,10 +10,35 @@ final class EasyContext {
     var blocked: SocketAddress?
     var isReceivePaused = false
     var isSendPaused = false
+    /// Of the connection that carried the last request; nil without TLS.
+    private(set) var tls: TLSNames?
+    private var raw: UnsafeMutableRawPointer?
+
+    /// Static texts of the TLS library.
+    struct TLSNames {
+        let protocolVersion: UnsafePointer<CChar>
+        let cipherSuite: UnsafePointer<CChar>
+    }
 
     init(delegate: any EasyDelegate) { self.delegate = delegate }
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+    /// Lets the context ask about the handle that it serves.
+    fileprivate func attach(to raw: UnsafeMutableRawPointer) { self.raw = raw }
+
+    /// Only while libcurl calls back: at the end the connection is no longer the handle's.
+    fileprivate func noteTLS() {
+        var protocolVersion: UnsafePointer<CChar>?
+        var cipherSuite: UnsafePointer<CChar>?
+        guard let raw, ccurl_tls_names(raw, &protocolVersion, &cipherSuite) == 1,
+            let protocolVersion, let cipherSuite
+        else {
+            tls = nil
+            return
+        }
+        tls = TLSNames(protocolVersion: protocolVersion, cipherSuite: cipherSuite)
+    }
 
     static func from(_ raw: UnsafeMutableRawPointer?) -> EasyContext? {
         raw.map { Unmanaged<EasyContext>.fromOpaque($0).takeUnretainedValue() }
@@ -23,6 +48,7 @@ final class EasyContext {
 extension EasyHandle {
     /// Lets libcurl call `context`, which the caller keeps alive until `reset()`.
     func install(_ context: EasyContext, sendsBody: Bool) {
+        context.attach(to: raw)
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
         if sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
@@ -106,5 +132,6 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
         context.blocked = target
         return CURL_PREREQFUNC_ABORT
     }
+    context.noteTLS()
     return CURL_PREREQFUNC_OK
 }

@@ -99,7 +99,7 @@ final class EasyHandle {
             osError: Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
     }
 
-    func info() -> TransferInfo {
+    func info(_ context: EasyContext) -> TransferInfo {
         var info = TransferInfo()
         info.status = long(CURLINFO_RESPONSE_CODE)
         info.httpVersion = Self.versionNames[long(CURLINFO_HTTP_VERSION)] ?? ""
@@ -116,6 +116,10 @@ final class EasyHandle {
         info.bodyBytesSent = offset(CURLINFO_SIZE_UPLOAD_T)
         info.headerBytesReceived = Int64(long(CURLINFO_HEADER_SIZE))
         info.headerBytesSent = Int64(long(CURLINFO_REQUEST_SIZE))
+        if let tls = context.tls {
+            info.tlsProtocolVersion = String(cString: tls.protocolVersion)
+            info.tlsCipherSuite = String(cString: tls.cipherSuite)
+        }
         return info
     }
 
@@ -126,6 +130,6 @@ final class EasyHandle {
     func outcome(_ code: CURLcode, _ context: EasyContext) -> TransferOutcome {
         let byGuard = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
         return TransferOutcome(
-            error: error(code), info: info(), blockedAddress: byGuard ? context.blocked : nil)
+            error: error(code), info: info(context), blockedAddress: byGuard ? context.blocked : nil)
     }
 }

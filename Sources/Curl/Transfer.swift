@@ -49,7 +49,7 @@ package final class Transfer {
     }
 
     /// What has been measured so far.
-    package var info: TransferInfo { easy.info() }
+    package var info: TransferInfo { easy.info(context) }
 
     func applyPause() {
         var mask = CURLPAUSE_CONT

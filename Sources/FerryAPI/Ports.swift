@@ -7,6 +7,7 @@ package protocol JobReader: Sendable {
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
     /// Records without bodies, newest first.
     func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>)
+    func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)
 }
 
 /// What a finished job leaves for a repetition.

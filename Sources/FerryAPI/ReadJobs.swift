@@ -17,6 +17,22 @@ extension API {
         }
     }
 
+    /// `GET /v1/jobs/{id}/attempts`
+    func readAttempts(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            _ = try call.query([])
+            let principal = call.principal
+            ports.reader.attempts(of: id, tenant: principal.tenant) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let attempts):
+                    call.send(200, json: attempts.json(showsDiagnostics: principal.role == .admin))
+                }
+            }
+        }
+    }
+
     private func sendRead(_ result: Result<JobRecord, StoreError>, _ call: Call, waited: Double?) {
         switch result {
         case .failure(let error): call.fail(error)

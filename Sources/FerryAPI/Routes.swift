@@ -41,7 +41,8 @@ struct Route: Sendable {
 
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
-    case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, retryJob, readContent
+    case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, retryJob, readContent,
+        readAttempts
     case listDeliveries, readDelivery, redeliver
     case readStatus, listNodes, createKey, listKeys, revokeKey
     case live, ready, metrics, openapi, docs
@@ -57,6 +58,7 @@ let routes: [Route] = [
     Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.cancelJob },
     Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
     Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.readContent },
+    Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.readAttempts },
     Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.listDeliveries },
     Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.readDelivery },
     Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },

@@ -116,16 +116,19 @@ package struct AttemptResult: Sendable {
     package let response: TransferResponse?
     package let bytesReceived: Int64
     package let bytesSent: Int64
+    /// Nil: it ended before it began.
+    package let trace: AttemptTrace?
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
-        bytesSent: Int64
+        bytesSent: Int64, trace: AttemptTrace? = nil
     ) {
         self.attempt = attempt
         self.outcome = outcome
         self.response = response
         self.bytesReceived = bytesReceived
         self.bytesSent = bytesSent
+        self.trace = trace
     }
 }
 

@@ -24,6 +24,11 @@ package enum Limits {
     /// Header bytes of one response (libcurl's own cap is 300 KiB).
     package static let responseHeaderByteCountMax = 64 << 10
     package static let redirectCountMax = 50
+    /// Attempts of a job that are kept, the latest; retries, drains and lost nodes together can make many
+    /// more. The SQL says the same number.
+    package static let attemptCountMax = 50
+    /// Transactions of an attempt that are kept: the first ones and the last.
+    package static let transactionCountMax = 32
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

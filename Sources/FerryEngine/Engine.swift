@@ -79,6 +79,17 @@ package final class Engine: AttemptRunner {
 
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
 
+    /// What the job's attempt has done so far; nil when none runs here. Replies on another thread, or at
+    /// once.
+    package func snapshot(of job: JobID, reply: @escaping @Sendable (AttemptSnapshot?) -> Void) {
+        guard let entry = context.registry[job] else { return reply(nil) }
+        let lane = lanes[entry.loop]
+        let isAsked = lane.loop.perform { [state = lane.state] multi in
+            reply(state.get(multi).snapshot(job))
+        }
+        if !isAsked { reply(nil) }
+    }
+
     /// The results of these jobs are committed: what kept their files recognisable goes.
     package func settled(_ jobs: [JobID]) {
         let leftovers = context.leftovers.take(jobs)

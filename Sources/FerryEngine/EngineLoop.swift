@@ -52,6 +52,12 @@ final class EngineLoop {
         live[AttemptKey(job, number)]?.handle(.cancel)
     }
 
+    /// The job's attempt as far as it is; nil when it is not here any more.
+    func snapshot(_ job: JobID) -> AttemptSnapshot? {
+        guard let number = context.registry[job]?.number else { return nil }
+        return live[AttemptKey(job, number)]?.snapshot
+    }
+
     /// Ends everything that is not about to be published anyway.
     func releaseAll() {
         for transfer in Array(live.values) { transfer.handle(.release) }

@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Logging
+import Sys
 
 /// One attempt while it runs: hands libcurl's words to the machine and does what the machine says. Loop
 /// thread only.
@@ -35,6 +36,11 @@ final class LiveTransfer: EasyDelegate {
     var waitsForDigest = false
     var pace: Pace?
     var decoding: Decoding?
+    let startedAt: Timestamp
+    private let start: Int64
+    var meter: TransactionMeter?
+    var transactions = TransactionLog()
+    var diagnostics: AttemptRecord.Diagnostics?
 
     init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
         attempt = placed.attempt
@@ -48,7 +54,9 @@ final class LiveTransfer: EasyDelegate {
         if attempt.spec.request.acceptEncoding != .identity {
             decoding = Decoding(attempt.spec.request.acceptEncoding)
         }
-        let left = min(max(0, attempt.resourceDeadline - loop.context.clock.now()), 1e9)
+        startedAt = loop.context.clock.now()
+        start = monotonicNanoseconds()
+        let left = min(max(0, attempt.resourceDeadline - startedAt), 1e9)
         resourceDeadline = loop.multi.now + Int64(left * 1e9)
     }
 
@@ -114,6 +122,7 @@ final class LiveTransfer: EasyDelegate {
         switch action {
         case .start(let fresh): start(fresh: fresh)
         case .stopTransfer:
+            if let transfer { noteTransaction(transfer.info, isWhole: false) }
             transfer?.cancel()
             transfer = nil
         case .follow:
@@ -146,9 +155,11 @@ final class LiveTransfer: EasyDelegate {
         // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new
         // one.
         request.usesFreshConnection = fresh || !isRepeatable
+        meter = TransactionMeter(request, attemptStart: start)
         do throws(CurlError) {
             transfer = try loop.multi.start(request, delegate: self)
         } catch {
+            meter = nil
             let context = TransportContext(hasHead: false, isRepeatable: isRepeatable, sentWholeBody: false)
             handle(.transferEnded(transportFailure(error, TransferInfo(), context)))
         }
@@ -160,7 +171,7 @@ final class LiveTransfer: EasyDelegate {
         context.report(
             AttemptResult(
                 attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
-                bytesSent: progress.bytesSent))
+                bytesSent: progress.bytesSent, trace: trace))
     }
 
     private var response: TransferResponse? {
@@ -191,6 +202,7 @@ final class LiveTransfer: EasyDelegate {
             return true
         case .complete(let head):
             self.head = head
+            meter?.responseStarted()
             return takeHead(head)
         case .invalid:
             return refuse(.responseInvalid, "The server's answer is not HTTP.")
@@ -269,6 +281,7 @@ final class LiveTransfer: EasyDelegate {
                 return .abort
             }
             progress.set(received: drain.byteCount)
+            meter?.received(bytes.count)
             context.metrics.received(bytes.count)
             return .proceed
         case .discard, .none:
@@ -278,6 +291,7 @@ final class LiveTransfer: EasyDelegate {
 
     private func discard(_ count: Int) -> BodyVerdict {
         discardedByteCount += count
+        meter?.received(count)
         context.metrics.received(count)
         guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
         handle(.enoughDiscarded)
@@ -320,6 +334,7 @@ final class LiveTransfer: EasyDelegate {
         do throws(TransferError) {
             let count = try source.read(into: buffer)
             progress.set(sent: source.sent)
+            if source.sent == source.byteCount { meter?.requestEnded() }
             context.metrics.sent(count)
             return .bytes(count)
         } catch {
@@ -340,10 +355,13 @@ final class LiveTransfer: EasyDelegate {
     func finished(_ outcome: TransferOutcome) {
         transfer = nil
         context.metrics.connected(outcome.info)
+        noteTransaction(
+            outcome.info, isWhole: outcome.error == nil, hidesRemote: outcome.blockedAddress != nil)
         guard let error = outcome.error else {
             handle(.transferEnded(nil))
             return
         }
+        diagnostics = .init(curlCode: error.code, curlMessage: error.text, osError: error.osError)
         context.logger.debug(
             "transfer failed",
             metadata: ["job": "\(attempt.job)", "attempt": "\(attempt.number)", "cause": "\(error)"])

@@ -34,6 +34,7 @@ extension LiveTransfer {
             return .abort
         }
         progress.set(received: drain.byteCount)
+        meter?.received(bytes.count)
         context.metrics.received(bytes.count)
         if drain.lag > EngineLimits.digestLagMax, !waitsForDigest {
             waitsForDigest = true

@@ -27,6 +27,20 @@ extension StoreDoor: JobReader, JobControl {
 
     func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) { control.jobs(query, reply: reply) }
 
+    func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
+        let read = { @Sendable (running: AttemptSnapshot?) in
+            control.attempts(of: id, tenant: tenant) { result in
+                reply(
+                    result.map { attempts in
+                        var attempts = attempts
+                        if let running { attempts.add(running) }
+                        return attempts
+                    })
+            }
+        }
+        if let engine { engine.snapshot(of: id, reply: read) } else { read(nil) }
+    }
+
     func cancel(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
         control.cancel(id, tenant: tenant, revision: revision, reply: reply)
     }

@@ -11,6 +11,25 @@ extension ControlLane {
         }
     }
 
+    /// The attempts of a job, finished or not. Another tenant's job is `notFound`.
+    package func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
+        perform("read_attempts", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(text: tenant)
+            let rows = try connection.execute(Statements.readAttempts, parameters)
+            guard rows.rowCount == 1, let state = JobState(rawValue: rows.text(0, 0)) else {
+                return .failure(.notFound)
+            }
+            let earlier = rows.isNull(0, 5) ? [] : rows.bytesArray(0, 5).compactMap { $0 }
+            let job = JobAttempts.Job(
+                state: state, attempt: rows.int32(0, 1), node: rows.identifierOrNil(0, 2),
+                startedAt: rows.instantOrNil(0, 3), specJSON: rows.bytes(0, 4))
+            return .success(
+                JobAttempts(job, packed: earlier + (rows.bytesOrNil(0, 6).map { [$0] } ?? [])))
+        }
+    }
+
     /// Cancels a job. One that no node holds is finished at once; for a running one its node is asked, and
     /// the job that the reply shows is still running. `invalidState` when it is terminal, `stale` when
     /// `revision` differs.

@@ -142,7 +142,7 @@ struct Dispatcher {
                 outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
             if let due = outcome.nextDue { schedulePromotion(at: due) }
         }
-        for case .retry(_, _, let instant, _) in round.endings { schedulePromotion(at: instant) }
+        for case .retry(_, _, let instant, _, _) in round.endings { schedulePromotion(at: instant) }
         if round.reconciles {
             nextReconciliation = now + Self.reconciliationInterval
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
@@ -194,7 +194,9 @@ struct Dispatcher {
         guard let runner = context.attemptRunner else {
             for attempt in attempts {
                 endings.append(
-                    .release(Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)))
+                    .release(
+                        Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision),
+                        ended: nil))
             }
             return
         }

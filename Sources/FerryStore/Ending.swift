@@ -11,13 +11,14 @@ struct Lease: Sendable, Equatable {
 /// jitter.
 enum Ending: Sendable {
     case finish(FinishedJob)
-    case retry(Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8])
-    case release(Lease)
+    /// `ended`: the attempt as it is kept (`AttemptRecord`); nil: there is nothing to keep.
+    case retry(Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8], ended: [UInt8]?)
+    case release(Lease, ended: [UInt8]?)
 
     var lease: Lease {
         switch self {
         case .finish(let job): job.lease
-        case .retry(let lease, _, _, _), .release(let lease): lease
+        case .retry(let lease, _, _, _, _), .release(let lease, _): lease
         }
     }
 
@@ -31,7 +32,7 @@ enum Ending: Sendable {
         record.responseJSON = result.response.map(\.json)
         switch result.outcome {
         case .released:
-            self = .release(lease)
+            self = .release(lease, ended: result.packed(.released, nil, node: node, at: now))
             return
         case .succeeded(let value):
             record.state = .succeeded
@@ -47,15 +48,41 @@ enum Ending: Sendable {
                 retryAfter: retryAfter, now: now, resourceDeadline: attempt.resourceDeadline, jitter: jitter)
             {
             case .retry(let instant):
+                let json = error.json
                 self = .retry(
-                    lease, failedAttemptCount: record.failedAttemptCount, at: instant, errorJSON: error.json)
+                    lease, failedAttemptCount: record.failedAttemptCount, at: instant, errorJSON: json,
+                    ended: result.packed(.failed, json, node: node, at: now))
                 return
             case .final(let error):
                 record.state = .failed
                 record.errorJSON = error.json
             }
         }
-        self = .finish(FinishedJob(lease, record, spec: attempt.spec, identifiers: identifiers))
+        let ended = result.packedLast(record, at: now)
+        self = .finish(
+            FinishedJob(lease, record, spec: attempt.spec, lastAttempt: ended, identifiers: identifiers))
+    }
+}
+
+extension AttemptResult {
+    /// The attempt as the job's row keeps it; nil when it was given back before it began.
+    fileprivate func packed(
+        _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp
+    ) -> [UInt8]? {
+        if trace == nil, outcome == .released { return nil }
+        return AttemptRecord.packed(
+            number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
+            outcome, errorJSON: errorJSON)
+    }
+
+    /// The one that ends its job, whose row names the node.
+    fileprivate func packedLast(_ record: JobRecord, at now: Timestamp) -> [UInt8]? {
+        switch outcome {
+        case .succeeded: packed(.succeeded, nil, node: nil, at: now)
+        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now)
+        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now)
+        case .released: nil
+        }
     }
 }
 
@@ -64,7 +91,7 @@ extension Ending {
     /// refused as well, goes back to the queue.
     var simplified: Ending {
         guard case .finish(let job) = self, job.record.errorJSON != TransferError.unstorable.json else {
-            return .release(lease)
+            return .release(lease, ended: nil)
         }
         return .finish(job.simplified)
     }
@@ -74,6 +101,8 @@ extension Ending {
 struct FinishedJob: Sendable {
     let lease: Lease
     let record: JobRecord
+    /// The attempt that ended it, packed (`AttemptRecord`).
+    let lastAttempt: [UInt8]?
     let event: Event?
 
     struct Event: Sendable {
@@ -86,10 +115,14 @@ struct FinishedJob: Sendable {
     }
 
     /// `record` is the job as it will be; `spec` nil: it cannot be read, and nobody can be told.
-    init(_ lease: Lease, _ record: JobRecord, spec: JobSpec?, identifiers: IdentifierGenerator) {
+    init(
+        _ lease: Lease, _ record: JobRecord, spec: JobSpec?, lastAttempt: [UInt8]? = nil,
+        identifiers: IdentifierGenerator
+    ) {
         var record = record
         record.revision = lease.revision + 1
         self.lease = lease
+        self.lastAttempt = lastAttempt
         self.record = record
         guard let type = record.state.event, let webhook = spec?.webhook, webhook.events.contains(type) else {
             event = nil
@@ -110,12 +143,13 @@ struct FinishedJob: Sendable {
         record.resultJSON = nil
         record.body = nil
         record.errorJSON = TransferError.unstorable.json
-        return FinishedJob(lease: lease, record: record, event: nil)
+        return FinishedJob(lease: lease, record: record, lastAttempt: lastAttempt, event: nil)
     }
 
-    private init(lease: Lease, record: JobRecord, event: Event?) {
+    private init(lease: Lease, record: JobRecord, lastAttempt: [UInt8]?, event: Event?) {
         self.lease = lease
         self.record = record
+        self.lastAttempt = lastAttempt
         self.event = event
     }
 

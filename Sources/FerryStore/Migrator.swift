@@ -27,14 +27,16 @@ package enum Migrator {
     package struct Status: Sendable, Equatable {
         package let found: Int
         package let known: Int
-        package var isCurrent: Bool { found == known }
+        /// Neither is anything missing, nor is it newer.
+        package let isCurrent: Bool
     }
 
-    /// One entry a file of `migrations/`, without gaps.
+    /// One entry a file of `migrations/`, in the order of their numbers.
     static let migrations = [
         Migration(version: 1, name: "jobs", sql: PackageResources._001_jobs_sql),
         Migration(version: 2, name: "deliveries", sql: PackageResources._002_deliveries_sql),
         Migration(version: 3, name: "access", sql: PackageResources._003_access_sql),
+        Migration(version: 5, name: "attempts", sql: PackageResources._005_attempts_sql),
     ]
 
     private static let lockAndCreate = """
@@ -45,8 +47,8 @@ package enum Migrator {
         """
     private static let exists = Statement(
         "schema_exists", "SELECT to_regclass('schema_migrations') IS NOT NULL")
-    private static let version = Statement(
-        "schema_version", "SELECT coalesce(max(version), 0)::integer FROM schema_migrations")
+    private static let versions = Statement("schema_versions", "SELECT version FROM schema_migrations")
+    private static var known: Int { migrations.last?.version ?? 0 }
 
     /// Applies what is missing, in one transaction under an advisory lock. When another process does it at
     /// the same time, waits for it; that is success too. Returns the versions that this call applied.
@@ -56,10 +58,10 @@ package enum Migrator {
         var tooNew: Int?
         do throws(PostgresError) {
             var connection = try connect(url)
-            let (found, applied) = try connection.transaction { connection throws(PostgresError) in
+            let (found, new) = try connection.transaction { connection throws(PostgresError) in
                 try connection.execute(script: lockAndCreate)
-                let found = Int(try connection.execute(version).int32(0, 0))
-                let missing = migrations.filter { $0.version > found }
+                let found = try applied(&connection)
+                let missing = migrations.filter { !found.contains($0.version) }
                 for migration in missing {
                     try connection.execute(script: String(decoding: migration.sql, as: UTF8.self))
                     try connection.execute(
@@ -68,14 +70,14 @@ package enum Migrator {
                             VALUES (\(migration.version), '\(migration.name)')
                             """)
                 }
-                return (found, missing.map(\.version))
+                return (found.max() ?? 0, missing.map(\.version))
             }
-            tooNew = found > migrations.count ? found : nil
-            result = applied
+            tooNew = found > known ? found : nil
+            result = new
         } catch {
             throw .database(error)
         }
-        if let tooNew { throw .schemaTooNew(found: tooNew, known: migrations.count) }
+        if let tooNew { throw .schemaTooNew(found: tooNew, known: known) }
         return result
     }
 
@@ -84,12 +86,19 @@ package enum Migrator {
         do throws(PostgresError) {
             var connection = try connect(url)
             guard try connection.execute(exists).bool(0, 0) else {
-                return Status(found: 0, known: migrations.count)
+                return Status(found: 0, known: known, isCurrent: false)
             }
-            return Status(found: Int(try connection.execute(version).int32(0, 0)), known: migrations.count)
+            let found = try applied(&connection)
+            return Status(
+                found: found.max() ?? 0, known: known, isCurrent: found == Set(migrations.map(\.version)))
         } catch {
             throw .database(error)
         }
+    }
+
+    private static func applied(_ connection: inout Connection) throws(PostgresError) -> Set<Int> {
+        let rows = try connection.execute(versions)
+        return Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
     }
 
     private static func connect(_ url: String) throws(PostgresError) -> Connection {

@@ -28,9 +28,9 @@ struct Round {
         if reconciles { unknown = try unknownLeases(&connection, context) }
         outcome.reconciledCount = unknown.count
         let parts = Parts(endings)
-        let releases = parts.releases + unknown
+        let releases = parts.releases + unknown.map { ($0, nil) }
         var results = try connection.pipeline { pipeline in
-            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .leases(releases)) }
+            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases)) }
             if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
             if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
             if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
@@ -92,18 +92,21 @@ struct Round {
 
 /// Endings by what is done with them.
 private struct Parts {
-    typealias Retry = (lease: Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8])
+    typealias Retry = (
+        lease: Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8], ended: [UInt8]?
+    )
+    typealias Release = (lease: Lease, ended: [UInt8]?)
     var finished: [FinishedJob] = []
     var retries: [Retry] = []
-    var releases: [Lease] = []
+    var releases: [Release] = []
 
     init(_ endings: [Ending]) {
         for ending in endings {
             switch ending {
             case .finish(let job): finished.append(job)
-            case .retry(let lease, let count, let instant, let error):
-                retries.append((lease, count, instant, error))
-            case .release(let lease): releases.append(lease)
+            case .retry(let lease, let count, let instant, let error, let ended):
+                retries.append((lease, count, instant, error, ended))
+            case .release(let lease, let ended): releases.append((lease, ended))
             }
         }
     }
@@ -128,10 +131,11 @@ extension Parameters {
         return parameters
     }
 
-    /// $1 to $3 of release_jobs.sql.
-    static func leases(_ leases: [Lease]) -> Parameters {
-        var parameters = Parameters(capacity: leases.count * 48)
-        parameters.append(leases)
+    /// The parameters of release_jobs.sql.
+    fileprivate static func releases(_ releases: [Parts.Release]) -> Parameters {
+        var parameters = Parameters(capacity: releases.count * 160)
+        parameters.append(releases.map(\.lease))
+        parameters.appendArray(.bytea, releases) { $0.append(bytea: $1.ended) }
         return parameters
     }
 
@@ -148,6 +152,7 @@ extension Parameters {
         parameters.appendArray(.int32, retries) { $0.append(int32: $1.failedAttemptCount) }
         parameters.appendArray(.timestamp, retries) { $0.append($1.at) }
         parameters.appendArray(.text, retries) { $0.append(text: $1.errorJSON) }
+        parameters.appendArray(.bytea, retries) { $0.append(bytea: $1.ended) }
         return parameters
     }
 
@@ -168,6 +173,7 @@ extension Parameters {
         parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.type.rawValue) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.url) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.jobJSON) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.lastAttempt) }
         return parameters
     }
 }

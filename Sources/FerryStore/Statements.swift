@@ -9,7 +9,7 @@ package enum Statements {
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
-    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 16)
+    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 17)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
@@ -26,6 +26,8 @@ package enum Statements {
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
     package static let promoteJobs = make("promote_jobs", PackageResources.promote_jobs_sql, parameters: 1)
     package static let putSetting = make("put_setting", PackageResources.put_setting_sql, parameters: 2)
+    package static let readAttempts = make(
+        "read_attempts", PackageResources.read_attempts_sql, parameters: 2)
     package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
@@ -37,14 +39,14 @@ package enum Statements {
     package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 1)
     package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
-    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 3)
+    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 4)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
     package static let requestCancel = make(
         "request_cancel", PackageResources.request_cancel_sql, parameters: 2)
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 2)
-    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 6)
+    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 7)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
     package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 17)
     package static let submitKeyedJobs = make(
@@ -56,8 +58,8 @@ package enum Statements {
         claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts, heartbeat,
         heldJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery, nextDue,
         notify, promoteJobs,
-        putSetting, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting, readStatus,
-        readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
+        putSetting, readAttempts, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting,
+        readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
         requestCancel, rescueJobs, retryJobs, revokeKey, submitJobs, submitKeyedJobs, tryLock,
     ]
 

@@ -20,6 +20,8 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         /// What a submission does after its acceptance.
         var afterSubmit: (@Sendable (JobID) -> Void)?
         var queries: [JobQuery] = []
+        /// Packed, of every job.
+        var attempts: [[UInt8]] = []
     }
     let state = Mutex(State())
 
@@ -85,6 +87,17 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
             }.sorted { $0.id > $1.id }
         }
         reply(.success(Array(jobs.prefix(query.limit))))
+    }
+
+    func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
+        let packed = state.withLock { $0.attempts }
+        reply(
+            found(id, tenant).map { job in
+                JobAttempts(
+                    .init(
+                        state: job.state, attempt: job.attempt, node: job.node, startedAt: job.startedAt,
+                        specJSON: job.specJSON), packed: packed)
+            })
     }
 
     private func checked(_ id: JobID, _ tenant: String, _ revision: Int32?) -> Result<JobRecord, StoreError> {

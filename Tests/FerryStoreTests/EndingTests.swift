@@ -40,11 +40,14 @@ struct EndingTests {
     @Test("a failure that may pass waits for its retry; the last one, and one that cannot pass, are final")
     func failures() {
         let job = newJob(attemptCountMax: 3, retryDelay: 10)
-        guard case .retry(let lease, let count, let instant, _) = ending(attempt(of: job), failure()) else {
+        guard
+            case .retry(let lease, let count, let instant, _, let ended) = ending(attempt(of: job), failure())
+        else {
             Issue.record("no retry")
             return
         }
         #expect(lease.revision == 7 && count == 1 && instant == Timestamp(microseconds: 20_000_000))
+        #expect(ended.flatMap { AttemptRecord(packed: $0, node: nil) }?.outcome == .failed)
         guard case .finish(let last) = ending(attempt(of: job, number: 5, failedAttemptCount: 2), failure()),
             case .finish(let hopeless) = ending(attempt(of: job), failure(isRetryable: false))
         else {
@@ -57,11 +60,11 @@ struct EndingTests {
 
     @Test("a lease that is given back uses up no attempt")
     func release() {
-        guard case .release(let lease) = ending(attempt(of: newJob()), .released) else {
+        guard case .release(let lease, let ended) = ending(attempt(of: newJob()), .released) else {
             Issue.record("not released")
             return
         }
-        #expect(lease.attempt == 1)
+        #expect(lease.attempt == 1 && ended == nil, "it had not begun")
     }
 
     @Test("the end is never before the start, whatever the clock says")

@@ -24,7 +24,7 @@ let openAPIDocument: [UInt8] = {
     writer.name("headers")
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
-    writer.raw(Array("{\(jobRequestSchemas),\(answerSchemas)}".utf8))
+    writer.raw(Array("{\(jobRequestSchemas),\(answerSchemas),\(attemptSchemas)}".utf8))
     writer.endObject()
     writer.endObject()
     return writer.bytes

@@ -29,7 +29,8 @@ private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 extension Operation {
     var description: OperationDescription {
         switch self {
-        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .retryJob, .readContent:
+        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .retryJob, .readContent,
+            .readAttempts:
             jobDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .readStatus, .listNodes, .createKey, .listKeys, .revokeKey: adminDescription
@@ -86,6 +87,12 @@ extension Operation {
                 ],
                 problems: [404, 409, 412, 413, 415, 422])
         case .readContent: contentDescription
+        case .readAttempts:
+            OperationDescription(
+                tag: "jobs", summary: "List a job's attempts with the timings of every request",
+                answers: [
+                    .init(status: 200, text: "The attempts, oldest first.", content: json("AttemptList"))
+                ], problems: [404])
         default:
             OperationDescription(
                 tag: "jobs",

@@ -1,9 +1,12 @@
 -- Gives leases back: the jobs are queued again and no attempt is used up. Fenced and joined as
 -- finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element a job: $1
--- ids, $2 attempts, $3 revisions. Returns the ids that were really changed.
+-- ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun; kept as in
+-- retry_jobs.sql. Returns the ids that were really changed.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', node = NULL, revision = j.revision + 1
-    FROM unnest($1::uuid[], $2::integer[], $3::integer[]) AS u(id, attempt, revision)
+    UPDATE jobs j SET state = 'queued', node = NULL, revision = j.revision + 1,
+        attempts = CASE WHEN u.ended IS NULL THEN j.attempts
+            ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
+    FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[]) AS u(id, attempt, revision, ended)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
     RETURNING j.id
 ), counted AS (

@@ -1,0 +1,171 @@
+/// The attempts of one job, the oldest first.
+package struct JobAttempts: Sendable {
+    /// The job's own request, which most transactions carry out.
+    private let request: TransactionMetrics.Request?
+    package private(set) var attempts: [AttemptRecord]
+    /// How many are not kept any more, or cannot be read.
+    package let omittedCount: Int
+
+    /// What the job's row says besides its ended attempts.
+    package struct Job: Sendable {
+        package var state: JobState
+        package var attempt: Int32
+        package var node: NodeID?
+        package var startedAt: Timestamp?
+        package var specJSON: [UInt8]
+        package init(
+            state: JobState, attempt: Int32, node: NodeID?, startedAt: Timestamp?, specJSON: [UInt8]
+        ) {
+            self.state = state
+            self.attempt = attempt
+            self.node = node
+            self.startedAt = startedAt
+            self.specJSON = specJSON
+        }
+    }
+
+    /// `packed`: the ended attempts as they are stored.
+    package init(_ job: Job, packed: [[UInt8]]) {
+        request = (try? JobSpec(storedJSON: job.specJSON)).flatMap { spec in
+            (try? WebURL.parse(spec.request.url)).map {
+                TransactionMetrics.Request(method: spec.request.method, url: $0.string)
+            }
+        }
+        var attempts = packed.compactMap { AttemptRecord(packed: $0, node: job.node) }
+        let unreadable = packed.count - attempts.count
+        if let first = attempts.first, first.number == 1, first.startedAt == nil {
+            attempts[0].startedAt = job.startedAt
+        }
+        // Numbers grow by one: when the oldest were dropped, the first that is kept says how many.
+        let isFull = packed.count >= Limits.attemptCountMax - 1
+        omittedCount = unreadable + (isFull ? max(0, Int(attempts.first?.number ?? 1) - 1 - unreadable) : 0)
+        if job.state == .running {
+            attempts.append(
+                AttemptRecord(
+                    number: job.attempt, node: job.node, startedAt: job.attempt == 1 ? job.startedAt : nil))
+        }
+        self.attempts = attempts
+    }
+
+    /// Shows what the attempt that runs has done so far, if it is the one that is meant.
+    package mutating func add(_ running: AttemptSnapshot) {
+        guard let last = attempts.last, last.outcome == nil, last.number == running.number else { return }
+        attempts[attempts.count - 1] = AttemptRecord(running, node: last.node)
+    }
+
+    /// The answer of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: for operators.
+    package func json(showsDiagnostics: Bool) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 256 + attempts.count * 1_536)
+        writer.beginObject()
+        writer.name("data")
+        writer.beginArray()
+        for attempt in attempts { write(attempt, showsDiagnostics, into: &writer) }
+        writer.endArray()
+        writer.member("omitted_attempts", omittedCount)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func write(_ attempt: AttemptRecord, _ showsDiagnostics: Bool, into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("number", attempt.number)
+        writer.memberOrNull("node", attempt.node?.description)
+        writer.memberOrNull("started_at", attempt.startedAt)
+        writer.memberOrNull("finished_at", attempt.finishedAt)
+        writer.memberOrNull("outcome", attempt.outcome?.name)
+        writer.name("error")
+        if let error = attempt.errorJSON { writer.raw(error) } else { writer.null() }
+        writer.name("transactions")
+        writer.beginArray()
+        for transaction in attempt.transactions { write(transaction, of: attempt, into: &writer) }
+        writer.endArray()
+        writer.member("omitted_transactions", attempt.omittedTransactionCount)
+        if showsDiagnostics { write(attempt.diagnostics, into: &writer) }
+        writer.endObject()
+    }
+
+    private func write(_ diagnostics: AttemptRecord.Diagnostics?, into writer: inout JSONWriter) {
+        writer.name("diagnostics")
+        guard let diagnostics else { return writer.null() }
+        writer.beginObject()
+        writer.member("curl_code", diagnostics.curlCode)
+        writer.member("curl_message", diagnostics.curlMessage)
+        writer.memberOrNull("os_error", diagnostics.osError == 0 ? nil : diagnostics.osError)
+        writer.endObject()
+    }
+
+    private func write(
+        _ metrics: TransactionMetrics, of attempt: AttemptRecord, into writer: inout JSONWriter
+    ) {
+        let start = attempt.startedAt.map { Timestamp(microseconds: $0.microseconds + metrics.fetchStart) }
+        writer.beginObject()
+        writer.name("request")
+        if let request = metrics.request ?? request {
+            writer.beginObject()
+            writer.member("method", request.method)
+            writer.member("url", request.url)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.name("response")
+        if let status = metrics.status {
+            writer.beginObject()
+            writer.member("status", status)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.memberOrNull("fetch_start_at", start)
+        for moment in TransactionMetrics.Moment.allCases {
+            writer.memberOrNull(
+                moment.name,
+                metrics.moments[moment].flatMap { offset in
+                    start.map { Timestamp(microseconds: $0.microseconds + offset) }
+                })
+        }
+        writeConnection(metrics, into: &writer)
+        metrics.byteCounts.write(into: &writer)
+        writer.endObject()
+    }
+
+    private func writeConnection(_ metrics: TransactionMetrics, into writer: inout JSONWriter) {
+        writer.memberOrNull("network_protocol_name", metrics.networkProtocol?.name)
+        writer.member("is_proxy_connection", metrics.isProxyConnection)
+        writer.member("is_reused_connection", metrics.isReusedConnection)
+        writer.member("resource_fetch_type", "network_load")
+        writer.memberOrNull("local_address", metrics.local?.address)
+        writer.memberOrNull("local_port", metrics.local?.port)
+        writer.memberOrNull("remote_address", metrics.remote?.address)
+        writer.memberOrNull("remote_port", metrics.remote?.port)
+        writer.memberOrNull("tls_protocol_version", metrics.tls?.protocolVersion)
+        writer.memberOrNull("tls_cipher_suite", metrics.tls?.cipherSuite)
+    }
+}
+
+extension TransactionMetrics.Moment {
+    package var name: String {
+        switch self {
+        case .domainLookupStart: "domain_lookup_start_at"
+        case .domainLookupEnd: "domain_lookup_end_at"
+        case .connectStart: "connect_start_at"
+        case .secureConnectionStart: "secure_connection_start_at"
+        case .secureConnectionEnd: "secure_connection_end_at"
+        case .connectEnd: "connect_end_at"
+        case .requestStart: "request_start_at"
+        case .requestEnd: "request_end_at"
+        case .responseStart: "response_start_at"
+        case .responseEnd: "response_end_at"
+        }
+    }
+}
+
+extension TransactionMetrics.ByteCounts {
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.member("count_of_request_header_bytes_sent", requestHeader)
+        writer.member("count_of_request_body_bytes_sent", requestBody)
+        writer.member("count_of_response_header_bytes_received", responseHeader)
+        writer.member("count_of_response_body_bytes_received", responseBody)
+        writer.member("count_of_response_body_bytes_after_decoding", decodedBody)
+    }
+}

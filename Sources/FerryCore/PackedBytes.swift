@@ -1,0 +1,81 @@
+// Compact rows: integers in base 128, lowest digits first, a set top bit for each digit that is not the last;
+// texts behind their length in bytes.
+
+extension [UInt8] {
+    mutating func appendPacked(_ value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        append(UInt8(truncatingIfNeeded: rest))
+    }
+
+    /// Small for numbers near zero, of either sign.
+    mutating func appendPacked(signed value: Int64) {
+        appendPacked(UInt64(bitPattern: value << 1 ^ value >> 63))
+    }
+
+    mutating func appendPacked(_ text: String) {
+        appendPacked(UInt64(text.utf8.count))
+        append(contentsOf: text.utf8)
+    }
+
+    mutating func appendPacked(bytes: [UInt8]) {
+        appendPacked(UInt64(bytes.count))
+        append(contentsOf: bytes)
+    }
+}
+
+/// Reads what `appendPacked` wrote. Nothing that can be read leaves the bytes: damage is thrown.
+struct PackedReader {
+    struct Damage: Error {}
+    private let bytes: [UInt8]
+    private var index = 0
+
+    init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    var isAtEnd: Bool { index == bytes.count }
+
+    mutating func byte() throws(Damage) -> UInt8 {
+        guard index < bytes.count else { throw Damage() }
+        defer { index += 1 }
+        return bytes[index]
+    }
+
+    mutating func number() throws(Damage) -> UInt64 {
+        var value: UInt64 = 0
+        for shift in stride(from: UInt64(0), to: 64, by: 7) {
+            let digit = try byte()
+            value |= UInt64(digit & 0x7F) << shift
+            if digit < 0x80 { return value }
+        }
+        throw Damage()
+    }
+
+    mutating func signed() throws(Damage) -> Int64 {
+        let value = try number()
+        return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
+    }
+
+    /// A number of that type; one that does not fit is damage.
+    mutating func number<Value: FixedWidthInteger>(_ type: Value.Type) throws(Damage) -> Value {
+        guard let value = Value(exactly: try number()) else { throw Damage() }
+        return value
+    }
+
+    mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
+        guard count >= 0, count <= bytes.count - index else { throw Damage() }
+        defer { index += count }
+        return Array(bytes[index..<(index + count)])
+    }
+
+    mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
+
+    mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
+
+    /// Eight bytes as PostgreSQL and the network have them, the highest first.
+    mutating func bigEndian() throws(Damage) -> UInt64 {
+        try bytes(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}

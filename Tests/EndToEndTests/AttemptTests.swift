@@ -1,0 +1,95 @@
+import Curl
+import FerryCore
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Attempts are told", .onOwnThread)
+struct AttemptTests {
+    private func attempts(_ ferry: FerryProcess, _ id: String, key: String = adminKey) throws -> [JSON] {
+        let answer = try ferry.call("GET", "/v1/jobs/\(id)/attempts", key: key)
+        #expect(answer.status == 200, "\(answer.text)")
+        return try answer.json["data"]?.array ?? []
+    }
+
+    private func job(_ url: String, _ more: String = "") -> String {
+        #"{"kind":"download","request":{"url":"\#(url)"}\#(more)}"#
+    }
+
+    @Test("a redirect chain shows a transaction for each hop, with times that follow each other")
+    func chain() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(1_000))
+        let done = try ferry.run(job(nginx.url + "/redirect/file"))
+        #expect(done["state"]?.string == "succeeded", "\(done)")
+        let all = try attempts(ferry, done["id"]?.string ?? "")
+        try #require(all.count == 1)
+        #expect(all[0]["number"]?.integer == 1 && all[0]["outcome"]?.string == "succeeded")
+        #expect(all[0]["node"] == done["node"] && all[0]["error"] == .null)
+        let hops = all[0]["transactions"]?.array ?? []
+        #expect(hops.map { $0["response"]?["status"]?.integer } == [302, 200])
+        let urls = hops.compactMap { $0["request"]?["url"]?.string }
+        #expect(urls == [nginx.url + "/redirect/file", nginx.url + "/file"])
+        #expect(hops.map { $0["is_reused_connection"]?.bool } == [false, true])
+        #expect(hops.map { $0["network_protocol_name"]?.string } == ["http/1.1", "http/1.1"])
+        #expect(hops.last?["count_of_response_body_bytes_received"]?.integer == 1_000)
+        let times = ["fetch_start_at", "connect_start_at", "connect_end_at", "request_start_at"]
+            .compactMap { hops[0][$0]?.string }
+        #expect(times.count == 4 && times == times.sorted(), "\(times)")
+        #expect(hops[1]["connect_start_at"] == .null)
+        let created = try #require(done["created_at"]?.string)
+        let finished = try #require(done["finished_at"]?.string)
+        for hop in hops {
+            let end = try #require(hop["response_end_at"]?.string)
+            #expect(created <= end && end <= finished, "\(created) \(end) \(finished)")
+        }
+    }
+
+    @Test("attempts that failed stay listed, over a restart and a kill; operators see libcurl's words")
+    func restarts() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "info"])
+        defer { ferry.remove() }
+        let answers = Atomic<Int>(0)
+        let isHeld = Signal<Void>()
+        let origin = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil else { return }
+            switch answers.add(1, ordering: .relaxed).oldValue {
+            case 0: connection.send("HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+            case 1: return
+            case 2:
+                isHeld.fire(())
+                _ = connection.waitUntilClosed(milliseconds: 20_000)
+            default: connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            }
+        }
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            job(origin.url, #","retry":{"max_attempts":8,"initial_delay":0.1,"max_delay":1}"#))
+        #expect(becomes { try ferry.json("GET", "/v1/jobs/\(id)")["attempt"]?.integer ?? 0 >= 1 })
+        ferry.terminate()
+        try ferry.start()
+        #expect(isHeld.wait(seconds: 30).count == 1)
+        let running = try attempts(ferry, id).last
+        #expect(running?["finished_at"] == .null && running?["outcome"] == .null)
+        #expect(running?["transactions"]?.array?.first?["request_end_at"]?.string != nil)
+        ferry.kill9()
+        try ferry.start()
+        let done = try ferry.finished(id)
+        #expect(done["state"]?.string == "succeeded", "\(done)")
+        let all = try attempts(ferry, id)
+        let outcomes = all.compactMap { $0["outcome"]?.string }.filter { $0 != "released" }
+        #expect(outcomes == ["failed", "failed", "lost", "succeeded"], "\(all)")
+        let failed = all.filter { $0["outcome"]?.string == "failed" }
+        #expect(failed.map { $0["error"]?["code"]?.string } == ["unacceptable_status", "connection_lost"])
+        #expect(failed.map { $0["transactions"]?.array?.count } == [1, 1])
+        #expect(failed.last?["diagnostics"]?["curl_code"]?.integer == 52)
+        #expect(all.last?["number"] == done["attempt"])
+        let viewer = try ferry.makeKey(role: "viewer", tenant: "default")
+        #expect(try attempts(ferry, id, key: viewer).allSatisfy { $0["diagnostics"] == nil })
+        let stranger = try ferry.makeKey(role: "admin", tenant: "other")
+        #expect(try ferry.call("GET", "/v1/jobs/\(id)/attempts", key: stranger).status == 404)
+    }
+}

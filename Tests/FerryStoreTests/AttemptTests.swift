@@ -1,0 +1,146 @@
+import FerryCore
+import FerryStore
+import Postgres
+import TestSupport
+import Testing
+
+@Suite("Attempts")
+struct AttemptTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func attempts(_ node: TestNode, _ id: JobID, tenant: String = "acme") throws -> JobAttempts {
+        try wait { node.store.control.attempts(of: id, tenant: tenant, reply: $0) }.get()
+    }
+
+    private func trace(_ attempt: Attempt, transactionCount: Int = 1) -> AttemptTrace {
+        var log = TransactionLog()
+        for index in 0..<transactionCount {
+            log.append(TransactionMetrics(fetchStart: Int64(attempt.number) * 100 + Int64(index)))
+        }
+        return AttemptTrace(
+            startedAt: Timestamp(microseconds: 1_000_000 * Int64(attempt.number)),
+            finishedAt: Timestamp(microseconds: 1_000_000 * Int64(attempt.number) + 5), transactions: log)
+    }
+
+    private func end(_ node: TestNode, _ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
+        node.store.dispatcher.record(
+            AttemptResult(
+                attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
+                trace: trace(attempt, transactionCount: 2)))
+    }
+
+    @Test("failed, released and finished attempts are kept in their order, each with what it did")
+    func kept() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob(attemptCountMax: 5))
+        for outcome in [failure(), .released, failure(), success] { end(node, try node.attempt(), outcome) }
+        node.waitUntilFinished(accepted.id)
+        let kept = try attempts(node, accepted.id)
+        #expect(kept.attempts.map(\.number) == [1, 2, 3, 4] && kept.omittedCount == 0)
+        #expect(kept.attempts.map(\.outcome) == [.failed, .released, .failed, .succeeded])
+        #expect(kept.attempts.allSatisfy { $0.node == node.id })
+        #expect(kept.attempts.map { $0.errorJSON != nil } == [true, false, true, false])
+        for attempt in kept.attempts {
+            #expect(attempt.transactions.map(\.fetchStart).first == Int64(attempt.number) * 100)
+            #expect(attempt.startedAt == Timestamp(microseconds: 1_000_000 * Int64(attempt.number)))
+        }
+        let foreign = wait { node.store.control.attempts(of: accepted.id, tenant: "other", reply: $0) }
+        #expect(throws: StoreError.notFound) { try foreign.get() }
+    }
+
+    @Test("a job that runs, waits or never ran shows what there is")
+    func unfinished() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let later = try node.submit(newJob(beginAt: Timestamp(microseconds: 4_000_000_000_000_000)))
+        #expect(try attempts(node, later.id).attempts.isEmpty)
+        _ = wait { node.store.control.cancel(later.id, tenant: "acme", reply: $0) }
+        #expect(try attempts(node, later.id).attempts.isEmpty, "no attempt ended it")
+        let accepted = try node.submit(newJob(retryDelay: 600))
+        let attempt = try node.attempt()
+        let running = try #require(try attempts(node, accepted.id).attempts.first)
+        #expect(running.outcome == nil && running.finishedAt == nil && running.node == node.id)
+        end(node, attempt, failure())
+        try eventually("the job waits") { try node.job(accepted.id).get().record.state == .waiting }
+        #expect(try attempts(node, accepted.id).attempts.map(\.outcome) == [.failed])
+    }
+
+    @Test("what a killed node ran is kept as lost, found by its next start or by others")
+    func lost() throws {
+        // Its one slot is taken: it claims nothing more.
+        let first = try TestNode(database.url, slots: 1)
+        let accepted = try first.submit(newJob())
+        _ = try first.attempt()
+        // A process that was killed says nothing more: its store is left as it is while the same node starts.
+        let second = try TestNode(database.url, id: first.id, leaseSeconds: 0.5)
+        let again = try second.attempt()
+        #expect(again.number == 2)
+        let kept = try attempts(second, accepted.id).attempts
+        #expect(kept.map(\.outcome) == [.lost, nil] && kept[0].node == first.id)
+        #expect(kept[0].startedAt != nil && kept[0].finishedAt != nil)
+        let error = try JSON.parse(try #require(kept[0].errorJSON))
+        #expect(error["code"]?.string == "node_lost")
+        first.store.stop()
+        // A node that is gone for good: nobody sends its heartbeats.
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE jobs SET node = gen_random_uuid() WHERE state = 'running'")
+        try eventually("the other node's job is rescued") {
+            try attempts(second, accepted.id).attempts.prefix(2).map(\.outcome) == [.lost, .lost]
+        }
+        second.store.stop()
+    }
+
+    @Test("the latest fifty are kept, and the answer says how many came before")
+    func bounded() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob())
+        for _ in 0..<60 { end(node, try node.attempt(), .released) }
+        let last = try node.attempt()
+        let running = try attempts(node, accepted.id)
+        #expect(running.attempts.map(\.number) == Array(12...61) && running.omittedCount == 11)
+        end(node, last, success)
+        node.waitUntilFinished(accepted.id)
+        let kept = try attempts(node, accepted.id)
+        #expect(kept.attempts.count == Limits.attemptCountMax && kept.omittedCount == 11)
+    }
+
+    @Test("a database from before keeps its jobs, and shows no attempts of those that had ended")
+    func migration() throws {
+        let old = try TestDatabase()
+        var connection = try Connection(url: old.url)
+        try Migrator.migrate(url: old.url)
+        try connection.execute(
+            script: """
+                ALTER TABLE jobs DROP COLUMN attempts;
+                ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
+                DELETE FROM schema_migrations WHERE name = 'attempts';
+                INSERT INTO finished_jobs (id, created_at, started_at, finished_at, node, revision, attempt,
+                    failed_attempts, kind, state, tenant, session, origin, spec)
+                VALUES ('00000000-0000-7000-8000-000000000001', now(), now(), now(), gen_random_uuid(), 3, 2,
+                    1, 'data', 'succeeded', 'acme', 'default', 'http://a.example:80',
+                    '{"kind":"data","session":"s","request":{"url":"http://a.example/","method":"GET"}}');
+                INSERT INTO jobs (id, created_at, expires_at, attempt, failed_attempts, priority, kind, state,
+                    tenant, session, origin, spec)
+                VALUES ('00000000-0000-7000-8000-000000000002', now(), now() + '1 day', 1, 1, 0.5, 'data',
+                    'queued', 'acme', 'default', 'http://a.example:80',
+                    '{"kind":"data","session":"s","request":{"url":"http://a.example/","method":"GET"}}');
+                INSERT INTO job_counts (shard, queued) VALUES ('old', 1);
+                """)
+        #expect(try !Migrator.check(url: old.url).isCurrent)
+        #expect(try Migrator.migrate(url: old.url).count == 1)
+        #expect(try Migrator.check(url: old.url).isCurrent)
+        let node = try TestNode(old.url)
+        defer { node.store.stop() }
+        let ended = JobID(high: 0x7000, low: 0x8000_0000_0000_0001)
+        #expect(try attempts(node, ended).attempts.isEmpty)
+        let attempt = try node.attempt()
+        #expect(attempt.number == 2)
+        end(node, attempt, success)
+        node.waitUntilFinished(attempt.job)
+        #expect(try attempts(node, attempt.job).attempts.map(\.number) == [2])
+    }
+}

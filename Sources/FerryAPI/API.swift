@@ -19,9 +19,12 @@ package struct APIConfiguration: Sendable {
 package struct ReadinessCheck: Sendable, Equatable {
     package let name: String
     package let isOK: Bool
-    package init(_ name: String, isOK: Bool) {
+    /// False: the node is ready without it.
+    package let isRequired: Bool
+    package init(_ name: String, isOK: Bool, isRequired: Bool = true) {
         self.name = name
         self.isOK = isOK
+        self.isRequired = isRequired
     }
 }
 

@@ -50,6 +50,7 @@ extension API {
         writer.name("storage")
         writer.beginObject()
         writer.memberOrNull("free_bytes", status.storageFreeBytes)
+        writer.member("holds_downloads", status.holdsDownloads)
         writer.endObject()
         writer.name("webhooks")
         writer.beginObject()

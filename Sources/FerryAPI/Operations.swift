@@ -12,14 +12,18 @@ extension API {
         call.answering { () throws(Problem) in
             let isVerbose = try call.query(["verbose"]).contains { $0.name == "verbose" }
             let checks = ports.readiness()
-            let isReady = checks.allSatisfy(\.isOK)
+            let isReady = checks.allSatisfy { $0.isOK || !$0.isRequired }
             var text = isReady ? "ok\n" : "not ready\n"
             if isVerbose || !isReady {
-                text =
-                    checks.map { $0.isOK ? "[+]\($0.name) ok\n" : "[-]\($0.name) failed\n" }.joined() + text
+                text = checks.map(line).joined() + text
             }
             sendText(isReady ? 200 : 503, text, call)
         }
+    }
+
+    private func line(_ check: ReadinessCheck) -> String {
+        if check.isOK { return "[+]\(check.name) ok\n" }
+        return check.isRequired ? "[-]\(check.name) failed\n" : "[!]\(check.name) failed, not required\n"
     }
 
     private func sendText(_ status: Int, _ text: String, _ call: Call) {

@@ -62,6 +62,8 @@ package struct ServiceStatus: Sendable {
     package var jobsFinishedPerSecond: Double = 0
     package var isDatabaseOK = true
     package var storageFreeBytes: Int64?
+    /// Whether the node that answers starts no downloads, because there is too little room.
+    package var holdsDownloads = false
 
     package init(_ store: StoreStatus) { self.store = store }
 }

@@ -7,6 +7,9 @@ final class BodyDrain {
         /// Bytes that may stay in memory.
         let memoryLimit: Int
         let byteCountMax: Int64?
+        /// How long the file will be, as far as anybody knows, and who knows whether there is room for it.
+        let fileByteCount: Int64?
+        let space: StorageSpace
         /// Asked when the first file is needed.
         let destination: () throws(TransferError) -> Destination
         let digests: Digests
@@ -19,6 +22,7 @@ final class BodyDrain {
     private let staysInMemory: Bool
     private var memory: [UInt8] = []
     private var file: PartialFile?
+    private var claim: StorageClaim?
     private var tail: DigestTail?
     private(set) var byteCount: Int64 = 0
 
@@ -29,6 +33,8 @@ final class BodyDrain {
             try checkLength(expected)
             if staysInMemory { memory.reserveCapacity(Int(expected)) }
         }
+        // Before the first byte: a disk that is full is to be found now.
+        if !staysInMemory { _ = try openFile() }
     }
 
     /// Throws `response_too_large`, `storage_full`, `storage_failed` or what the destination's path deserves.
@@ -52,18 +58,8 @@ final class BodyDrain {
     }
 
     private func appendToFile(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
-        let file: PartialFile
-        if let open = self.file {
-            file = open
-        } else {
-            let destination = try plan.destination()
-            let place = try destination.root.directory(destination.directory, making: true)
-            file = try PartialFile(destination, in: place)
-            self.file = file
-            try file.append(memory)
-            plan.digests.update(memory)
-            memory = []
-        }
+        let file = try openFile()
+        try claim?.take(bytes.count, file.descriptor)
         try file.append(bytes)
         if let tail {
             tail.advance(to: file.byteCount)
@@ -73,6 +69,22 @@ final class BodyDrain {
                 tail = plan.makeTail(file, plan.digests)
             }
         }
+    }
+
+    /// The file, which takes over what was gathered in memory.
+    private func openFile() throws(TransferError) -> PartialFile {
+        if let file { return file }
+        let destination = try plan.destination()
+        let place = try destination.root.directory(destination.directory, making: true)
+        let claim = try plan.space.claim(at: place, expecting: plan.fileByteCount)
+        let file = try PartialFile(destination, in: place)
+        self.claim = claim
+        self.file = file
+        try claim.take(memory.count, file.descriptor)
+        try file.append(memory)
+        plan.digests.update(memory)
+        memory = []
+        return file
     }
 
     /// Bytes that wait for their digest.
@@ -91,6 +103,7 @@ final class BodyDrain {
             lane.send(.publish(publication))
             return publication
         }
+        claim = nil
         let publication = make(.file(file, tail))
         if let tail {
             tail.finish(at: file.byteCount, then: .publish(publication))
@@ -104,6 +117,7 @@ final class BodyDrain {
     func discard(_ lane: FileLane) {
         guard let file else { return }
         self.file = nil
+        claim = nil
         lane.send(.run { file.discard() })
     }
 }

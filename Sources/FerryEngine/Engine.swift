@@ -117,6 +117,9 @@ package final class Engine: AttemptRunner {
         for lane in lanes { lane.loop.stop() }
     }
 
+    /// The room in the watched directories, as of the last second.
+    package var rooms: [StorageRoom] { context.space.rooms }
+
     package var snapshot: EngineSnapshot {
         var snapshot = context.metrics.snapshot
         snapshot.live = context.registry.count

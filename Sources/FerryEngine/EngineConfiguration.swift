@@ -18,6 +18,11 @@ package struct EngineConfiguration: Sendable {
     /// Where files without a destination are kept, in 256 subdirectories (`KeptFiles.path`).
     package var keptDirectory: String
     package var fileSync = FileSync.full
+    /// Bytes that stay free on each file system, but no more than a twentieth of it.
+    package var storageReserve: Int64 = 256 << 20
+    /// While the file system of one of these has less free than its reserve, `downloads` is closed.
+    package var watchedDirectories: [String] = []
+    package var downloads = DownloadGate()
     package var egress: EgressPolicy
     package var userAgent: String
     /// Idle connections that all loops together keep; at least the number of transfers at once.

@@ -13,6 +13,7 @@ final class EngineContext: Sendable {
     let metrics = EngineMetrics()
     let registry = Registry()
     let bulk: BulkBoard
+    let space: StorageSpace
     let lease: any LeaseHolder
     let clock: any WallClock
     let logger: Logger
@@ -28,6 +29,9 @@ final class EngineContext: Sendable {
         builder = RequestBuilder(userAgent: configuration.userAgent)
         lane = FileLane(threadCount: configuration.fileThreadCount)
         bulk = BulkBoard(loopCount: configuration.loopCount)
+        space = StorageSpace(
+            reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
+            gate: configuration.downloads)
         self.sink = sink
         self.lease = lease
         self.clock = clock

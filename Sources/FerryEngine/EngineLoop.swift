@@ -73,6 +73,7 @@ final class EngineLoop {
     private func scan(_ now: Int64) {
         let seconds = Double(now - lastScan) / 1e9
         lastScan = now
+        if index == 0 { context.space.measure(on: context.lane) }
         for transfer in Array(live.values) { transfer.secondPassed(now, seconds) }
     }
 }

@@ -253,6 +253,9 @@ final class LiveTransfer: EasyDelegate {
             memoryLimit: attempt.spec.kind == .data
                 ? Limits.inlineBodyByteCountMax : EngineLimits.smallFileByteCountMax,
             byteCountMax: attempt.spec.accept.byteCountMax,
+            fileByteCount: length ?? attempt.spec.integrity.size
+                ?? attempt.spec.schedule.expectedBytesToReceive,
+            space: context.space,
             destination: destination,
             digests: Digests(
                 attempt.spec.integrity, announced: announced(head, isDecoded: isDecoded),

@@ -65,18 +65,22 @@ final class Application: Sendable {
         let egress = EgressPolicy(
             allowing: configuration.egressAllow, blockedEndpoints: ownEndpoints(configuration))
         let openSecrets = secretsOpener(box)
-        let store = Store(
-            StoreConfiguration(
-                url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
-                isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets))
-        let engine = try makeEngine(configuration, store: store, clock: clock, egress: egress, logger: logger)
+        var settings = StoreConfiguration(
+            url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
+            isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets)
+        let downloads = DownloadGate()
+        settings.downloads = downloads
+        let store = Store(settings)
+        let engine = try makeEngine(
+            configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)
         let observers = Observers()
         try store.start(runner: engine, observer: observers)
         let firstStart = try FirstStart.settle(configuration, store: store, box: box, now: clock.now())
         let webhooks = try makeWebhooks(
             configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
             logger: logger)
-        let health = Health(store: store, engine: engine, dataDirectory: configuration.dataDirectory)
+        let health = Health(
+            store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
             store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box,
             clock: clock,
@@ -121,7 +125,7 @@ final class Application: Sendable {
 
     private static func makeEngine(
         _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
-        logger: Logger
+        downloads: DownloadGate, logger: Logger
     ) throws -> Engine? {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
@@ -129,6 +133,9 @@ final class Application: Sendable {
             storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
         settings.loopCount = configuration.transferLoops
+        settings.storageReserve = configuration.storageReserve
+        settings.watchedDirectories = [configuration.storageRoot, configuration.dataDirectory]
+        settings.downloads = downloads
         settings.fileSync = configuration.fileSync == .full ? .full : .none
         settings.keptConnectionCount =
             max(64, min(configuration.concurrency, 4096)) * configuration.transferLoops

@@ -19,6 +19,8 @@ package struct Configuration: Sendable {
     package var webhookSecret: String?
     package var egressAllow: [IPNetwork]
     package var fileSync: FileSync
+    /// Bytes that downloads leave free.
+    package var storageReserve: Int64
     package var concurrency: Int
     package var roles: Set<Role>
     package var logLevel: Logger.Level
@@ -66,6 +68,7 @@ package struct Setting: Sendable {
             "FERRY_EGRESS_ALLOW", "networks (CIDR, comma separated) that may be reached although not public",
             ""),
         Setting("FERRY_FILE_SYNC", "full or none", "full"),
+        Setting("FERRY_STORAGE_RESERVE", "bytes that downloads leave free on each disk", "268435456"),
         Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
         Setting("FERRY_ROLES", "api,worker,webhooks", "api,worker,webhooks"),
         Setting("FERRY_LOG_LEVEL", "trace, debug, info, notice, warning, error, critical", "info"),
@@ -170,6 +173,7 @@ extension Configuration {
             return network
         }
         fileSync = try read.choice("FERRY_FILE_SYNC")
+        storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
         concurrency = try read.integer("FERRY_CONCURRENCY", 1...20_000)
         roles = Set(
             try read.value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in

@@ -10,17 +10,21 @@ final class Health: Sendable {
     struct Check: Sendable {
         let name: String
         let isPassed: Bool
+        /// False: the node works without it, only not as well.
+        var isRequired = true
     }
 
     private enum Stage: Int, Sendable { case starting, ready, draining }
     private let stage = Mutex(Stage.starting)
     private let store: Store
     private let engine: Engine?
+    private let downloads: DownloadGate
     private let dataDirectory: String
 
-    init(store: Store, engine: Engine?, dataDirectory: String) {
+    init(store: Store, engine: Engine?, downloads: DownloadGate, dataDirectory: String) {
         self.store = store
         self.engine = engine
+        self.downloads = downloads
         self.dataDirectory = dataDirectory
     }
 
@@ -38,6 +42,9 @@ final class Health: Sendable {
     /// Free space below which the node takes no traffic: a job's row and its file need some.
     private static let freeBytesMin: Int64 = 64 << 20
 
+    /// Whether downloads wait because there is too little room for them.
+    var holdsDownloads: Bool { !downloads.isOpen }
+
     var checks: [Check] {
         let stage = stage.withLock { $0 }
         return [
@@ -46,10 +53,11 @@ final class Health: Sendable {
             Check(name: "database", isPassed: store.isReady),
             Check(name: "transfer_loops", isPassed: !isBroken),
             Check(name: "disk", isPassed: (freeBytes ?? 0) >= Self.freeBytesMin),
+            Check(name: "room_for_downloads", isPassed: !holdsDownloads, isRequired: false),
         ]
     }
 
-    var isReady: Bool { checks.allSatisfy(\.isPassed) }
+    var isReady: Bool { checks.allSatisfy { $0.isPassed || !$0.isRequired } }
 
     /// A loop that has not come round for so long will not come round again.
     private static let loopAgeMax = 30.0

@@ -35,6 +35,7 @@ final class MetricsPage: Sendable {
         page.add(
             .gauge, "ferry_worker_slots_free", "Transfers this node may begin now.", parts.slots.freeCount)
         guard let counts = parts.engine?.snapshot else { return }
+        appendStorage(parts.engine?.rooms ?? [], to: &page)
         page.add(.gauge, "ferry_transfers_active", "Attempts that run on this node.", counts.live)
         page.add(.counter, "ferry_attempts_started_total", "Attempts begun.", counts.attemptsBegun)
         var results: [(labels: [(String, String)], value: Double)] = [
@@ -65,6 +66,21 @@ final class MetricsPage: Sendable {
         page.add(
             .gauge, "ferry_transfer_loop_age_seconds", "Seconds since the latest transfer loop came round.",
             counts.loopAgeSeconds)
+    }
+
+    private func appendStorage(_ rooms: [StorageRoom], to page: inout PrometheusText) {
+        let values = { (value: (StorageRoom) -> Int64) in
+            rooms.map { ([("path", $0.path)], Double(value($0))) }
+        }
+        page.add(.gauge, "ferry_storage_free_bytes", "Room where downloads end.", values(\.free))
+        page.add(
+            .gauge, "ferry_storage_promised_bytes", "Of this, what running transfers still expect to write.",
+            values(\.promised))
+        page.add(.gauge, "ferry_storage_reserve_bytes", "Room that downloads leave free.", values(\.reserve))
+        page.add(
+            .gauge, "ferry_downloads_held",
+            "Whether no downloads begin here, because there is too little room.",
+            parts.health.holdsDownloads ? 1 : 0)
     }
 
     private func appendStore(to page: inout PrometheusText) {

@@ -11,6 +11,7 @@ extension StoreDoor: StatusSource {
                     var status = ServiceStatus(stored)
                     status.isDatabaseOK = store.isReady
                     status.storageFreeBytes = health.freeBytes
+                    status.holdsDownloads = health.holdsDownloads
                     let counts = engine?.snapshot
                     let rates = throughput.rates(
                         received: counts?.bytesReceived ?? 0, sent: counts?.bytesSent ?? 0,

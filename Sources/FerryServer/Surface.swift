@@ -31,7 +31,9 @@ final class Surface: Sendable {
         let (engine, health, box) = (parts.engine, parts.health, parts.box)
         ports.progress = { engine?.progress(of: $0) }
         ports.seal = { box.seal($0) }
-        ports.readiness = { health.checks.map { ReadinessCheck($0.name, isOK: $0.isPassed) } }
+        ports.readiness = {
+            health.checks.map { ReadinessCheck($0.name, isOK: $0.isPassed, isRequired: $0.isRequired) }
+        }
         ports.uptime = { ProcessMetrics.uptimeSeconds }
         let page = MetricsPage(parts)
         ports.metrics = { page.text() }

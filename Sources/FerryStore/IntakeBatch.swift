@@ -31,7 +31,7 @@ struct IntakeBatch {
         guard context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int, priority: Double)] = []
         for (index, submission) in submissions.enumerated() {
-            for (place, job) in submission.jobs.enumerated() where !waits(job) {
+            for (place, job) in submission.jobs.enumerated() where !waits(job) && mayBegin(job) {
                 due.append((index, place, job.spec.schedule.priority))
             }
         }
@@ -45,6 +45,8 @@ struct IntakeBatch {
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
         context.book.insert(leasedJobs.map { ($0, 1) })
     }
+
+    private func mayBegin(_ job: NewJob) -> Bool { context.configuration.downloads.admits(job.spec.kind) }
 
     /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
     func abandon() {

@@ -69,6 +69,7 @@ struct Round {
         parameters.append(int32: Int32(claimMax))
         parameters.append(context.configuration.node)
         parameters.append(context.clock.now())
+        parameters.append(bool: !context.configuration.downloads.isOpen)
         return parameters
     }
 

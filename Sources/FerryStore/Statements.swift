@@ -5,7 +5,7 @@ package import Postgres
 package enum Statements {
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 3)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)

@@ -13,6 +13,8 @@ package struct StoreConfiguration: Sendable {
     package var isWorker: Bool
     /// How many transfers this node may begin; shared by the lanes that lease.
     package var slots: SlotLedger
+    /// Closed while downloads are not to be leased here.
+    package var downloads = DownloadGate()
     package var clock: DatabaseClock
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?

@@ -28,6 +28,28 @@ struct DispatcherTests {
         #expect(try node.status().running == 0)
     }
 
+    @Test("while there is no room for downloads they queue, and everything else begins")
+    func heldDownloads() throws {
+        let node = try TestNode(database.url, slots: 1)
+        defer { node.store.stop() }
+        node.downloads.set(isOpen: false)
+        let download = try node.submit(newJob(priority: 0.9))
+        #expect(download.state == .queued)
+        let other = try node.submit(newJob(kind: .data))
+        let first = try node.attempt()
+        #expect(first.job == other.id)
+        // This one finds no slot, and is claimed past the download when there is one.
+        let data = try node.submit(newJob(kind: .data, priority: 0.1))
+        #expect(data.state == .queued)
+        node.end(first, success)
+        let second = try node.attempt()
+        #expect(second.job == data.id)
+        node.end(second, success)
+        #expect(try node.status().queued == 1)
+        node.downloads.set(isOpen: true)
+        #expect(try node.attempt().job == download.id)
+    }
+
     @Test("a failure waits, is promoted and begins again with the next attempt number, until none is left")
     func retries() throws {
         let node = try TestNode(database.url)

@@ -40,6 +40,7 @@ final class TestNode: Sendable {
     let runner = RecordingRunner()
     let observer = RecordingObserver()
     let slots: SlotLedger
+    let downloads = DownloadGate()
     let id: NodeID
     let store: Store
 
@@ -55,6 +56,7 @@ final class TestNode: Sendable {
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
             clock: DatabaseClock(), logger: logger,
             openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) })
+        configuration.downloads = downloads
         configuration.leaseSeconds = leaseSeconds
         configuration.heartbeatSeconds = leaseSeconds / 5
         store = Store(configuration)

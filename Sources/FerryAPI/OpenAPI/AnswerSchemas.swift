@@ -226,7 +226,16 @@ let answerSchemas = #"""
           "type": "object",
           "properties": {"ok": {"type": "boolean"}, "round_trip_seconds": {"type": ["number", "null"]}}
         },
-        "storage": {"type": "object", "properties": {"free_bytes": {"type": ["integer", "null"]}}},
+        "storage": {
+          "type": "object",
+          "properties": {
+            "free_bytes": {"type": ["integer", "null"]},
+            "holds_downloads": {
+              "type": "boolean",
+              "description": "The node that answers begins no downloads, because its disk is nearly full."
+            }
+          }
+        },
         "webhooks": {
           "type": "object",
           "properties": {

@@ -1,13 +1,14 @@
 -- Leases the best queued jobs to a node: the highest priority first, then the oldest.
 -- Locks: the queued rows that nobody else has locked, then this connection's row of job_counts. The state is
 -- a literal and the rows are found by an array, so that no plan can leave the partial index. $1 how many at
--- most, $2 the node, $3 now.
+-- most, $2 the node, $3 now, $4 whether downloads are held back.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $2::uuid,
         started_at = coalesce(j.started_at, greatest(j.created_at, $3::timestamptz))
     WHERE j.id = ANY (ARRAY(
-        SELECT id FROM jobs WHERE state = 'queued' ORDER BY priority DESC, id LIMIT $1::integer
+        SELECT id FROM jobs WHERE state = 'queued' AND (kind <> 'download' OR NOT $4::boolean)
+        ORDER BY priority DESC, id LIMIT $1::integer
         FOR UPDATE SKIP LOCKED))
     RETURNING j.*
 ), counted AS (

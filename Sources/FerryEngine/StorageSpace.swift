@@ -1,0 +1,198 @@
+import FerryCore
+import Glibc
+import Synchronization
+import Sys
+
+/// How much room there is on the file systems that bodies are written to, and how much of it has been
+/// promised to transfers that run. Any thread.
+final class StorageSpace: Sendable {
+    private let volumes = Mutex<[dev_t: StorageVolume]>([:])
+    private let reserve: Int64
+    private let watched: [String]
+    private let gate: DownloadGate
+    private let isMeasuring = Atomic<Bool>(false)
+    private let latest = Mutex<[StorageRoom]>([])
+
+    /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads end; while one
+    /// of them is short of room, `gate` is closed.
+    init(reserve: Int64, watched: [String], gate: DownloadGate) {
+        self.reserve = reserve
+        self.watched = watched
+        self.gate = gate
+        measure()
+    }
+
+    /// Room for a body below `place`; `byteCount` is how long it will be, as far as anybody knows. Throws
+    /// `storage_full` when that is more than there is.
+    func claim(
+        at place: StorageDirectory, expecting byteCount: Int64?
+    ) throws(TransferError) -> StorageClaim {
+        let volume = volume(of: place.descriptor)
+        try volume?.promise(byteCount ?? 0, place.descriptor)
+        return StorageClaim(volume, byteCount ?? 0)
+    }
+
+    private func volume(of descriptor: Int32) -> StorageVolume? {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { return nil }
+        return volumes.withLock { volumes in
+            if let known = volumes[status.st_dev] { return known }
+            let volume = StorageVolume(reserve: reserve)
+            volumes[status.st_dev] = volume
+            return volume
+        }
+    }
+
+    /// Once a second: looks at the watched directories on a file thread, where a hanging file system holds
+    /// nobody up, and never twice at once.
+    func measure(on lane: FileLane) {
+        guard !isMeasuring.exchange(true, ordering: .relaxed) else { return }
+        lane.send(
+            .run { [self] in
+                measure()
+                isMeasuring.store(false, ordering: .relaxed)
+            })
+    }
+
+    private func measure() {
+        let rooms = watched.compactMap(room)
+        latest.withLock { $0 = rooms }
+        // Opened later than it is closed, so that it does not flutter.
+        let isOpen = gate.isOpen
+        gate.set(
+            isOpen: rooms.allSatisfy { room in
+                room.free - room.promised >= room.reserve + (isOpen ? 0 : room.reserve / 8)
+            })
+    }
+
+    /// One for each watched directory that could be looked at, as of the last time.
+    var rooms: [StorageRoom] { latest.withLock { $0 } }
+
+    private func room(_ path: String) -> StorageRoom? {
+        let descriptor = Self.existing(path)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        guard let volume = volume(of: descriptor) else { return nil }
+        volume.measure(descriptor)
+        return volume.room(path)
+    }
+
+    /// The directory, or the one that it will be made in.
+    private static func existing(_ path: String) -> Int32 {
+        let opened = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard opened < 0, errno == ENOENT, path.utf8.count > 1 else { return opened }
+        let above = splitPath(path).directory
+        return existing(above.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : above)
+    }
+}
+
+/// The room on one file system, as an operator sees it; bytes.
+package struct StorageRoom: Sendable, Equatable {
+    package let path: String
+    package let free: Int64
+    package let promised: Int64
+    package let reserve: Int64
+}
+
+/// One file system. Measured at most once a second; in between, what we write is subtracted.
+final class StorageVolume: Sendable {
+    private struct State {
+        var measuredAt: Int64?
+        /// Nil: the file system does not say.
+        var free: Int64?
+        var reserve: Int64 = 0
+        var promised: Int64 = 0
+    }
+
+    private static let interval: Int64 = 1_000_000_000
+    /// No more than this part of a small file system is kept free.
+    private static let reservePart: Int64 = 20
+
+    private let reserve: Int64
+    private let state = Mutex(State())
+
+    init(reserve: Int64) { self.reserve = reserve }
+
+    /// Throws `storage_full` when so many bytes more cannot be promised.
+    func promise(_ byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
+        let fits = state.withLock { state in
+            refresh(&state, descriptor)
+            guard hasRoom(state, for: byteCount) else { return false }
+            state.promised += byteCount
+            return true
+        }
+        if !fits { throw Self.full }
+    }
+
+    /// Counts bytes that are about to be written, some of them promised. Throws `storage_full` when there is
+    /// no room for the others.
+    func write(_ byteCount: Int64, promised: Int64, _ descriptor: Int32) throws(TransferError) {
+        let fits = state.withLock { state in
+            refresh(&state, descriptor)
+            guard byteCount == promised || hasRoom(state, for: byteCount - promised) else { return false }
+            state.promised -= promised
+            state.free = state.free.map { $0 - byteCount }
+            return true
+        }
+        if !fits { throw Self.full }
+    }
+
+    /// Takes a promise back.
+    func release(_ byteCount: Int64) { state.withLock { $0.promised -= byteCount } }
+
+    func measure(_ descriptor: Int32) { state.withLock { measure(&$0, descriptor, monotonicNanoseconds()) } }
+
+    func room(_ path: String) -> StorageRoom? {
+        state.withLock { state in
+            state.free.map {
+                StorageRoom(path: path, free: $0, promised: state.promised, reserve: state.reserve)
+            }
+        }
+    }
+
+    private func hasRoom(_ state: State, for byteCount: Int64) -> Bool {
+        guard let free = state.free else { return true }
+        return byteCount <= free - state.promised - state.reserve
+    }
+
+    private func refresh(_ state: inout State, _ descriptor: Int32) {
+        let now = monotonicNanoseconds()
+        if let last = state.measuredAt, now - last < Self.interval { return }
+        measure(&state, descriptor, now)
+    }
+
+    private func measure(_ state: inout State, _ descriptor: Int32, _ now: Int64) {
+        state.measuredAt = now
+        var information = statvfs()
+        guard fstatvfs(descriptor, &information) == 0, information.f_blocks > 0 else {
+            state.free = nil
+            return
+        }
+        let size = Int64(information.f_blocks) * Int64(information.f_frsize)
+        state.free = Int64(information.f_bavail) * Int64(information.f_frsize)
+        state.reserve = min(reserve, size / Self.reservePart)
+    }
+
+    private static let full = TransferError(
+        .storageFull, "There is not enough room for the file.", phase: .receiving, isRetryable: true)
+}
+
+/// What one body may still write, until it is let go. One thread at a time.
+final class StorageClaim {
+    private let volume: StorageVolume?
+    private var promised: Int64
+
+    fileprivate init(_ volume: StorageVolume?, _ promised: Int64) {
+        self.volume = volume
+        self.promised = promised
+    }
+
+    deinit { volume?.release(promised) }
+
+    /// To be asked before bytes are written to `descriptor`. Throws `storage_full`.
+    func take(_ byteCount: Int, _ descriptor: Int32) throws(TransferError) {
+        let ours = min(promised, Int64(byteCount))
+        try volume?.write(Int64(byteCount), promised: ours, descriptor)
+        promised -= ours
+    }
+}

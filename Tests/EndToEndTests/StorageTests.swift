@@ -1,0 +1,49 @@
+import Curl
+import FerryCore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("A disk that fills up", .onOwnThread)
+struct StorageTests {
+    @Test("downloads wait while there is no room, everything else goes on, and it heals by itself")
+    func held() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(500_000))
+        let root = try TemporaryDirectory.make("small")
+        defer { TemporaryDirectory.remove(root) }
+        let disk = try SmallFileSystem(root + "/files", byteCount: 16 << 20)
+        defer { disk.remove() }
+        let database = try TestDatabase()
+        let ferry = try FerryProcess([
+            "FERRY_DATABASE_URL": database.url, "FERRY_STORAGE_ROOT": disk.path,
+            "FERRY_STORAGE_RESERVE": "500000",
+        ])
+        defer { ferry.remove() }
+        try writeFile(disk.path + "/ballast", [UInt8](repeating: 0, count: 16_000 << 10))
+        let held = { try ferry.json("GET", "/v1/admin/status")["storage"]?["holds_downloads"]?.bool }
+        #expect(becomes { try held() == true })
+        #expect(try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1"))
+        let ready = try ferry.call("GET", "/readyz?verbose", key: "")
+        #expect(ready.status == 200 && ready.text.contains("[!]room_for_downloads"))
+        let id = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"file"}}"#)
+        let data = try ferry.run(#"{"kind":"data","request":{"url":"\#(nginx.url)/status/404"}}"#)
+        #expect(data["state"]?.string == "succeeded", "\(data)")
+        let waiting = try ferry.json("GET", "/v1/jobs/\(id)")
+        #expect(waiting["state"]?.string == "queued" && waiting["attempt"]?.integer == 0, "\(waiting)")
+        unlink(disk.path + "/ballast")
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        #expect(try held() == false)
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+            _ = connection.waitUntilClosed()
+        }
+        defer { origin.stop() }
+        let large = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/"},"retry":{"max_attempts":1}}"#)
+        #expect(large["error"]?["code"]?.string == "storage_full", "\(large)")
+    }
+}

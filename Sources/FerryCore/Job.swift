@@ -169,15 +169,19 @@ package struct JobSpec: Sendable, Equatable {
         /// Whether a request that is not idempotent (RFC 9110 §9.2.2) is repeated after it reached the
         /// server.
         package var repeatsNonIdempotent: Bool
+        /// Whether a download goes on from its bytes although the server has given nothing that would tell
+        /// whether its file has changed.
+        package var resumesWithoutValidator: Bool
         package init(
             attemptCountMax: Int, delayInitial: Double, multiplier: Double, delayMax: Double,
-            repeatsNonIdempotent: Bool
+            repeatsNonIdempotent: Bool, resumesWithoutValidator: Bool = false
         ) {
             self.attemptCountMax = attemptCountMax
             self.delayInitial = delayInitial
             self.multiplier = multiplier
             self.delayMax = delayMax
             self.repeatsNonIdempotent = repeatsNonIdempotent
+            self.resumesWithoutValidator = resumesWithoutValidator
         }
     }
 

@@ -56,7 +56,7 @@ struct JobDecoding {
         let accept = acceptance(&fields)
         let schedule = schedule(&fields)
         let rate = network(&fields)
-        let retry = retry(&fields)
+        let retry = retry(&fields, kind)
         let webhook = webhook(&fields)
         fields.off("mirrors", .array([]), "Mirrors are")
         fields.off("resume_data", .null, "Resume data is")
@@ -218,7 +218,7 @@ struct JobDecoding {
         return rate
     }
 
-    private func retry(_ fields: inout FieldReader) -> JobSpec.RetryRules {
+    private func retry(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.RetryRules {
         var rules = JobSpec.RetryRules.standard
         guard var object = fields.object("retry") else { return rules }
         rules.attemptCountMax =
@@ -232,6 +232,10 @@ struct JobDecoding {
         // An initial delay beyond the default bound raises it; nobody asked for the bound.
         rules.delayMax = delayMax ?? max(rules.delayMax, rules.delayInitial)
         rules.repeatsNonIdempotent = object.bool("non_idempotent") ?? false
+        rules.resumesWithoutValidator = object.bool("resume_without_validator") ?? false
+        if rules.resumesWithoutValidator, let kind, kind != .download {
+            object.complain("resume_without_validator", "invalid_combination", "Only a download resumes.")
+        }
         object.finish()
         return rules
     }

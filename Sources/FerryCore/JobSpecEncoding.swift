@@ -146,6 +146,7 @@ extension JobSpec {
         writer.member("multiplier", retry.multiplier)
         writer.member("max_delay", retry.delayMax)
         writer.member("non_idempotent", retry.repeatsNonIdempotent)
+        writer.member("resume_without_validator", retry.resumesWithoutValidator)
         writer.endObject()
     }
 

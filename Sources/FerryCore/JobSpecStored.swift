@@ -155,6 +155,7 @@ extension JobSpec.RetryRules {
         multiplier = stored.double("multiplier") ?? multiplier
         delayMax = stored.double("max_delay") ?? delayMax
         repeatsNonIdempotent = stored.bool("non_idempotent")
+        resumesWithoutValidator = stored.bool("resume_without_validator")
     }
 }
 

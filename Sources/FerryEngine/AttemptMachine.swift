@@ -11,6 +11,8 @@ package struct AttemptMachine: Sendable {
         case redirect
         /// The server does not know `Expect` (417): the same request without it.
         case resend
+        /// The rest of the file cannot be had: the same request for all of it.
+        case restart
         case refuse(TransferError, retryAfter: Double?)
     }
 
@@ -53,9 +55,14 @@ package struct AttemptMachine: Sendable {
         /// The redirect that the head named becomes the current request.
         case follow
         case leaveOutExpect
+        /// What earlier attempts left is of no use.
+        case leaveOutRange
         case store
         case revokeStorage
+        /// The bytes are wrong, or nobody wants them.
         case discardBytes
+        /// A later attempt may go on from the bytes.
+        case keepBytes
         case report(AttemptResult.Outcome)
     }
 
@@ -79,6 +86,7 @@ package struct AttemptMachine: Sendable {
     private var state = State.preparing(nil)
     private var hasRepeated = false
     private var hasResent = false
+    private var hasRestarted = false
 
     package init() {}
 
@@ -95,7 +103,7 @@ package struct AttemptMachine: Sendable {
 
     private mutating func end(_ outcome: AttemptResult.Outcome, after actions: [Action] = []) -> [Action] {
         state = .ended
-        return actions + [.discardBytes, .report(outcome)]
+        return actions + [outcome.keepsBytes ? .keepBytes : .discardBytes, .report(outcome)]
     }
 
     private mutating func whilePreparing(_ event: Event, _ stop: Stop?) -> [Action] {
@@ -173,6 +181,16 @@ package struct AttemptMachine: Sendable {
             hasResent = true
             state = .exchanging(nil)
             return [.leaveOutExpect, .start(fresh: false)]
+        case .restart:
+            guard !hasRestarted else {
+                let error = TransferError(
+                    .responseInvalid, "The server answered with a part that nobody asked for.",
+                    phase: .waiting, isRetryable: true)
+                return end(.failed(error, retryAfter: nil))
+            }
+            hasRestarted = true
+            state = .exchanging(nil)
+            return [.leaveOutRange, .start(fresh: false)]
         case .refuse(let error, let retryAfter):
             return end(.failed(error, retryAfter: retryAfter))
         }
@@ -195,6 +213,33 @@ package struct AttemptMachine: Sendable {
             .timedOut:
             // A drain waits for what is nearly done.
             return []
+        }
+    }
+}
+
+extension AttemptResult.Outcome {
+    /// Whether the bytes that came are worth keeping for a later attempt.
+    fileprivate var keepsBytes: Bool {
+        switch self {
+        case .succeeded, .cancelled: false
+        case .released: true
+        case .failed(let error, _): error.leavesBytesUsable
+        }
+    }
+}
+
+extension TransferError {
+    /// Whether the bytes that had arrived before may still be right, and there is room for them.
+    fileprivate var leavesBytesUsable: Bool {
+        switch code {
+        case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageFull,
+            .storageFailed, .destinationExists, .destinationInvalid:
+            false
+        case .hostNotFound, .couldNotConnect, .connectionLost, .timedOut, .resourceTimeout, .tlsFailed,
+            .certificateInvalid, .authenticationRequired, .unacceptableStatus, .unacceptableContentType,
+            .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound, .sourceChanged,
+            .blockedAddress, .requestNotRepeatable, .cancelled, .nodeLost, .internalError:
+            true
         }
     }
 }

@@ -15,6 +15,8 @@ final class BodyDrain {
         let digests: Digests
         /// Hands the digest of a large file to the file threads.
         let makeTail: (PartialFile, Digests) -> DigestTail
+        /// Told of the file when it is made; nil for bodies that no later attempt goes on from.
+        let opened: ((PartialFile) -> Void)?
     }
 
     private let plan: Plan
@@ -25,9 +27,17 @@ final class BodyDrain {
     private var claim: StorageClaim?
     private var tail: DigestTail?
     private(set) var byteCount: Int64 = 0
+    /// Bytes that were there before; behind them the digest may be as late as it is.
+    private let resumedByteCount: Int64
+    /// What the whole body must be long; nil: libcurl sees to it.
+    private let total: Int64?
+    /// When the record was last written, on the loop's clock, and how much had come by then.
+    var recorded: (at: Int64, byteCount: Int64) = (0, 0)
 
     init(_ plan: Plan, expected: Int64?) throws(TransferError) {
         self.plan = plan
+        resumedByteCount = 0
+        total = nil
         staysInMemory = expected ?? 0 <= Int64(plan.memoryLimit)
         if let expected {
             try checkLength(expected)
@@ -35,6 +45,23 @@ final class BodyDrain {
         }
         // Before the first byte: a disk that is full is to be found now.
         if !staysInMemory { _ = try openFile() }
+    }
+
+    /// Goes on where an earlier attempt stopped; all of it is hashed again.
+    init(_ plan: Plan, resuming file: PartialFile, total: Int64) throws(TransferError) {
+        self.plan = plan
+        self.file = file
+        self.total = total
+        staysInMemory = false
+        resumedByteCount = file.byteCount
+        byteCount = file.byteCount
+        try checkLength(total)
+        let destination = try plan.destination()
+        let place = try destination.root.directory(destination.directory, making: true)
+        claim = try plan.space.claim(at: place, expecting: total - byteCount)
+        let tail = plan.makeTail(file, plan.digests)
+        tail.advance(to: byteCount)
+        self.tail = tail
     }
 
     /// Throws `response_too_large`, `storage_full`, `storage_failed` or what the destination's path deserves.
@@ -50,6 +77,11 @@ final class BodyDrain {
     }
 
     private func checkLength(_ count: Int64) throws(TransferError) {
+        guard count <= total ?? .max else {
+            throw TransferError(
+                .responseInvalid, "The server sent more than it had announced.", phase: .receiving,
+                isRetryable: true)
+        }
         guard count <= plan.byteCountMax ?? .max else {
             throw TransferError(
                 .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving,
@@ -80,6 +112,7 @@ final class BodyDrain {
         let file = try PartialFile(destination, in: place)
         self.claim = claim
         self.file = file
+        plan.opened?(file)
         try claim.take(memory.count, file.descriptor)
         try file.append(memory)
         plan.digests.update(memory)
@@ -87,8 +120,26 @@ final class BodyDrain {
         return file
     }
 
-    /// Bytes that wait for their digest.
-    var lag: Int64 { tail?.lag(at: byteCount) ?? 0 }
+    /// Bytes that wait for their digest. Nothing while those from before are hashed: that takes as long as
+    /// the disk needs, and the server would not wait for it.
+    var lag: Int64 {
+        let lag = tail?.lag(at: byteCount) ?? 0
+        return byteCount - lag < resumedByteCount ? 0 : lag
+    }
+
+    /// Throws `incomplete_body` when a resumed answer, whole as it was, did not reach the file's end.
+    func checkEnd() throws(TransferError) {
+        guard let total, byteCount < total else { return }
+        throw TransferError(
+            .incompleteBody, "The server sent less than was left of the file.", phase: .receiving,
+            isRetryable: true)
+    }
+
+    /// The file that a later attempt may go on from, if there is one.
+    var resumableFile: PartialFile? {
+        guard let file, file.isResumable else { return nil }
+        return file
+    }
 
     /// What was received, whole; nil when it went to a file.
     var inMemory: [UInt8]? { file == nil ? memory : nil }

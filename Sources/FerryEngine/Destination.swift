@@ -26,8 +26,7 @@ struct Destination: Sendable {
         self.isKept = isKept
     }
 
-    private var partialPrefix: String { ".ferry-\(job)-" }
-    var partialName: String { "\(partialPrefix)\(attempt).part" }
+    var partialName: String { PartialNames.partial(of: job, attempt: attempt) }
 
     /// The path below the root of a name in this directory.
     func path(of name: String) -> String { directory.isEmpty ? name : "\(directory)/\(name)" }
@@ -39,29 +38,56 @@ struct Destination: Sendable {
         return "\(name[..<dot])-\(number)\(name[dot...])"
     }
 
-    /// Removes what earlier attempts of this job left. A partial that shares its inode with the final name
-    /// was published, but the node died before the result was committed: both go, this attempt fetches it
-    /// again.
-    func removeEarlierAttempts() {
+    /// Takes over what earlier attempts of this job left and removes what cannot be used. The job's file may
+    /// be continued when `identity` is what it was asked for with; nil: never. File thread.
+    ///
+    /// A partial that shares its inode with the final name was published, but the node died before the result
+    /// was committed: both go, this attempt fetches it again.
+    func takeOver(identity: String?) -> Resumption? {
         // Without the directory there is nothing to remove.
-        guard let place = try? root.directory(directory, making: false) else { return }
-        for partial in place.names(beginningWith: partialPrefix) where partial != partialName {
-            if ifExists != .replace, let inode = place.inode(partial) {
-                takeBack(inode, in: place)
+        guard let place = try? root.directory(directory, making: false) else { return nil }
+        var best: Resumption?
+        for name in place.names(beginningWith: PartialNames.prefix(of: job)) {
+            // What later attempts have left is theirs: then this one has lost its lease and does not know it.
+            guard let owner = PartialNames.owner(of: name), owner.attempt < attempt else { continue }
+            guard owner.isPartial else {
+                removeStray(name, in: place)
+                continue
             }
-            place.remove(partial)
+            let wasPublished =
+                ifExists != .replace && place.inode(name).map { takeBack($0, in: place) } ?? false
+            if !wasPublished, let identity,
+                let found = Resumption(name, of: self, in: place, identity: identity),
+                found.offset > best?.offset ?? 0
+            {
+                best?.file.discard()
+                best = found
+            } else {
+                place.remove(name)
+                place.remove(PartialNames.record(of: name))
+            }
         }
+        return best
     }
 
-    private func takeBack(_ inode: ino_t, in place: StorageDirectory) {
+    /// A record without its file, or one that was being written.
+    private func removeStray(_ name: String, in place: StorageDirectory) {
+        let partial = name.hasSuffix(".json") ? String(name.dropLast(5)) : nil
+        if let partial, place.inode(partial) != nil { return }
+        place.remove(name)
+    }
+
+    /// Removes the final name of an inode, if it has one.
+    private func takeBack(_ inode: ino_t, in place: StorageDirectory) -> Bool {
         let last = ifExists == .rename ? EngineLimits.renameCountMax : 0
         for number in 0...last {
             let candidate = name(numbered: number)
-            guard let other = place.inode(candidate) else { return }
+            guard let other = place.inode(candidate) else { return false }
             if other == inode {
                 place.remove(candidate)
-                return
+                return true
             }
         }
+        return false
     }
 }

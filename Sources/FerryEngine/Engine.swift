@@ -90,11 +90,11 @@ package final class Engine: AttemptRunner {
         if !isAsked { reply(nil) }
     }
 
-    /// The results of these jobs are committed: what kept their files recognisable goes.
+    /// These jobs are over for good: what their attempts left beside their files goes.
     package func settled(_ jobs: [JobID]) {
         let leftovers = context.leftovers.take(jobs)
         guard !leftovers.isEmpty else { return }
-        context.lane.send(.run { for one in leftovers { one.removePartial() } })
+        context.lane.send(.run { for one in leftovers { one.remove() } })
     }
 
     /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and

@@ -25,6 +25,8 @@ package struct EngineConfiguration: Sendable {
     package var downloads = DownloadGate()
     package var egress: EgressPolicy
     package var userAgent: String
+    /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
+    package var memoryByteCountMax = 16 << 10
     /// Idle connections that all loops together keep; at least the number of transfers at once.
     package var keptConnectionCount = 512
 
@@ -42,8 +44,6 @@ package struct EngineConfiguration: Sendable {
 
 /// Bounds of one transfer, with unit and reason.
 enum EngineLimits {
-    /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
-    static let smallFileByteCountMax = 16 << 10
     /// Bytes of a body that are hashed where they arrive; the rest is hashed behind the writer by a file
     /// thread.
     static let inlineDigestByteCountMax: Int64 = 1 << 20
@@ -67,6 +67,12 @@ enum EngineLimits {
     static let connectTimeout = 30_000
     /// Hosts that are remembered as sources of bulk.
     static let bulkOriginCountMax = 10_000
+    /// Bytes of a body from which its record is kept while it arrives, so that its bytes outlast a crash.
+    static let recordedByteCountMin: Int64 = 1 << 20
+    /// Bytes of a record; a file in hundreds of pieces fits.
+    static let recordByteCountMax = 64 << 10
+    /// Nanoseconds between two records of one body, each with what has reached stable storage.
+    static let recordInterval: Int64 = 10_000_000_000
     /// Names that `if_exists: rename` tries.
     static let renameCountMax = 1_000
 }

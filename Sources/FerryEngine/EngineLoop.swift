@@ -66,6 +66,10 @@ final class EngineLoop {
     /// A file thread has something to say to an attempt that may be gone.
     func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
 
+    func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.prepared(resumption) }
+
+    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey) { live[key]?.report(outcome) }
+
     func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
 
     func ended(_ key: AttemptKey) { live[key] = nil }

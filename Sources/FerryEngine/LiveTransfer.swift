@@ -30,6 +30,10 @@ final class LiveTransfer: EasyDelegate {
     var sink = Sink.none
     var discardedByteCount = 0
     var publication: Publication?
+    /// What an earlier attempt has left, until the server has refused to go on from it.
+    var resumption: Resumption?
+    /// What this attempt leaves to the next one, until it is reported.
+    var kept: PartialFile?
     var lastActivity: Int64
     let resourceDeadline: Int64
     var isBulk: Bool
@@ -78,12 +82,7 @@ final class LiveTransfer: EasyDelegate {
                 handle(.prepared)
                 return
             }
-            let (key, tell) = (key, loop.teller)
-            context.lane.send(
-                .run {
-                    destination.removeEarlierAttempts()
-                    tell { $0.handle(.prepared, for: key) }
-                })
+            takeOver(destination)
         } catch {
             handle(.preparationFailed(error))
         }
@@ -129,12 +128,13 @@ final class LiveTransfer: EasyDelegate {
             if let next { hop = next }
             next = nil
         case .leaveOutExpect: expects = false
+        case .leaveOutRange: dropResumption()
         case .store: store()
         case .revokeStorage: publication?.revoke()
-        case .discardBytes:
-            if case .drain(let drain) = sink { drain.discard(context.lane) }
-            sink = .none
-        case .report(let outcome): report(outcome)
+        case .discardBytes: discardBytes()
+        case .keepBytes: keepBytes()
+        case .report(let outcome):
+            if let kept { report(outcome, keeping: kept) } else { report(outcome) }
         }
     }
 
@@ -147,7 +147,8 @@ final class LiveTransfer: EasyDelegate {
         source?.rewind()
         let isRepeatable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
         var request = context.builder.request(
-            for: attempt, hop, body: source?.byteCount, expects: expects, codings: decoding?.codings)
+            for: attempt, hop, body: source?.byteCount, expects: expects, codings: decoding?.codings,
+            resuming: resumption?.headers ?? [])
         request.receiveBufferSize =
             isBulk && decoding == nil ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
         if pace != nil { request.receiveBufferSize = EngineLimits.pacedBufferSize }
@@ -165,7 +166,7 @@ final class LiveTransfer: EasyDelegate {
         }
     }
 
-    private func report(_ outcome: AttemptResult.Outcome) {
+    func report(_ outcome: AttemptResult.Outcome) {
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
         context.report(
@@ -221,26 +222,30 @@ final class LiveTransfer: EasyDelegate {
         let judge = ResponseJudge(
             spec: attempt.spec, egress: context.configuration.egress, isDecoded: finding != .plain)
         let expected = expects && hop.sendsBody && (source?.byteCount ?? 0) >= 1 << 20
-        var judgement = judge.judge(head, hop, expected: expected, now: context.clock.now())
+        var judgement = judge.judge(
+            head, hop, expected: expected, resumption: resumption, now: context.clock.now())
         if case .accept = judgement, finding == .notAskedFor { judgement = withoutCodings() }
         if case .follow(let hop) = judgement { next = hop }
         sink = .discard
-        if case .accept = judgement, attempt.spec.kind != .upload {
-            do throws(TransferError) {
-                let drain = try makeDrain(head)
-                sink = .drain(drain)
-            } catch {
-                handle(.bodyRefused(error))
-                return false
+        do throws(TransferError) {
+            if case .accept = judgement, attempt.spec.kind != .upload {
+                dropResumption()
+                sink = .drain(try makeDrain(head, total: nil))
+            } else if case .resume(let total) = judgement {
+                sink = .drain(try makeDrain(head, total: total))
             }
+        } catch {
+            handle(.bodyRefused(error))
+            return false
         }
         handle(.head(judgement.verdict))
         return true
     }
 
-    private func makeDrain(_ head: ResponseHead) throws(TransferError) -> BodyDrain {
+    /// `total`: of the file that is resumed; nil: it begins anew.
+    private func makeDrain(_ head: ResponseHead, total: Int64?) throws(TransferError) -> BodyDrain {
         let isDecoded = decoding?.isActive ?? false
-        let length = hop.method == "HEAD" ? 0 : isDecoded ? nil : head.contentLength
+        let length = hop.method == "HEAD" ? 0 : isDecoded ? nil : total ?? head.contentLength
         progress.expect(toReceive: length)
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
         let (key, tell, lane) = (key, loop.teller, context.lane)
@@ -251,20 +256,29 @@ final class LiveTransfer: EasyDelegate {
         }
         let plan = BodyDrain.Plan(
             memoryLimit: attempt.spec.kind == .data
-                ? Limits.inlineBodyByteCountMax : EngineLimits.smallFileByteCountMax,
+                ? Limits.inlineBodyByteCountMax : context.configuration.memoryByteCountMax,
             byteCountMax: attempt.spec.accept.byteCountMax,
             fileByteCount: length ?? attempt.spec.integrity.size
                 ?? attempt.spec.schedule.expectedBytesToReceive,
             space: context.space,
             destination: destination,
             digests: Digests(
-                attempt.spec.integrity, announced: announced(head, isDecoded: isDecoded),
+                attempt.spec.integrity, announced: announced(head, isDecoded: isDecoded, isContinued: total != nil),
                 isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method)),
             makeTail: { file, digests in
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
                 return DigestTail(bytes, digests, lane: lane) { tell { $0.resume(key) } }
-            })
-        return try BodyDrain(plan, expected: length)
+            }, opened: total == nil ? recorder(head, length: length) : nil)
+        let drain: BodyDrain
+        if let total, let resumption {
+            drain = try BodyDrain(plan, resuming: resumption.file, total: total)
+        } else {
+            drain = try BodyDrain(plan, expected: length)
+        }
+        if total != nil || length ?? 0 >= EngineLimits.recordedByteCountMin {
+            drain.recorded.at = loop.multi.now
+        }
+        return drain
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {

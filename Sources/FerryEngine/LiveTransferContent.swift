@@ -15,9 +15,11 @@ extension LiveTransfer {
         return .resend
     }
 
-    func announced(_ head: ResponseHead, isDecoded: Bool) -> [ExpectedDigest] {
+    /// `isContinued`: the answer is the rest of a file, all of which is hashed.
+    func announced(_ head: ResponseHead, isDecoded: Bool, isContinued: Bool) -> [ExpectedDigest] {
         // Without a body they are about the one that another request would have got.
         if hop.method == "HEAD" || [204, 205, 304].contains(head.status) { return [] }
+        if isContinued { return head.announcedDigests(of: .continued) }
         return head.announcedDigests(of: isDecoded ? .decoded : head.status == 206 ? .part : .whole)
     }
 

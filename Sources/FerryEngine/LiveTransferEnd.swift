@@ -9,6 +9,12 @@ extension LiveTransfer {
             return
         }
         guard case .drain(let drain) = sink else { return }
+        do throws(TransferError) {
+            try drain.checkEnd()
+        } catch {
+            handle(.storageFailed(error))
+            return
+        }
         guard attempt.spec.kind == .data, let body = drain.inMemory else {
             do throws(TransferError) {
                 try publish(drain, to: drain.destination())
@@ -37,6 +43,7 @@ extension LiveTransfer {
 
     private func publish(_ drain: BodyDrain, to destination: Destination) {
         sink = .none
+        resumption = nil
         let (key, state) = (key, loop.state)
         let lease = context.lease
         let holdsLease: @Sendable () -> Bool = { lease.holdsLease(of: key.job, attempt: key.number) }
@@ -100,6 +107,7 @@ extension LiveTransfer {
     /// Once a second: nothing may wait for ever.
     func secondPassed(_ now: Int64, _ seconds: Double) {
         progress.measure(seconds: seconds)
+        recordProgress(now)
         if now >= resourceDeadline {
             handle(
                 .timedOut(

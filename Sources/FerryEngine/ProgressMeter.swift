@@ -12,6 +12,11 @@ final class ProgressMeter: Sendable {
     private let measured = Atomic<Int64>(0)
 
     func set(received count: Int64) { received.store(count, ordering: .relaxed) }
+    /// So many bytes were there before this attempt: they are progress, but no speed.
+    func resume(at count: Int64) {
+        measured.add(count, ordering: .relaxed)
+        received.store(count, ordering: .relaxed)
+    }
     func set(sent count: Int64) { sent.store(count, ordering: .relaxed) }
     func expect(toReceive count: Int64?) { expectedToReceive.store(count ?? -1, ordering: .relaxed) }
     func expect(toSend count: Int64?) { expectedToSend.store(count ?? -1, ordering: .relaxed) }

@@ -159,7 +159,7 @@ final class Publication: Sendable {
             return .failed(failure)
         }
         guard plan.holdsLease() else {
-            staged.file.discard()
+            putAside(staged)
             return .failed(
                 TransferError(
                     .nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true)
@@ -169,11 +169,12 @@ final class Publication: Sendable {
             expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent
         )
         guard mayPublish else {
-            staged.file.discard()
+            putAside(staged)
             return .revoked
         }
         do throws(TransferError) {
             let name = try give(staged)
+            staged.file.forgetRecord()
             return .stored(
                 TransferResult(
                     path: plan.destination.isKept ? nil : plan.destination.path(of: name), size: staged.size,
@@ -185,11 +186,17 @@ final class Publication: Sendable {
         }
     }
 
+    /// The bytes are right, but this attempt may not publish them: a later one may go on from them.
+    private func putAside(_ staged: Staged) {
+        guard let leftover = staged.file.keep(syncs: plan.syncs) else { return staged.file.discard() }
+        plan.leftovers.add(leftover)
+    }
+
     /// `replace` renames. The others link, so that nothing is overwritten, and keep the partial until the
     /// result is committed: it proves to the next attempt whose file that is.
     private func give(_ staged: Staged) throws(TransferError) -> String {
         let (destination, place) = (plan.destination, staged.place.descriptor)
-        let partial = destination.partialName
+        let partial = staged.file.name
         if destination.ifExists == .replace {
             guard renameat(place, partial, place, destination.name) == 0 else { throw storageError(errno) }
             return destination.name
@@ -198,70 +205,11 @@ final class Publication: Sendable {
         for number in 0...last {
             let name = destination.name(numbered: number)
             if linkat(place, partial, place, name, 0) == 0 {
-                plan.leftovers.add(destination)
+                plan.leftovers.add(Leftover(destination, partial: partial))
                 return name
             }
             guard errno == EEXIST else { throw storageError(errno) }
         }
         throw storageError(EEXIST)
-    }
-}
-
-/// A partial file and the descriptor that writes it. Closed with its last owner; removed only by `discard()`.
-final class PartialFile: Sendable {
-    let descriptor: Int32
-    private let destination: Destination
-    private let written = Atomic<Int64>(0)
-
-    init(_ destination: Destination, in place: StorageDirectory) throws(TransferError) {
-        self.destination = destination
-        descriptor = try place.newFile(destination.partialName)
-    }
-
-    deinit { close(descriptor) }
-
-    var byteCount: Int64 { written.load(ordering: .relaxed) }
-
-    /// One thread at a time. Throws `storage_full` or `storage_failed`.
-    func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
-        try writeAll(descriptor, bytes, at: byteCount)
-        written.wrappingAdd(Int64(bytes.count), ordering: .relaxed)
-    }
-
-    func append(_ bytes: [UInt8]) throws(TransferError) {
-        try bytes.withUnsafeBufferPointer { (buffer) throws(TransferError) in
-            try append(UnsafeRawBufferPointer(buffer))
-        }
-    }
-
-    /// Removes the name. File thread: a large file takes milliseconds.
-    func discard() {
-        // Whoever moved the directory away took the partial along.
-        guard let place = try? destination.root.directory(destination.directory, making: false) else {
-            return
-        }
-        place.remove(destination.partialName)
-    }
-}
-
-/// Partials that stay beside their linked final name until the result is committed.
-final class Leftovers: Sendable {
-    private let waiting = Mutex<[JobID: Destination]>([:])
-
-    func add(_ destination: Destination) { waiting.withLock { $0[destination.job] = destination } }
-
-    /// What is left of these jobs, once.
-    func take(_ jobs: [JobID]) -> [Destination] {
-        waiting.withLock { waiting in
-            guard !waiting.isEmpty else { return [] }
-            return jobs.compactMap { waiting.removeValue(forKey: $0) }
-        }
-    }
-}
-
-extension Destination {
-    func removePartial() {
-        guard let place = try? root.directory(directory, making: false) else { return }
-        place.remove(partialName)
     }
 }

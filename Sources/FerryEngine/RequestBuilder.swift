@@ -16,8 +16,10 @@ struct RequestBuilder: Sendable {
     let userAgent: String
 
     /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: what libcurl asks for and undoes.
+    /// `resuming`: what asks for the rest of a file.
     func request(
-        for attempt: Attempt, _ hop: Hop, body: Int64?, expects: Bool, codings: [String]?
+        for attempt: Attempt, _ hop: Hop, body: Int64?, expects: Bool, codings: [String]?,
+        resuming: [JobSpec.Pair]
     ) -> TransferRequest {
         let spec = attempt.spec
         var request = TransferRequest(url: hop.url.string)
@@ -25,6 +27,7 @@ struct RequestBuilder: Sendable {
         request.body = hop.sendsBody ? .known(body ?? 0) : .none
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
         request.headers = headers(attempt, hop, asksForCodings: codings != nil)
+        for pair in resuming { request.headers.append(.init(pair.name, pair.value)) }
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
         request.connectTimeout = min(

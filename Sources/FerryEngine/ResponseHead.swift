@@ -18,6 +18,11 @@ package struct ResponseHead: Sendable, Equatable {
         headers.first { equalIgnoringCase($0.name, name) }?.value
     }
 
+    /// All fields of that name, ignoring case.
+    func all(_ name: String) -> [String] {
+        headers.filter { equalIgnoringCase($0.name, name) }.map(\.value)
+    }
+
     /// `Content-Length`, when it is one number (RFC 9110 §8.6 lets equal duplicates pass; libcurl refuses
     /// others).
     package var contentLength: Int64? {

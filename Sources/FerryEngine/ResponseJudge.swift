@@ -6,13 +6,17 @@ struct ResponseJudge: Sendable {
         case accept
         case follow(Hop)
         case resend
+        /// Goes on from the bytes that are there; the length of the whole file.
+        case resume(total: Int64)
+        case restart
         case refuse(TransferError, retryAfter: Double?)
 
         var verdict: AttemptMachine.HeadVerdict {
             switch self {
-            case .accept: .accept
+            case .accept, .resume: .accept
             case .follow: .redirect
             case .resend: .resend
+            case .restart: .restart
             case .refuse(let error, let retryAfter): .refuse(error, retryAfter: retryAfter)
             }
         }
@@ -23,14 +27,26 @@ struct ResponseJudge: Sendable {
     /// Whether libcurl will decode the body: its length is not the one in the head then.
     let isDecoded: Bool
 
-    /// `expected`: whether the request carried `Expect: 100-continue`.
-    func judge(_ head: ResponseHead, _ hop: Hop, expected: Bool, now: Timestamp) -> Judgement {
+    /// `expected`: whether the request carried `Expect: 100-continue`. `resumption`: what it asked to go on
+    /// from.
+    func judge(
+        _ head: ResponseHead, _ hop: Hop, expected: Bool, resumption: Resumption?, now: Timestamp
+    ) -> Judgement {
         if Self.redirects.contains(head.status), spec.redirects.policy == .follow,
             let location = head.first("location")
         {
             return redirect(head.status, to: location, hop)
         }
         if head.status == 417, expected { return .resend }
+        if let resumption, head.status == 206 || head.status == 416 {
+            return resume(resumption, head, hop)
+        }
+        if head.status == 206, spec.kind == .download, !asksForRange {
+            return .refuse(
+                TransferError(
+                    .responseInvalid, "The server answered with a part although the whole was asked for.",
+                    phase: .waiting, isRetryable: true), retryAfter: nil)
+        }
         guard acceptsStatus(head.status) else { return refuseStatus(head, hop, now: now) }
         guard acceptsType(head.mimeType) else {
             return .refuse(
@@ -42,13 +58,27 @@ struct ResponseJudge: Sendable {
             let most = spec.accept.byteCountMax,
             length > most
         {
-            return .refuse(
-                TransferError(
-                    .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting,
-                    isRetryable: false),
-                retryAfter: nil)
+            return tooLarge
         }
         return .accept
+    }
+
+    private var asksForRange: Bool {
+        spec.request.headers.contains { equalIgnoringCase($0.name, "range") }
+    }
+
+    /// Status and type were accepted when the first byte came; only the length is new.
+    private func resume(_ resumption: Resumption, _ head: ResponseHead, _ hop: Hop) -> Judgement {
+        guard let total = resumption.total(continuedBy: head, from: hop.url) else { return .restart }
+        return total <= spec.accept.byteCountMax ?? .max ? .resume(total: total) : tooLarge
+    }
+
+    private var tooLarge: Judgement {
+        .refuse(
+            TransferError(
+                .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting,
+                isRetryable: false),
+            retryAfter: nil)
     }
 
     private static let redirects: Set<Int> = [301, 302, 303, 307, 308]

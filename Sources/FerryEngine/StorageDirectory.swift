@@ -71,6 +71,60 @@ final class StorageDirectory: Sendable {
         return opened
     }
 
+    /// A regular file that is there under this very name and no other, for writing and reading.
+    func ownFile(_ name: String) -> (descriptor: Int32, status: stat)? {
+        let opened = openat(descriptor, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        guard opened >= 0 else { return nil }
+        var status = stat()
+        guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_nlink == 1 else {
+            close(opened)
+            return nil
+        }
+        return (opened, status)
+    }
+
+    /// A small file's bytes; nil when it is not there or longer than `byteCountMax`.
+    func contents(_ name: String, byteCountMax: Int) -> [UInt8]? {
+        let opened = openat(descriptor, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        guard opened >= 0 else { return nil }
+        defer { close(opened) }
+        var bytes = [UInt8](repeating: 0, count: byteCountMax + 1)
+        var done = 0
+        while done < bytes.count {
+            let count = bytes.withUnsafeMutableBytes { [done] in
+                pread(opened, $0.baseAddress.map { $0 + done }, $0.count - done, off_t(done))
+            }
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { return nil }
+            if count == 0 { return Array(bytes[..<done]) }
+            done += count
+        }
+        return nil
+    }
+
+    /// Puts a private file in the place of another in one step; with `syncs` its bytes are on stable storage
+    /// before.
+    func replace(_ name: String, _ bytes: [UInt8], syncs: Bool) -> Bool {
+        let draft = PartialNames.draft(of: name)
+        let flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC
+        let opened = openat(descriptor, draft, flags, 0o600)
+        guard opened >= 0 else { return false }
+        defer { close(opened) }
+        do throws(TransferError) {
+            try bytes.withUnsafeBufferPointer { (buffer) throws(TransferError) in
+                try writeAll(opened, UnsafeRawBufferPointer(buffer), at: 0)
+            }
+        } catch {
+            remove(draft)
+            return false
+        }
+        guard !syncs || fdatasync(opened) == 0, renameat(descriptor, draft, descriptor, name) == 0 else {
+            remove(draft)
+            return false
+        }
+        return true
+    }
+
     /// The names in this directory that begin like that.
     func names(beginningWith prefix: String) -> [String] {
         directoryNames(below: descriptor).filter { $0.hasPrefix(prefix) }

@@ -8,7 +8,8 @@ import Testing
         path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length)
     private static let events: [AttemptMachine.Event] = [
         .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.resend),
-        .head(.refuse(error, retryAfter: 3)), .enoughDiscarded, .bodyRefused(error), .transferEnded(nil),
+        .head(.restart), .head(.refuse(error, retryAfter: 3)), .enoughDiscarded, .bodyRefused(error),
+        .transferEnded(nil),
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
         .timedOut(error), .stored(result), .storageFailed(error), .revoked, .cancel, .release,
@@ -23,7 +24,9 @@ import Testing
             case .leaveOutExpect: "no expect"
             case .store: "store"
             case .revokeStorage: "revoke"
+            case .leaveOutRange: "no range"
             case .discardBytes: "discard"
+            case .keepBytes: "keep"
             case .report(.succeeded): "succeeded"
             case .report(.failed): "failed"
             case .report(.cancelled): "cancelled"
@@ -45,7 +48,7 @@ import Testing
     }
 
     @Test(
-        "five events in any order make at most one report, the last action, and no bytes stay after a failure"
+        "five events in any order make at most one report, the last action, and no failure forgets its bytes"
     )
     func exhaustive() {
         var visited = 0
@@ -60,7 +63,8 @@ import Testing
                 if reports + count > 1
                     || count == 1 && words.last.map({ $0 == "start" || $0 == "store" }) == true
                     || machine.isEnded && !words.isEmpty
-                    || count == 1 && words.last != "succeeded" && !words.contains("discard")
+                    || count == 1 && words.last != "succeeded"
+                        && !words.contains("discard") && !words.contains("keep")
                 {
                     Issue.record("\(event) in \(machine): \(words)")
                 }
@@ -88,7 +92,7 @@ import Testing
     @Test("a request that died with its kept connection is repeated once, on a fresh one")
     func repetition() {
         let died = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: true))
-        #expect(Self.run([.prepared, died, died]) == ["start", "start fresh", "discard", "failed"])
+        #expect(Self.run([.prepared, died, died]) == ["start", "start fresh", "keep", "failed"])
     }
 
     @Test("a redirect is followed after its body, or when enough of it was read")
@@ -104,16 +108,33 @@ import Testing
         let cut = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: false))
         #expect(
             Self.run([.prepared, .head(.refuse(Self.error, retryAfter: 1)), cut]) == [
-                "start", "discard", "failed",
+                "start", "keep", "failed",
             ])
-        #expect(Self.run([.prepared, .head(.accept), cut]) == ["start", "discard", "failed"])
+        #expect(Self.run([.prepared, .head(.accept), cut]) == ["start", "keep", "failed"])
+    }
+
+    @Test("bytes that are wrong go, bytes that are only too few stay")
+    func bytes() {
+        let wrong = TransferError(.digestMismatch, "x", phase: .finishing, isRetryable: true)
+        let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
+        #expect(Self.run(stored + [.storageFailed(wrong)]) == ["start", "store", "discard", "failed"])
+        #expect(
+            Self.run([.prepared, .head(.accept), .timedOut(Self.error)])
+                == ["start", "stop", "keep", "failed"])
+    }
+
+    @Test("a refused rest of a file is answered once by a request for all of it")
+    func restart() {
+        #expect(
+            Self.run([.prepared, .head(.restart), .transferEnded(nil), .head(.restart), .enoughDiscarded])
+                == ["start", "no range", "start", "stop", "discard", "failed"])
     }
 
     @Test("417 is answered once by the same request without Expect")
     func expectation() {
         #expect(
             Self.run([.prepared, .head(.resend), .transferEnded(nil), .head(.resend), .transferEnded(nil)])
-                == ["start", "no expect", "start", "discard", "failed"])
+                == ["start", "no expect", "start", "keep", "failed"])
     }
 
     @Test("a drain waits for what is being published")
@@ -121,6 +142,6 @@ import Testing
         #expect(
             Self.run([.prepared, .head(.accept), .transferEnded(nil), .release, .stored(Self.result)])
                 == ["start", "store", "succeeded"])
-        #expect(Self.run([.prepared, .release]) == ["start", "stop", "discard", "released"])
+        #expect(Self.run([.prepared, .release]) == ["start", "stop", "keep", "released"])
     }
 }

@@ -177,9 +177,11 @@ func sha256(_ bytes: [UInt8]) -> String {
         try Self.with { nginx, fixture in
             try nginx.serve("file", patternBytes(50_000))
             fixture.lease.isHeld.store(false, ordering: .relaxed)
-            let result = fixture.run(.download, nginx.url + "/file") { $0.to("a.txt") }
-            #expect(result?.failure?.code == .nodeLost)
-            #expect(fixture.files().isEmpty)
+            let result = try #require(fixture.run(.download, nginx.url + "/file") { $0.to("a.txt") })
+            #expect(result.failure?.code == .nodeLost)
+            #expect(fixture.files().allSatisfy { $0.contains(".part") })
+            // Whoever holds the lease has finished the job.
+            fixture.engine.settled([result.attempt.job])
         }
     }
 
@@ -253,7 +255,9 @@ func sha256(_ bytes: [UInt8]) -> String {
             try nginx.serve("file", patternBytes(1_000_000))
             fixture.engine.begin([fixture.attempt(.download, nginx.url + "/slow/file")])
             fixture.engine.drain(seconds: 0.1)
-            #expect(try #require(fixture.sink.arrived.wait().first).isReleased)
+            let result = try #require(fixture.sink.arrived.wait().first)
+            #expect(result.isReleased)
+            fixture.engine.settled([result.attempt.job])
             #expect(try #require(fixture.run(.download, nginx.url + "/file")).isReleased)
         }
     }

@@ -297,6 +297,12 @@ let jobRequestSchemas = #"""
           "type": "boolean", "default": false,
           "description": "Whether a request that is not idempotent is repeated after it may have \#
     reached the server."
+        },
+        "resume_without_validator": {
+          "type": "boolean", "default": false,
+          "description": "Downloads only: whether an attempt goes on from the bytes of the last one although \#
+    the server has sent neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed \#
+    file."
         }
       }
     },

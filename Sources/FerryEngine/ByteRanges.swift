@@ -1,0 +1,37 @@
+/// A set of bytes of one file: half-open ranges in order, never touching each other.
+struct ByteRanges: Sendable, Equatable {
+    private(set) var ranges: [Range<Int64>] = []
+
+    init() {}
+
+    /// In any order, overlapping or not; empty ones and those below zero are left out.
+    init(_ ranges: some Sequence<Range<Int64>>) {
+        for range in ranges { insert(range) }
+    }
+
+    var isEmpty: Bool { ranges.isEmpty }
+
+    /// How many bytes there are.
+    var byteCount: Int64 { ranges.reduce(0) { $0 + $1.upperBound - $1.lowerBound } }
+
+    /// How many bytes there are from the beginning on without a gap.
+    var prefixByteCount: Int64 { ranges.first.flatMap { $0.lowerBound == 0 ? $0.upperBound : nil } ?? 0 }
+
+    mutating func insert(_ range: Range<Int64>) {
+        guard range.lowerBound >= 0, !range.isEmpty else { return }
+        var (start, end) = (range.lowerBound, range.upperBound)
+        let first = ranges.firstIndex { $0.upperBound >= start } ?? ranges.endIndex
+        var last = first
+        while last < ranges.endIndex, ranges[last].lowerBound <= end {
+            start = min(start, ranges[last].lowerBound)
+            end = max(end, ranges[last].upperBound)
+            last += 1
+        }
+        ranges.replaceSubrange(first..<last, with: [start..<end])
+    }
+
+    /// Only what lies below `byteCount`.
+    func clipped(to byteCount: Int64) -> ByteRanges {
+        ByteRanges(ranges.map { min($0.lowerBound, byteCount)..<min($0.upperBound, byteCount) })
+    }
+}

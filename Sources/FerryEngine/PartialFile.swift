@@ -1,0 +1,209 @@
+import FerryCore
+import Glibc
+import Synchronization
+
+/// A partial file and the descriptor that writes it. Closed with its last owner; removed only by `discard()`.
+///
+/// When a later attempt may go on from its bytes, a record of them is kept beside it, and a lock (flock(2))
+/// keeps that attempt away until this one has let go: also from a node that only seemed dead.
+final class PartialFile: Sendable {
+    /// The record, and whether it may still be written.
+    private struct Keeping {
+        var record: PartialRecord?
+        var isOnDisk = false
+        /// The file was published, discarded or left to a later attempt.
+        var isOver = false
+    }
+
+    let descriptor: Int32
+    /// In the destination's directory.
+    let name: String
+    private let destination: Destination
+    private let written: Atomic<Int64>
+    private let keeping: Mutex<Keeping>
+
+    /// Makes a file that did not exist.
+    init(_ destination: Destination, in place: StorageDirectory) throws(TransferError) {
+        self.destination = destination
+        name = destination.partialName
+        descriptor = try place.newFile(name)
+        written = Atomic(0)
+        keeping = Mutex(Keeping())
+    }
+
+    /// Takes over one that an earlier attempt left, to write from `byteCount` on. The descriptor holds its
+    /// lock; its record is on disk.
+    init(
+        _ destination: Destination, name: String, descriptor: Int32, byteCount: Int64, record: PartialRecord
+    ) {
+        self.destination = destination
+        self.name = name
+        self.descriptor = descriptor
+        written = Atomic(byteCount)
+        keeping = Mutex(Keeping(record: record, isOnDisk: true))
+    }
+
+    deinit { close(descriptor) }
+
+    var byteCount: Int64 { written.load(ordering: .relaxed) }
+
+    /// One thread at a time. Throws `storage_full` or `storage_failed`.
+    func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
+        try writeAll(descriptor, bytes, at: byteCount)
+        written.wrappingAdd(Int64(bytes.count), ordering: .relaxed)
+    }
+
+    func append(_ bytes: [UInt8]) throws(TransferError) {
+        try bytes.withUnsafeBufferPointer { (buffer) throws(TransferError) in
+            try append(UnsafeRawBufferPointer(buffer))
+        }
+    }
+
+    /// Removes the name, and the record. File thread: a large file takes milliseconds.
+    func discard() {
+        let isOnDisk = end()
+        // Whoever moved the directory away took the partial along.
+        guard let place = try? destination.root.directory(destination.directory, making: false) else {
+            return
+        }
+        place.remove(name)
+        if isOnDisk { place.remove(PartialNames.record(of: name)) }
+    }
+
+    // MARK: For a later attempt
+
+    /// Whether a later attempt may go on from here.
+    var isResumable: Bool { keeping.withLock { $0.record != nil && !$0.isOver } }
+
+    /// Whether the record has been written.
+    var isRecorded: Bool { keeping.withLock { $0.isOnDisk } }
+
+    /// From now on a later attempt may go on from these bytes. Where the file system knows no locks nothing
+    /// changes.
+    func becomeResumable(_ record: PartialRecord) {
+        var status = stat()
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0, fstat(descriptor, &status) == 0 else { return }
+        var record = record
+        record.inode = UInt64(status.st_ino)
+        keeping.withLock { [record] in $0.record = record }
+    }
+
+    /// File thread: writes the record. `syncs`: what has been written until now is brought to stable storage
+    /// before, and the record too. False: there is none, or it could not be written.
+    ///
+    /// `ranges`: the bytes there are; nil: all up to `byteCount`.
+    @discardableResult
+    func checkpoint(syncs: Bool, ranges: ByteRanges? = nil) -> Bool {
+        let ranges = ranges ?? ByteRanges([0..<byteCount])
+        guard isResumable else { return false }
+        let isSynced = syncs && fdatasync(descriptor) == 0
+        return keeping.withLock { keeping in
+            guard !keeping.isOver, var record = keeping.record else { return false }
+            record.boot = Boot.identifier
+            record.ranges = ranges
+            if isSynced { record.synced = ranges }
+            guard write(record, syncs: isSynced) else { return false }
+            keeping.record = record
+            keeping.isOnDisk = true
+            return true
+        }
+    }
+
+    /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, nothing was changed.
+    func keep(syncs: Bool) -> Leftover? {
+        guard checkpoint(syncs: syncs) else { return nil }
+        letGo()
+        return Leftover(destination, partial: name)
+    }
+
+    /// Leaves bytes and record as they were found. Any thread.
+    func letGo() {
+        _ = end()
+        flock(descriptor, LOCK_UN)
+    }
+
+    /// The file has its final name: nobody needs to go on.
+    func forgetRecord() {
+        guard end(), let place = try? destination.root.directory(destination.directory, making: false) else {
+            return
+        }
+        place.remove(PartialNames.record(of: name))
+    }
+
+    /// Whether a record is on disk. No other one is written.
+    private func end() -> Bool {
+        keeping.withLock { keeping in
+            keeping.isOver = true
+            return keeping.isOnDisk
+        }
+    }
+
+    private func write(_ record: PartialRecord, syncs: Bool) -> Bool {
+        guard let place = try? destination.root.directory(destination.directory, making: false) else {
+            return false
+        }
+        return place.replace(PartialNames.record(of: name), record.encode(), syncs: syncs)
+    }
+}
+
+/// The names of what attempts leave beside a destination: `.ferry-JOB-ATTEMPT.part` and its record.
+enum PartialNames {
+    static func prefix(of job: JobID) -> String { ".ferry-\(job)-" }
+
+    static func partial(of job: JobID, attempt: Int32) -> String { "\(prefix(of: job))\(attempt).part" }
+
+    static func record(of partial: String) -> String { partial + ".json" }
+
+    /// While it is being written.
+    static func draft(of record: String) -> String { record + ".new" }
+
+    /// Whose file that is; nil when it is none of ours.
+    static func owner(of name: String) -> (job: JobID, attempt: Int32, isPartial: Bool)? {
+        guard name.hasPrefix(".ferry-") else { return nil }
+        let rest = name.dropFirst(7)
+        guard let dash = rest.firstIndex(of: "-"), let job = JobID(rest[..<dash]) else { return nil }
+        let tail = rest[rest.index(after: dash)...]
+        guard let dot = tail.firstIndex(of: "."), let attempt = Int32(tail[..<dot]), attempt >= 0 else {
+            return nil
+        }
+        let ending = tail[dot...]
+        guard [".part", ".part.json", ".part.json.new"].contains(ending) else { return nil }
+        return (job, attempt, ending == ".part")
+    }
+}
+
+/// A partial file that stays when its attempt has ended: beside its linked final name, or for a later
+/// attempt.
+struct Leftover: Sendable {
+    let destination: Destination
+    let partial: String
+
+    init(_ destination: Destination, partial: String) {
+        self.destination = destination
+        self.partial = partial
+    }
+
+    /// File thread.
+    func remove() {
+        guard let place = try? destination.root.directory(destination.directory, making: false) else {
+            return
+        }
+        place.remove(partial)
+        place.remove(PartialNames.record(of: partial))
+    }
+}
+
+/// What attempts of this process have left, until their job is settled or goes on.
+final class Leftovers: Sendable {
+    private let waiting = Mutex<[JobID: Leftover]>([:])
+
+    func add(_ leftover: Leftover) { waiting.withLock { $0[leftover.destination.job] = leftover } }
+
+    /// What is left of these jobs, once.
+    func take(_ jobs: [JobID]) -> [Leftover] {
+        waiting.withLock { waiting in
+            guard !waiting.isEmpty else { return [] }
+            return jobs.compactMap { waiting.removeValue(forKey: $0) }
+        }
+    }
+}

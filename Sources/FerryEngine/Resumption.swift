@@ -1,0 +1,133 @@
+import FerryCore
+import Glibc
+
+/// Bytes of an earlier attempt that this one wants to go on from: locked, and checked as far as that is
+/// possible without the server.
+final class Resumption: Sendable {
+    let file: PartialFile
+    let record: PartialRecord
+    /// From which byte on the server is asked for the rest.
+    let offset: Int64
+
+    /// Opens and locks the partial `name`. Nil when its bytes cannot be used: it has no record, was asked for
+    /// in another way, is held by an attempt that only seemed dead, or nothing of it has outlasted a power
+    /// cut.
+    init?(_ name: String, of destination: Destination, in place: StorageDirectory, identity: String) {
+        guard
+            let json = place.contents(
+                PartialNames.record(of: name), byteCountMax: EngineLimits.recordByteCountMax),
+            var record = PartialRecord(json: json), record.identity == identity,
+            let (descriptor, status) = place.ownFile(name)
+        else { return nil }
+        let size = record.usable(size: Int64(status.st_size)).prefixByteCount
+        // The last byte is asked for once more when there may be nothing behind it: an answer without bytes
+        // could not say whether the server's file is still the same.
+        let isWhole = record.total.map { $0 == size } ?? true
+        let offset = isWhole ? size - 1 : size
+        guard UInt64(status.st_ino) == record.inode, offset > 0, size <= record.total ?? .max,
+            flock(descriptor, LOCK_EX | LOCK_NB) == 0
+        else {
+            close(descriptor)
+            return nil
+        }
+        let isIntact = record.isSequential && record.boot == Boot.identifier && size == Int64(status.st_size)
+        record.isSequential = true
+        self.record = record
+        self.offset = offset
+        file = PartialFile(
+            destination, name: name, descriptor: descriptor, byteCount: offset, record: record)
+        guard !isIntact else { return }
+        // Bytes behind a gap or a power cut do not count, and would be taken for written ones in this boot.
+        guard ftruncate(descriptor, off_t(size)) == 0,
+            file.checkpoint(syncs: false, ranges: ByteRanges([0..<size]))
+        else {
+            file.letGo()
+            return nil
+        }
+    }
+
+    /// `Range` and, where there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
+    var headers: [JobSpec.Pair] {
+        let range = JobSpec.Pair("Range", "bytes=\(offset)-")
+        return record.validator.map { [range, JobSpec.Pair("If-Range", $0.text)] } ?? [range]
+    }
+
+    /// Whether a 206 continues exactly these bytes: its range begins where they end, the file is as long as
+    /// it was, from the same place, with the same validator, in no coding. The length of the whole file, or
+    /// nil.
+    func total(continuedBy head: ResponseHead, from url: WebURL) -> Int64? {
+        guard head.status == 206, head.contentCodings.isEmpty, PartialRecord.source(of: url) == record.source,
+            record.validator?.matches(head) ?? true,
+            let range = ContentRange(head), range.first == offset,
+            head.contentLength ?? range.byteCount == range.byteCount
+        else { return nil }
+        switch (range.total, record.total) {
+        case (let total?, let known?): return total == known ? total : nil
+        // Without a validator two lengths that agree are the least.
+        case (let total?, nil): return record.validator == nil ? nil : total
+        case (nil, let known?): return range.last + 1 == known ? known : nil
+        case (nil, nil): return nil
+        }
+    }
+}
+
+/// `Content-Range: bytes 5-9/10` of an answer to one range (RFC 9110 §14.4).
+struct ContentRange: Sendable, Equatable {
+    let first: Int64
+    /// Included.
+    let last: Int64
+    /// Nil: the server does not say (`*`).
+    let total: Int64?
+
+    var byteCount: Int64 { last - first + 1 }
+
+    /// Nil when there is none, or several, or one that makes no sense.
+    init?(_ head: ResponseHead) {
+        let fields = head.all("content-range")
+        guard fields.count == 1, head.mimeType != "multipart/byteranges" else { return nil }
+        let words = fields[0].split(separator: " ", omittingEmptySubsequences: false)
+        guard words.count == 2, words[0].lowercased() == "bytes" else { return nil }
+        let parts = words[1].split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 2 else { return nil }
+        let ends = parts[0].split(separator: "-", omittingEmptySubsequences: false)
+        guard ends.count == 2, let first = Self.number(ends[0]), let last = Self.number(ends[1]),
+            first <= last, last < Int64.max
+        else { return nil }
+        total = parts[1] == "*" ? nil : Self.number(parts[1])
+        guard parts[1] == "*" || total.map({ last < $0 }) == true else { return nil }
+        self.first = first
+        self.last = last
+    }
+
+    private static func number(_ text: Substring) -> Int64? {
+        guard !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) }) else { return nil }
+        return Int64(text)
+    }
+}
+
+extension PartialRecord {
+    /// Whether a job's download can be continued by a later attempt at all; `Range` is ours then, and the
+    /// bytes must come as they are in the file.
+    static func isPossible(_ spec: JobSpec) -> Bool {
+        spec.kind == .download && spec.request.method == "GET" && spec.request.acceptEncoding == .identity
+            && !spec.request.headers.contains { header in
+                equalIgnoringCase(header.name, "range") || equalIgnoringCase(header.name, "if-range")
+                    || equalIgnoringCase(header.name, "accept-encoding")
+                        && !equalIgnoringCase(header.value, "identity")
+            }
+    }
+
+    /// Of a whole answer that is about to be received. Nil when it could not be continued.
+    init?(_ head: ResponseHead, of spec: JobSpec, from hop: Hop) {
+        guard Self.isPossible(spec), hop.method == "GET", head.status == 200, head.contentCodings.isEmpty,
+            head.first("accept-ranges").map({ equalIgnoringCase($0, "none") }) != true
+        else { return nil }
+        let validator = Validator(head)
+        guard validator != nil || spec.retry.resumesWithoutValidator && head.contentLength != nil else {
+            return nil
+        }
+        self.init(
+            identity: Self.identity(of: spec.request), source: Self.source(of: hop.url),
+            validator: validator, total: head.contentLength)
+    }
+}

@@ -1,0 +1,235 @@
+import FerryCore
+import Glibc
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+@Suite(.serialized) struct ResumeTests {
+    private static let size = 3_000_000
+    private static let bytes = patternBytes(size)
+
+    /// Serves `bytes` with an entity tag. Answers stop after `cut` bytes of body as often as the list is
+    /// long.
+    private static func origin(cuts: [Int], tag: String = #""one""#) throws -> ScriptedOrigin {
+        let left = Cuts(cuts)
+        return try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let start = request.header("range").flatMap { Int($0.dropFirst(6).dropLast()) }
+                let isSame = request.header("if-range").map { $0 == tag } ?? true
+                let first = isSame ? start ?? 0 : 0
+                let status = isSame && start != nil ? "206 Partial Content" : "200 OK"
+                let range =
+                    isSame && start != nil ? "Content-Range: bytes \(first)-\(size - 1)/\(size)\r\n" : ""
+                let length = "Content-Length: \(size - first)\r\n"
+                guard connection.send("HTTP/1.1 \(status)\r\nETag: \(tag)\r\n\(range)\(length)\r\n") else {
+                    return
+                }
+                if let cut = left.next() {
+                    connection.send(Array(bytes[first..<min(first + cut, size)]))
+                    return
+                }
+                guard connection.send(Array(bytes[first...])) else { return }
+            }
+        }
+    }
+
+    private static func with(
+        cuts: [Int], tag: String = #""one""#, _ change: (inout EngineConfiguration) -> Void = { _ in },
+        _ body: (ScriptedOrigin, Fixture) throws -> Void
+    ) throws {
+        let origin = try origin(cuts: cuts, tag: tag)
+        defer { origin.stop() }
+        let fixture = try Fixture(change)
+        defer { fixture.stop() }
+        try body(origin, fixture)
+        #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } }, "\(fixture.files())")
+    }
+
+    private static func ranges(_ origin: ScriptedOrigin) -> [String?] {
+        origin.requests.map { $0.header("range") }
+    }
+
+    @Test("each attempt goes on where the last one was cut; the digest is that of the whole file")
+    func goesOn() throws {
+        try Self.with(cuts: [1_200_000, 700_000, 0]) { origin, fixture in
+            let attempt = fixture.attempt(.download, origin.url + "/f") { $0.to("d/f") }
+            var last: AttemptResult?
+            for number in 1...4 as ClosedRange<Int32> {
+                last = fixture.run(.download, origin.url + "/f", job: attempt.job, number: number) {
+                    $0.to("d/f")
+                }
+                if number < 4 {
+                    #expect(last?.failure?.code == .incompleteBody)
+                    #expect(fixture.files().count == 2, "the partial and its record: \(fixture.files())")
+                }
+            }
+            #expect(last?.success?.size == Int64(Self.size))
+            #expect(last?.success?.sha256 == sha256(Self.bytes))
+            #expect(last?.bytesReceived == Int64(Self.size))
+            #expect(readFile(fixture.root + "/d/f") == Self.bytes)
+            #expect(
+                Self.ranges(origin) == [nil, "bytes=1200000-", "bytes=1900000-", "bytes=1900000-"])
+            #expect(origin.requests.dropFirst().allSatisfy { $0.header("if-range") == #""one""# })
+        }
+    }
+
+    @Test("nginx goes on with what it had; a file that was replaced meanwhile is fetched anew")
+    func nginx() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("f", Self.bytes)
+        for isReplaced in [false, true] {
+            let fixture = try Fixture()
+            defer { TemporaryDirectory.remove(fixture.directory) }
+            let attempt = fixture.attempt(.download, nginx.url + "/f") {
+                $0.to("f")
+                $0.spec.bytesPerSecondMax = 200_000
+            }
+            fixture.engine.begin([attempt])
+            #expect(eventually { (fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0) > 100_000 })
+            // The service ends in the middle; the next process goes on.
+            fixture.engine.stop()
+            #expect(fixture.sink.arrived.wait().first?.isReleased == true)
+            let held = try #require(partial(fixture).flatMap { readFile($0) })
+            #expect(held.count > 100_000 && held == Array(Self.bytes.prefix(held.count)))
+            let served = isReplaced ? patternBytes(Self.size, seed: 9) : Self.bytes
+            if isReplaced {
+                try nginx.serve("f", served)
+                var times = [timespec](repeating: timespec(tv_sec: 1_000_000_000, tv_nsec: 0), count: 2)
+                utimensat(AT_FDCWD, nginx.root + "/f", &times, 0)
+            }
+            let again = try Fixture(at: fixture.directory)
+            defer { again.engine.stop() }
+            let result = again.run(.download, nginx.url + "/f", job: attempt.job, number: 2) { $0.to("f") }
+            #expect(result?.response?.status == (isReplaced ? 200 : 206))
+            #expect(result?.success?.sha256 == sha256(served))
+            #expect(readFile(fixture.root + "/f") == served)
+            #expect(eventually { fixture.files() == ["tenant/f"] })
+        }
+    }
+
+    private func partial(_ fixture: Fixture) -> String? {
+        fixture.files().first { $0.hasSuffix(".part") }.map { fixture.directory + "/" + $0 }
+    }
+
+    @Test("an attempt that only seems dead keeps its file: the next one begins anew and both stay right")
+    func zombie() throws {
+        try Self.with(cuts: [1_500_000]) { origin, fixture in
+            let job = fixture.attempt(.download, origin.url).job
+            #expect(
+                fixture.run(.download, origin.url + "/f", job: job) { $0.to("f") }?.failure?.code
+                    == .incompleteBody)
+            let held = try #require(partial(fixture))
+            // As the frozen node's attempt would hold it.
+            let descriptor = open(held, O_RDWR | O_CLOEXEC)
+            #expect(descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+            defer { close(descriptor) }
+            let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f") }
+            #expect(second?.success?.sha256 == sha256(Self.bytes))
+            #expect(Self.ranges(origin) == [nil, nil])
+            // It wakes up and writes: into an inode that has no name any more.
+            #expect(pwrite(descriptor, "garbage", 7, 0) == 7)
+            #expect(readFile(fixture.root + "/f") == Self.bytes)
+        }
+    }
+
+    @Test("a server without a validator is asked for everything, unless the job takes the risk")
+    func withoutValidator() throws {
+        for takesRisk in [false, true] {
+            try Self.with(cuts: [1_500_000], tag: #"W/"weak""#) { origin, fixture in
+                let job = fixture.attempt(.download, origin.url).job
+                func run(_ number: Int32) -> AttemptResult? {
+                    fixture.run(.download, origin.url + "/f", job: job, number: number) {
+                        $0.to("f")
+                        $0.spec.retry.resumesWithoutValidator = takesRisk
+                    }
+                }
+                #expect(run(1)?.failure?.code == .incompleteBody)
+                #expect(run(2)?.success?.sha256 == sha256(Self.bytes))
+                #expect(Self.ranges(origin) == (takesRisk ? [nil, "bytes=1500000-"] : [nil, nil]))
+                #expect(origin.requests.allSatisfy { $0.header("if-range") == nil })
+            }
+        }
+    }
+
+    @Test("after another boot only what had reached stable storage counts", arguments: [true, false])
+    func otherBoot(isSynced: Bool) throws {
+        let sync: EngineConfiguration.FileSync = isSynced ? .full : .none
+        try Self.with(cuts: [1_500_000], { $0.fileSync = sync }) { origin, fixture in
+            let job = fixture.attempt(.download, origin.url).job
+            #expect(
+                fixture.run(.download, origin.url + "/f", job: job) { $0.to("f") }?.failure?.code
+                    == .incompleteBody)
+            let file = try #require(partial(fixture))
+            var record = try #require(readFile(file + ".json").flatMap { PartialRecord(json: $0) })
+            #expect(record.boot == Boot.identifier && record.ranges.byteCount == 1_500_000)
+            #expect(record.synced.byteCount == (isSynced ? 1_500_000 : 0))
+            record.boot = "another"
+            if isSynced { record.synced = ByteRanges([0..<1_000_000]) }
+            try writeFile(file + ".json", record.encode())
+            // What the power cut has left of the rest.
+            let descriptor = open(file, O_WRONLY | O_CLOEXEC)
+            #expect(pwrite(descriptor, [UInt8](repeating: 0, count: 400_000), 400_000, 1_050_000) == 400_000)
+            close(descriptor)
+            let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f") }
+            #expect(second?.success?.sha256 == sha256(Self.bytes))
+            #expect(Self.ranges(origin) == [nil, isSynced ? "bytes=1000000-" : nil])
+        }
+    }
+
+    @Test("bytes that turn out wrong, and those that nobody wants any more, are not kept")
+    func notKept() throws {
+        try Self.with(cuts: [1_500_000]) { origin, fixture in
+            let job = fixture.attempt(.download, origin.url).job
+            let wrong = String(repeating: "0", count: 64)
+            func run(_ number: Int32) -> AttemptResult? {
+                fixture.run(.download, origin.url + "/f", job: job, number: number) {
+                    $0.to("f")
+                    $0.spec.integrity.sha256 = wrong
+                }
+            }
+            #expect(run(1)?.failure?.code == .incompleteBody)
+            #expect(run(2)?.failure?.code == .digestMismatch)
+            #expect(eventually { fixture.files().isEmpty })
+            #expect(run(3)?.failure?.code == .digestMismatch)
+            #expect(Self.ranges(origin) == [nil, "bytes=1500000-", nil])
+        }
+    }
+
+    @Test("a job that is over leaves nothing, also when its last attempt failed before it began to write")
+    func settled() throws {
+        try Self.with(cuts: [1_500_000]) { origin, fixture in
+            let job = fixture.attempt(.download, origin.url).job
+            _ = fixture.run(.download, origin.url + "/f", job: job) { $0.to("f") }
+            origin.stop()
+            let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f") }
+            #expect(second?.failure?.code == .couldNotConnect)
+            #expect(fixture.files().count == 2)
+            fixture.engine.settled([job])
+        }
+    }
+
+    @Test("a partial that was published already is taken back, not continued")
+    func published() throws {
+        try Self.with(cuts: [1_500_000]) { origin, fixture in
+            let job = fixture.attempt(.download, origin.url).job
+            _ = fixture.run(.download, origin.url + "/f", job: job) { $0.to("f", .fail) }
+            let file = try #require(partial(fixture))
+            #expect(link(file, fixture.root + "/f") == 0)
+            let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f", .fail) }
+            #expect(second?.success?.sha256 == sha256(Self.bytes))
+            #expect(Self.ranges(origin) == [nil, nil])
+            fixture.engine.settled([job])
+        }
+    }
+}
+
+/// Takes the numbers of a list, one for each caller.
+private final class Cuts: Sendable {
+    private let left: Mutex<[Int]>
+    init(_ cuts: [Int]) { left = Mutex(cuts) }
+
+    func next() -> Int? { left.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
+}

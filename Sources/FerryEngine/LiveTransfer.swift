@@ -263,7 +263,8 @@ final class LiveTransfer: EasyDelegate {
             space: context.space,
             destination: destination,
             digests: Digests(
-                attempt.spec.integrity, announced: announced(head, isDecoded: isDecoded, isContinued: total != nil),
+                attempt.spec.integrity,
+                announced: announced(head, isDecoded: isDecoded, isContinued: total != nil),
                 isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method)),
             makeTail: { file, digests in
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)

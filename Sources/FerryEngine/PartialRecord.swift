@@ -86,14 +86,14 @@ extension PartialRecord {
     static func identity(of request: JobSpec.RequestSpec) -> String {
         var text = "\(request.method) \(request.url)\n"
         for header in request.headers { text += "\(header.name.lowercased()):\(header.value)\n" }
-        return hexadecimal(Digest.of(Array(text.utf8)))
+        return Base64.encode(Digest.of(Array(text.utf8)))
     }
 
     /// A hash of where an answer came from. Queries are left out: signatures in them change with each
     /// redirect.
     static func source(of url: WebURL) -> String {
         let text = url.string.prefix { $0 != "?" && $0 != "#" }
-        return hexadecimal(Digest.of(Array(text.utf8)))
+        return Base64.encode(Digest.of(Array(text.utf8)))
     }
 
     private static let version: Int64 = 1

@@ -121,6 +121,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/retry/multiplier", values: notNumber + ["0.9", "11"]),
     Wrong(pointer: "#/retry/max_delay", values: notNumber + ["-1", "86401"]),
     Wrong(pointer: "#/retry/non_idempotent", values: notBool),
+    Wrong(pointer: "#/retry/resume_without_validator", values: notBool),
     Wrong(pointer: "#/segments", values: ["0", "2", "65", "null", "\"1\""]),
     Wrong(pointer: "#/webhook", values: ["1", "[]", #""http://a.example/""#]),
     Wrong(pointer: "#/webhook/url", values: badURLs),

@@ -163,7 +163,8 @@ let fullJobs = [
      "schedule":{"priority":0.9,"earliest_begin_at":"2026-11-21T22:00:00+01:00",
      "timeout_for_resource":60,"expected_bytes_to_receive":9},
      "network":{"max_bytes_per_second":1000},
-     "retry":{"max_attempts":3,"initial_delay":0.5,"multiplier":1.5,"max_delay":10,"non_idempotent":true},
+     "retry":{"max_attempts":3,"initial_delay":0.5,"multiplier":1.5,"max_delay":10,"non_idempotent":true,
+       "resume_without_validator":true},
      "webhook":{"url":"https://b.example/hook","events":["job.failed"]}}
     """#,
     #"{"kind":"upload","request":{"url":"http://a.example/","method":"POST"},"source":{"path":"in/é.bin"}}"#,

@@ -201,6 +201,13 @@ package final class OriginConnection {
         return false
     }
 
+    /// Whether the other end has closed or reset the connection already, and nothing of it is left to read.
+    package var isClosed: Bool {
+        var byte: UInt8 = 0
+        let count = recv(descriptor, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
+        return count == 0 || count < 0 && errno != EAGAIN
+    }
+
     /// Ends the connection with a reset instead of an orderly close.
     package func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)

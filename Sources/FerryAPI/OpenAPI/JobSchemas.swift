@@ -300,9 +300,9 @@ let jobRequestSchemas = #"""
         },
         "resume_without_validator": {
           "type": "boolean", "default": false,
-          "description": "Downloads only: whether an attempt goes on from the bytes of the last one although \#
-    the server has sent neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed \#
-    file."
+          "description": "Downloads only: whether an attempt goes on from the bytes of the last one \#
+    although the server has sent neither a strong ETag nor a safe Last-Modified. Only the length then \#
+    shows a changed file."
         }
       }
     },

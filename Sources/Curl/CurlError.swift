@@ -8,6 +8,12 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package let text: String
     /// `CURLINFO_OS_ERRNO`, or 0.
     package let osError: Int32
+    /// What a proxy answered to CONNECT; 0 when none did.
+    package var proxyStatus = 0
+    /// Why a SOCKS proxy failed (CURLproxycode in curl.h); 0 otherwise.
+    package var proxyReason = 0
+    /// Why a certificate was not accepted (X509_V_ERR_…, openssl-verification-options(1)); 0 otherwise.
+    package var verifyResult = 0
 
     package init(code: Int, text: String, osError: Int32 = 0) {
         self.code = code
@@ -50,6 +56,13 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package static let sslIssuerError = 83
     package static let pinnedKeyMismatch = 90
     package static let http2Stream = 92
+    package static let proxyHandshake = 97
+
+    /// Values of `proxyReason`: the proxy wants credentials, or others; or it forbids the destination.
+    package static let proxyWantsCredentials: Set<Int> = [
+        Int(CURLPX_NO_AUTH.rawValue), Int(CURLPX_USER_REJECTED.rawValue),
+    ]
+    package static let proxyForbids = Int(CURLPX_REPLY_NOT_ALLOWED.rawValue)
 }
 
 /// When the parts of a transfer happened, in microseconds after its start; 0 for what did not happen.

@@ -15,6 +15,7 @@ package struct CurlRuntime: Sendable {
     package let tlsVersion: String?
     /// Whether libcurl was built with HTTP/2.
     package let hasHTTP2: Bool
+    package let hasHTTP3: Bool
     /// Content codings that libcurl was built to undo, as they are named in `Content-Encoding`.
     package let contentCodings: [String]
     /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own
@@ -53,6 +54,7 @@ package struct CurlRuntime: Sendable {
                 version: version, versionNumber: info.version_num,
                 tlsVersion: info.ssl_version.map { String(cString: $0) },
                 hasHTTP2: info.features & CURL_VERSION_HTTP2 != 0,
+                hasHTTP3: info.features & CURL_VERSION_HTTP3 != 0,
                 contentCodings: codings(info.features),
                 certificateFile: places.compactMap { $0 }.first { access($0, R_OK) == 0 }))
     }

@@ -94,9 +94,13 @@ final class EasyHandle {
     /// What happened, with libcurl's most precise words; nil for CURLE_OK. Read it before `reset()`.
     func error(_ code: CURLcode) -> CurlError? {
         guard code != CURLE_OK else { return nil }
-        return CurlError(
+        var error = CurlError(
             code, text: errorText[0] == 0 ? nil : String(cString: errorText),
             osError: Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
+        error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
+        error.proxyReason = long(CURLINFO_PROXY_ERROR)
+        error.verifyResult = long(CURLINFO_SSL_VERIFYRESULT)
+        return error
     }
 
     func info(_ context: EasyContext) -> TransferInfo {

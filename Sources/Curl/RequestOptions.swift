@@ -14,7 +14,7 @@ extension EasyHandle {
         try setHeaders(try Self.headerLines(request))
         try setConnection(request)
         try setTrust(request.tls)
-        if let authentication = request.authentication { try setAuthentication(authentication) }
+        if let digest = request.digest { try setDigest(digest) }
         // Unset by default: byte-exact downloads.
         if let codings = request.acceptEncoding { try set(CURLOPT_ACCEPT_ENCODING, codings) }
     }
@@ -29,8 +29,7 @@ extension EasyHandle {
         try set(CURLOPT_FOLLOWLOCATION, false)
         try set(CURLOPT_HTTP09_ALLOWED, false)
         try set(CURLOPT_DISALLOW_USERNAME_IN_URL, true)
-        // An empty text, not NULL: otherwise http_proxy and friends are read from the environment.
-        try set(CURLOPT_PROXY, request.proxy ?? "")
+        try setProxy(request.proxy)
     }
 
     private func setMethod(_ request: TransferRequest) throws(CurlError) {
@@ -61,9 +60,15 @@ extension EasyHandle {
         try set(CURLOPT_TCP_KEEPALIVE, true)
         try set(CURLOPT_TCP_KEEPIDLE, 30)
         try set(CURLOPT_TCP_KEEPINTVL, 15)
-        let version = request.httpVersion == .http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1
+        let version =
+            switch request.httpVersion {
+            case .http1: CURL_HTTP_VERSION_1_1
+            case .http2: CURL_HTTP_VERSION_2TLS
+            case .http3: CURL_HTTP_VERSION_3
+            }
         try set(CURLOPT_HTTP_VERSION, Int(version))
         if request.usesFreshConnection { try set(CURLOPT_FRESH_CONNECT, true) }
+        if !request.keepsConnection { try set(CURLOPT_FORBID_REUSE, true) }
         if request.maxReceiveSpeed > 0 {
             try set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: request.maxReceiveSpeed)
         }
@@ -104,16 +109,32 @@ extension EasyHandle {
         try set(CURLOPT_SSLVERSION, Int(minimum) | maximum)
     }
 
-    private func setAuthentication(_ authentication: TransferRequest.Authentication) throws(CurlError) {
-        switch authentication {
-        case .basic(let user, let password):
-            try set(CURLOPT_HTTPAUTH, CCURL_AUTH_BASIC)
-            try set(CURLOPT_USERNAME, user)
-            try set(CURLOPT_PASSWORD, password)
-        case .digest(let user, let password):
-            try set(CURLOPT_HTTPAUTH, CCURL_AUTH_DIGEST)
-            try set(CURLOPT_USERNAME, user)
-            try set(CURLOPT_PASSWORD, password)
+    private func setDigest(_ credentials: TransferRequest.Credentials) throws(CurlError) {
+        try set(CURLOPT_HTTPAUTH, CCURL_AUTH_DIGEST)
+        try set(CURLOPT_USERNAME, credentials.user)
+        try set(CURLOPT_PASSWORD, credentials.password)
+    }
+
+    private func setProxy(_ proxy: TransferRequest.Proxy?) throws(CurlError) {
+        // An empty text, not NULL: otherwise http_proxy and friends are read from the environment.
+        guard let proxy else { return try set(CURLOPT_PROXY, "") }
+        try set(CURLOPT_PROXY, proxy.url)
+        // The same for no_proxy.
+        try set(CURLOPT_NOPROXY, "")
+        // What the proxy answers to CONNECT is not the server's answer.
+        try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, true)
+        if let credentials = proxy.credentials {
+            try set(CURLOPT_PROXYAUTH, CCURL_AUTH_BASIC)
+            try set(CURLOPT_SOCKS5_AUTH, CCURL_AUTH_BASIC)
+            try set(CURLOPT_PROXYUSERNAME, credentials.user)
+            try set(CURLOPT_PROXYPASSWORD, credentials.password)
+        }
+        try set(CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
+        try set(CURLOPT_PROXY_CAPATH, String?.none)
+        if let authorities = proxy.authorities {
+            try set(CURLOPT_PROXY_CAINFO_BLOB, blob: Array(authorities.utf8))
+        } else if case .success(let runtime) = CurlRuntime.loaded, let file = runtime.certificateFile {
+            try set(CURLOPT_PROXY_CAINFO, file)
         }
     }
 

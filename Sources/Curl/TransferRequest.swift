@@ -22,12 +22,27 @@ package struct TransferRequest: Sendable {
         case http1
         /// HTTP/2 when the other end offers it over TLS; else HTTP/1.1.
         case http2
+        /// HTTP/3 when the other end answers to it, else as `http2`. Needs a libcurl that has it.
+        case http3
     }
 
-    package enum Authentication: Sendable, Hashable {
-        case basic(user: String, password: String)
-        /// Digest only (RFC 7616): the first request goes out without the body's bytes.
-        case digest(user: String, password: String)
+    package struct Credentials: Sendable, Hashable {
+        package var user: String
+        package var password: String
+        package init(user: String, password: String) {
+            self.user = user
+            self.password = password
+        }
+    }
+
+    package struct Proxy: Sendable, Hashable {
+        /// `http://host:port`, `https://…` or `socks5h://…` (the proxy resolves names).
+        package var url: String
+        /// Sent at once, as Basic (RFC 7617) or by the SOCKS5 method of RFC 1929.
+        package var credentials: Credentials?
+        /// PEM texts that replace the system's for an `https` proxy.
+        package var authorities: String?
+        package init(url: String) { self.url = url }
     }
 
     /// What differs from verification against the system's certificates with TLS 1.2 or later.
@@ -51,10 +66,11 @@ package struct TransferRequest: Sendable {
     /// Whether a body of a megabyte or more, or of unknown length, is announced with `Expect: 100-continue`.
     package var expectsContinue = true
     package var httpVersion = HTTPVersion.http1
-    package var authentication: Authentication?
+    /// Answers a Digest challenge (RFC 7616); the first request goes out without the body's bytes.
+    package var digest: Credentials?
     package var tls: TLS?
-    /// A proxy's URL. nil connects directly: the environment's proxies are never used.
-    package var proxy: String?
+    /// nil connects directly: the environment's proxies are never used.
+    package var proxy: Proxy?
     /// Content codings to ask for and undo, as in Accept-Encoding; nil leaves bodies as they come.
     package var acceptEncoding: String?
     /// Milliseconds for name resolution, connection and TLS handshake together.
@@ -72,6 +88,8 @@ package struct TransferRequest: Sendable {
     package var maxIdleConnectionAge = 60
     /// Opens a connection of its own instead of using a kept one.
     package var usesFreshConnection = false
+    /// Whether the connection may be used again afterwards.
+    package var keepsConnection = true
 
     package init(url: String) { self.url = url }
 }

@@ -231,7 +231,7 @@ import Testing
     }
 }
 
-private func threadNanoseconds() -> Int64 {
+func threadNanoseconds() -> Int64 {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)

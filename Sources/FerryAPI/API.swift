@@ -9,6 +9,8 @@ package struct APIConfiguration: Sendable {
     package var rateLimit = RateLimit()
     /// The admin key of the configuration; nil when the first one is in the store.
     package var adminKey: String?
+    /// Whether jobs may ask for HTTP/3.
+    package var hasHTTP3 = false
     package init(version: String, adminKey: String?) {
         self.version = version
         self.adminKey = adminKey
@@ -81,6 +83,7 @@ package final class API: RequestHandler {
     let identifiers: IdentifierGenerator
     let keyTable: KeyTable
     let batches = BatchLane()
+    let node: NodeAbilities
     private let limiter: RateLimiter
     private let router = Router(routes)
     /// What `/metrics` shows about requests.
@@ -94,6 +97,7 @@ package final class API: RequestHandler {
         identifiers = IdentifierGenerator { clock.now() }
         keyTable = KeyTable(adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
+        node = .reading(hasHTTP3: configuration.hasHTTP3)
     }
 
     /// Ends the API's own threads; requests that wait are answered as if their time were over.

@@ -29,7 +29,7 @@ extension API {
         var errors: [FieldError] = []
         for (index, document) in documents.enumerated() {
             do throws(InvalidFields) {
-                let job = try ValidatedJob(document, at: "#/jobs/\(index)") { ports.egress.refusal(of: $0) }
+                let job = try validate(document, at: "#/jobs/\(index)")
                 if errors.isEmpty { jobs.append(newJob(job, call, trace: trace, retryOf: nil)) }
             } catch {
                 errors += error.errors

@@ -39,6 +39,10 @@ extension API {
         if let reason = ports.egress.refusal(of: url) {
             throw Problem(InvalidFields("#/request/url", "blocked_address", reason))
         }
+        if let proxy = spec.request.connection?.proxy, let reason = ports.egress.refusal(of: proxy.url.place)
+        {
+            throw Problem(InvalidFields("#/request/proxy/url", "blocked_address", reason))
+        }
         var hasBytes = spec.request.body != nil
         if case .inline? = spec.source { hasBytes = true }
         guard !hasBytes || source.payload != nil else {
@@ -49,10 +53,14 @@ extension API {
 
     func validated(_ json: JSON, at prefix: String) throws(Problem) -> ValidatedJob {
         do throws(InvalidFields) {
-            return try ValidatedJob(json, at: prefix) { ports.egress.refusal(of: $0) }
+            return try validate(json, at: prefix)
         } catch {
             throw Problem(error)
         }
+    }
+
+    func validate(_ json: JSON, at prefix: String) throws(InvalidFields) -> ValidatedJob {
+        try ValidatedJob(json, at: prefix, node: node) { ports.egress.refusal(of: $0) }
     }
 
     func needEmptyObject(_ call: Call) throws(Problem) {

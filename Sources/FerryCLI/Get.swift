@@ -50,7 +50,7 @@ package struct Get: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let service = try client.service()
-        let body = job.body(kind: "download", url: source) { writer in
+        let body = try job.body(kind: "download", url: source) { writer in
             if let stored {
                 writer.name("destination")
                 writer.beginObject()

@@ -30,6 +30,8 @@ struct JobOptions: ParsableArguments {
     @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same job.")
     var idempotencyKey: String?
 
+    @OptionGroup var connection: ConnectionOptions
+
     mutating func validate() throws {
         for line in header where Self.pair(line, separator: ":") == nil {
             throw ValidationError("\"\(line)\" is no header; write it as 'Name: value'.")
@@ -47,7 +49,7 @@ struct JobOptions: ParsableArguments {
     /// The body of `POST /v1/jobs`. `more` writes the members that are the command's own.
     func body(
         kind: String, url: String, method: String? = nil, more: (inout JSONWriter) -> Void
-    ) -> [UInt8] {
+    ) throws(ClientFailure) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("kind", kind)
@@ -59,6 +61,7 @@ struct JobOptions: ParsableArguments {
         writer.member("url", url)
         if let method { writer.member("method", method) }
         object("headers", header, separator: ":", &writer)
+        try connection.write(into: &writer)
         writer.endObject()
         if let priority { member("schedule", "priority", .number(priority), &writer) }
         if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }

@@ -44,13 +44,16 @@ package struct Put: ParsableCommand {
             throw ValidationError(
                 stored == nil ? "FILE and URL are needed." : "With --stored, only URL is needed.")
         }
+        if stored == nil, operands[0] == "-", job.connection.inputCount > 0 {
+            throw ValidationError("Standard input cannot hold the file and a secret.")
+        }
     }
 
     package func run() throws {
         let console = Console.current
         let service = try client.service()
         let bytes = stored == nil ? try inlineBytes() : []
-        let body = job.body(kind: "upload", url: operands[operands.count - 1], method: method) { writer in
+        let body = try job.body(kind: "upload", url: operands[operands.count - 1], method: method) { writer in
             let source = stored.map { ("path", $0) } ?? ("base64", Base64.encode(bytes))
             writer.member("source", .object([.init(source.0, .string(source.1))]))
         }

@@ -44,6 +44,7 @@ package struct JobSpec: Sendable, Equatable {
         /// Seconds without a byte after which an attempt fails.
         package var timeoutForRequest: Double
         package var acceptEncoding: AcceptEncoding
+        var boxedConnection: Boxed<ConnectionRules>?
         package init(
             url: String, method: String, headers: [Pair], body: Body?, timeoutForRequest: Double,
             acceptEncoding: AcceptEncoding = .identity
@@ -233,11 +234,12 @@ package struct JobSecrets: Sendable, Equatable {
     package var headers: [JobSpec.Pair]
     /// `whsec_…` of the job's own webhook.
     package var webhookSecret: String?
+    var boxedConnection: Boxed<ConnectionSecrets>?
     package init(headers: [JobSpec.Pair] = [], webhookSecret: String? = nil) {
         self.headers = headers
         self.webhookSecret = webhookSecret
     }
-    package var isEmpty: Bool { headers.isEmpty && webhookSecret == nil }
+    package var isEmpty: Bool { headers.isEmpty && webhookSecret == nil && boxedConnection == nil }
 }
 
 /// A validated job on its way into the store.

@@ -12,11 +12,12 @@ package struct ValidatedJob: Sendable {
     /// `prefix` is where the job is in the document: `#`, or `#/jobs/17` in a batch. `refusal` is the egress
     /// policy: why a URL cannot be accepted, nil when it may be tried.
     package init(
-        _ json: JSON, at prefix: String = "#", refusal: (WebURL) -> String?
+        _ json: JSON, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
+        refusal: (WebURL) -> String?
     ) throws(InvalidFields) {
         let complaints = Complaints()
         let job = withoutActuallyEscaping(refusal) { refusal in
-            let decoding = JobDecoding(complaints: complaints, refusal: refusal)
+            let decoding = JobDecoding(complaints: complaints, node: node, refusal: refusal)
             return decoding.job(json, at: prefix)
         }
         guard complaints.isEmpty, let job else { throw InvalidFields(complaints.errors) }
@@ -36,6 +37,7 @@ package struct ValidatedJob: Sendable {
 /// that one pass finds everything.
 struct JobDecoding {
     let complaints: Complaints
+    let node: NodeAbilities
     let refusal: (WebURL) -> String?
     /// Sizes and lengths beyond this are no safe JSON numbers (RFC 8259 §6).
     static let byteCountMax: Int64 = 1 << 53 - 1
@@ -68,9 +70,10 @@ struct JobDecoding {
             kind: kind, session: session, description: description, metadata: metadata, request: request.spec,
             destination: destination, source: source?.source, integrity: integrity, redirects: redirects,
             accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
+        var secrets = request.secrets
+        secrets.webhookSecret = webhook?.secret
         return ValidatedJob(
-            spec: spec, payload: request.payload ?? source?.payload,
-            secrets: JobSecrets(headers: request.secrets, webhookSecret: webhook?.secret),
+            spec: spec, payload: request.payload ?? source?.payload, secrets: secrets,
             origin: request.origin)
     }
 

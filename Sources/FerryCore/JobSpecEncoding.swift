@@ -160,7 +160,7 @@ extension JobSpec {
         for event in webhook.events { writer.value(event.rawValue) }
         writer.endArray()
         writer.name("secret")
-        if webhook.hasSecret { writer.raw(isSet) } else { writer.null() }
+        if webhook.hasSecret { writer.raw(setMark) } else { writer.null() }
         writer.endObject()
     }
 }
@@ -177,11 +177,7 @@ extension JobSpec.RequestSpec {
         writer.member("cache_policy", "use_protocol_cache_policy")
         writer.member("timeout_for_request", timeoutForRequest)
         writer.member("accept_encoding", acceptEncoding.rawValue)
-        writer.member("http_version", "1.1")
-        for name in ["proxy", "auth", "tls"] {
-            writer.name(name)
-            writer.null()
-        }
+        if let connection { connection.write(into: &writer) } else { writer.rawMembers(of: plainConnection) }
         writer.endObject()
     }
 
@@ -190,7 +186,7 @@ extension JobSpec.RequestSpec {
         writer.beginObject()
         for header in headers {
             writer.name(header.name)
-            if HeaderRules.isSecret(header.name) { writer.raw(isSet) } else { writer.value(header.value) }
+            if HeaderRules.isSecret(header.name) { writer.raw(setMark) } else { writer.value(header.value) }
         }
         writer.endObject()
     }
@@ -222,7 +218,16 @@ private let plainRules: [UInt8] = {
     return writer.bytes
 }()
 
-private let isSet = Array(#"{"set":true}"#.utf8)
+/// What a request says that names nothing of its connection.
+private let plainConnection: [UInt8] = {
+    var writer = JSONWriter(reservingCapacity: 128)
+    writer.beginObject()
+    ConnectionRules.standard.write(into: &writer)
+    writer.endObject()
+    return writer.bytes
+}()
+
+let setMark = Array(#"{"set":true}"#.utf8)
 private let emptyArray = Array("[]".utf8)
 
 extension JobSecrets {
@@ -240,6 +245,7 @@ extension JobSecrets {
         }
         writer.endArray()
         writer.memberOrNull("webhook_secret", webhookSecret)
+        connection?.write(into: &writer)
         writer.endObject()
         return writer.bytes
     }
@@ -257,5 +263,6 @@ extension JobSecrets {
             headers.append(JobSpec.Pair(name, value))
         }
         webhookSecret = stored.string("webhook_secret")
+        connection = ConnectionSecrets(stored)
     }
 }

@@ -74,6 +74,7 @@ extension JobSpec.RequestSpec {
             acceptEncoding: try stored.string("accept_encoding").map { text throws(StoredJSONError) in
                 try stored.need(JobSpec.AcceptEncoding(rawValue: text), "accept_encoding")
             } ?? .identity)
+        connection = try ConnectionRules(stored)
     }
 }
 

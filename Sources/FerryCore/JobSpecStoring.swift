@@ -40,6 +40,7 @@ extension JobSpec {
         if request.acceptEncoding != .identity {
             writer.member("accept_encoding", request.acceptEncoding.rawValue)
         }
+        request.connection?.store(into: &writer)
         writer.endObject()
     }
 

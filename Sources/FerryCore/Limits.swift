@@ -8,6 +8,14 @@ package enum Limits {
     package static let urlByteCountMax = 8_192
     package static let headerCountMax = 100
     package static let headerByteCountMax = 16_384
+    /// Bytes of `request.auth` and of a proxy's credentials.
+    package static let userByteCountMax = 255
+    package static let passwordByteCountMax = 1_024
+    package static let tokenByteCountMax = 8_192
+    /// Bytes of one PEM text: a private authority with its intermediates, not a system's whole store.
+    package static let pemByteCountMax = 64 << 10
+    package static let pinCountMax = 10
+    package static let proxyBypassCountMax = 100
     package static let metadataCountMax = 50
     package static let metadataNameByteCountMax = 128
     package static let metadataValueByteCountMax = 2_048

@@ -4,7 +4,7 @@
 struct DecodedRequest {
     var spec: JobSpec.RequestSpec
     var payload: [UInt8]?
-    var secrets: [JobSpec.Pair]
+    var secrets: JobSecrets
     var origin: String
 }
 
@@ -25,17 +25,16 @@ extension JobDecoding {
                 "reload_revalidating_cache_data",
             ])
         let acceptEncoding = acceptEncoding(&object, kind, headers)
-        object.only(["auto", "1.1"], "http_version", later: ["2", "3"])
-        object.off("proxy", .null, "A proxy is")
-        object.off("auth", .null, "request.auth is (send an Authorization header instead)")
-        object.off("tls", .null, "TLS settings are")
+        let connection = connection(&object, url, headers)
         object.finish()
         guard let url else { return nil }
-        return DecodedRequest(
-            spec: JobSpec.RequestSpec(
-                url: url.string, method: method, headers: headers, body: body?.body,
-                timeoutForRequest: timeout, acceptEncoding: acceptEncoding),
-            payload: body?.payload, secrets: secrets, origin: url.origin)
+        var spec = JobSpec.RequestSpec(
+            url: url.string, method: method, headers: headers, body: body?.body,
+            timeoutForRequest: timeout, acceptEncoding: acceptEncoding)
+        spec.connection = connection.rules
+        var all = JobSecrets(headers: secrets)
+        all.connection = connection.secrets
+        return DecodedRequest(spec: spec, payload: body?.payload, secrets: all, origin: url.origin)
     }
 
     private func acceptEncoding(

@@ -9,6 +9,7 @@ package struct TransferError: Error, Sendable, Equatable {
         case resourceTimeout = "resource_timeout"
         case tlsFailed = "tls_failed"
         case certificateInvalid = "certificate_invalid"
+        case clientCertificateRequired = "client_certificate_required"
         case authenticationRequired = "authentication_required"
         case unacceptableStatus = "unacceptable_status"
         case unacceptableContentType = "unacceptable_content_type"
@@ -59,7 +60,7 @@ package struct TransferError: Error, Sendable, Equatable {
         switch code {
         case .hostNotFound, .couldNotConnect, .connectionLost: .connectivity
         case .timedOut, .resourceTimeout: .timeout
-        case .tlsFailed, .certificateInvalid: .tls
+        case .tlsFailed, .certificateInvalid, .clientCertificateRequired: .tls
         case .authenticationRequired: .authentication
         case .unacceptableStatus: .httpStatus
         case .incompleteBody, .sizeMismatch, .digestMismatch, .sourceChanged: .integrity

@@ -236,9 +236,9 @@ extension TransferError {
             .storageFailed, .destinationExists, .destinationInvalid:
             false
         case .hostNotFound, .couldNotConnect, .connectionLost, .timedOut, .resourceTimeout, .tlsFailed,
-            .certificateInvalid, .authenticationRequired, .unacceptableStatus, .unacceptableContentType,
-            .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound, .sourceChanged,
-            .blockedAddress, .requestNotRepeatable, .cancelled, .nodeLost, .internalError:
+            .certificateInvalid, .clientCertificateRequired, .authenticationRequired, .unacceptableStatus,
+            .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound,
+            .sourceChanged, .blockedAddress, .requestNotRepeatable, .cancelled, .nodeLost, .internalError:
             true
         }
     }

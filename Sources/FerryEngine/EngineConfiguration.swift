@@ -27,6 +27,8 @@ package struct EngineConfiguration: Sendable {
     package var userAgent: String
     /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
     package var memoryByteCountMax = 16 << 10
+    /// For jobs that name none of their own.
+    package var proxy: ServiceProxy?
     /// Idle connections that all loops together keep; at least the number of transfers at once.
     package var keptConnectionCount = 512
 

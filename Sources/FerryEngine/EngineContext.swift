@@ -26,7 +26,7 @@ final class EngineContext: Sendable {
         logger: Logger
     ) {
         self.configuration = configuration
-        builder = RequestBuilder(userAgent: configuration.userAgent)
+        builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
         lane = FileLane(threadCount: configuration.fileThreadCount)
         bulk = BulkBoard(loopCount: configuration.loopCount)
         space = StorageSpace(

@@ -15,6 +15,8 @@ package struct EngineSnapshot: Sendable {
     package var bytesSent: Int64 = 0
     package var connectionsOpened: Int64 = 0
     package var connectionsReused: Int64 = 0
+    /// Answers by the version of HTTP that they came with.
+    package var answers: [(version: String, count: Int64)] = []
     /// Attempts that have begun and not ended.
     package var live = 0
     /// Seconds since the loop that is latest came round; above two, something blocks it.
@@ -31,6 +33,9 @@ final class EngineMetrics: Sendable {
     private let succeeded = Atomic<Int64>(0)
     private let cancelled = Atomic<Int64>(0)
     private let released = Atomic<Int64>(0)
+    private let http1 = Atomic<Int64>(0)
+    private let http2 = Atomic<Int64>(0)
+    private let http3 = Atomic<Int64>(0)
     private let failed = Mutex<[TransferError.Class: Int64]>([:])
 
     func began(_ count: Int) { begun.wrappingAdd(Int64(count), ordering: .relaxed) }
@@ -42,6 +47,12 @@ final class EngineMetrics: Sendable {
             opened.wrappingAdd(Int64(info.newConnections), ordering: .relaxed)
         } else if info.timings.preTransfer > 0 {
             reused.wrappingAdd(1, ordering: .relaxed)
+        }
+        switch info.httpVersion {
+        case "": break
+        case "2": http2.wrappingAdd(1, ordering: .relaxed)
+        case "3": http3.wrappingAdd(1, ordering: .relaxed)
+        default: http1.wrappingAdd(1, ordering: .relaxed)
         }
     }
 
@@ -65,6 +76,10 @@ final class EngineMetrics: Sendable {
         snapshot.bytesSent = sent.load(ordering: .relaxed)
         snapshot.connectionsOpened = opened.load(ordering: .relaxed)
         snapshot.connectionsReused = reused.load(ordering: .relaxed)
+        snapshot.answers = [
+            ("1.1", http1.load(ordering: .relaxed)), ("2", http2.load(ordering: .relaxed)),
+            ("3", http3.load(ordering: .relaxed)),
+        ]
         return snapshot
     }
 }

@@ -27,6 +27,8 @@ final class LiveTransfer: EasyDelegate {
     var transfer: Transfer?
     var parser = ResponseHeadParser()
     var head: ResponseHead?
+    /// Whether `head` waits for its judgement: libcurl may answer it by itself (Digest).
+    var isHeadHeld = false
     var sink = Sink.none
     var discardedByteCount = 0
     var publication: Publication?
@@ -141,6 +143,7 @@ final class LiveTransfer: EasyDelegate {
     private func start(fresh: Bool) {
         parser = ResponseHeadParser()
         head = nil
+        isHeadHeld = false
         sink = .none
         discardedByteCount = 0
         lastActivity = loop.multi.now
@@ -155,7 +158,7 @@ final class LiveTransfer: EasyDelegate {
         if pace != nil { request.sendBufferSize = EngineLimits.pacedBufferSize }
         // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new
         // one.
-        request.usesFreshConnection = fresh || !isRepeatable
+        if fresh || !isRepeatable { request.usesFreshConnection = true }
         meter = TransactionMeter(request, attemptStart: start)
         do throws(CurlError) {
             transfer = try loop.multi.start(request, delegate: self)
@@ -188,14 +191,6 @@ final class LiveTransfer: EasyDelegate {
     func willConnect(to address: SocketAddress) -> Bool { allows(address) }
     func willSend(to address: SocketAddress) -> Bool { allows(address) }
 
-    private func allows(_ address: SocketAddress) -> Bool {
-        let plain =
-            address.isIPv6
-            ? IPAddress(v6High: address.high, low: address.low)
-            : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
-        return context.configuration.egress.allows(plain, port: address.port)
-    }
-
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         lastActivity = loop.multi.now
         switch parser.take(line) {
@@ -204,7 +199,8 @@ final class LiveTransfer: EasyDelegate {
         case .complete(let head):
             self.head = head
             meter?.responseStarted()
-            return takeHead(head)
+            isHeadHeld = answersChallenges
+            return isHeadHeld || takeHead(head)
         case .invalid:
             return refuse(.responseInvalid, "The server's answer is not HTTP.")
         case .tooLarge:
@@ -217,7 +213,7 @@ final class LiveTransfer: EasyDelegate {
         return false
     }
 
-    private func takeHead(_ head: ResponseHead) -> Bool {
+    func takeHead(_ head: ResponseHead) -> Bool {
         let finding = decoding?.examine(head) ?? .plain
         let judge = ResponseJudge(
             spec: attempt.spec, egress: context.configuration.egress, isDecoded: finding != .plain)
@@ -284,6 +280,7 @@ final class LiveTransfer: EasyDelegate {
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
         lastActivity = loop.multi.now
+        guard takeHeldHead() else { return .abort }
         switch sink {
         case .drain(let drain):
             if let decoding, decoding.isActive { return receive(decoded: bytes, decoding, drain) }
@@ -362,7 +359,11 @@ final class LiveTransfer: EasyDelegate {
     }
 
     func rewindBody() -> Bool {
-        guard let source, source.sent == 0 || RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
+        // What was answered with 401 was not done.
+        let isRefused = isHeadHeld && (head?.status == 401 || head?.status == 407)
+        guard let source,
+            source.sent == 0 || isRefused
+                || RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
         else {
             return false
         }
@@ -376,9 +377,11 @@ final class LiveTransfer: EasyDelegate {
         noteTransaction(
             outcome.info, isWhole: outcome.error == nil, hidesRemote: outcome.blockedAddress != nil)
         guard let error = outcome.error else {
-            handle(.transferEnded(nil))
+            if takeHeldHead() { handle(.transferEnded(nil)) }
             return
         }
+        // It was answered already: no answer to the last request.
+        if isHeadHeld { head = nil }
         diagnostics = .init(curlCode: error.code, curlMessage: error.text, osError: error.osError)
         context.logger.debug(
             "transfer failed",
@@ -390,7 +393,8 @@ final class LiveTransfer: EasyDelegate {
         let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
         let facts = TransportContext(
             hasHead: head != nil, isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
-            sentWholeBody: isSent)
+            sentWholeBody: isSent,
+            proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https)
         handle(.transferEnded(transportFailure(error, outcome.info, facts)))
     }
 }

@@ -15,7 +15,7 @@ extension LiveTransfer {
         let isOwn = hop.redirectCount == 0
         return meter?.metrics(
             info, isOwn ? nil : .init(method: hop.method, url: hop.url.string), hop.url, isWhole: isWhole,
-            hidesRemote: hidesRemote)
+            hidesRemote: hidesRemote || context.builder.usesServiceProxy(attempt, hop.url))
     }
 
     var trace: AttemptTrace {

@@ -14,6 +14,18 @@ struct Hop: Sendable {
 /// Attempt and hop → what libcurl is told. The only place that decides it.
 struct RequestBuilder: Sendable {
     let userAgent: String
+    let serviceProxy: ServiceProxy?
+    /// What the libcurl of this process can be trusted with.
+    private let supportsHTTP2: Bool
+    private let supportsHTTP3: Bool
+
+    init(userAgent: String, proxy: ServiceProxy?) {
+        self.userAgent = userAgent
+        serviceProxy = proxy
+        let runtime = try? CurlRuntime.loaded.get()
+        supportsHTTP2 = runtime?.supportsSafeHTTP2 ?? false
+        supportsHTTP3 = supportsHTTP2 && runtime?.hasHTTP3 ?? false
+    }
 
     /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: what libcurl asks for and undoes.
     /// `resuming`: what asks for the rest of a file.
@@ -30,11 +42,54 @@ struct RequestBuilder: Sendable {
         for pair in resuming { request.headers.append(.init(pair.name, pair.value)) }
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
+        if supportsHTTP2 { request.httpVersion = .http2 }
+        if let rules = spec.request.connection { apply(rules, attempt.secrets, hop, to: &request) }
+        if serviceProxy != nil || spec.request.connection != nil { chooseProxy(attempt, hop, for: &request) }
         request.connectTimeout = min(
             EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
         request.sendBufferSize =
             (body ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
         return request
+    }
+
+    /// What the job says about the connection, its proxy aside.
+    private func apply(
+        _ rules: ConnectionRules, _ secrets: JobSecrets, _ hop: Hop, to request: inout TransferRequest
+    ) {
+        switch rules.httpVersion {
+        case .auto, .http2: break
+        case .http1: request.httpVersion = .http1
+        case .http3: if supportsHTTP3, hop.url.scheme == .https { request.httpVersion = .http3 }
+        }
+        let secrets = secrets.connection ?? ConnectionSecrets()
+        if let authentication = rules.authentication, authentication.scheme == .digest, hop.keepsCredentials {
+            request.digest = .init(user: authentication.user ?? "", password: secrets.password ?? "")
+        }
+        guard let tls = rules.tls else { return }
+        var own = TransferRequest.TLS()
+        own.authorities = secrets.authorities
+        // A client certificate is a credential; authorities and pins are demands, and hold on every hop.
+        if hop.keepsCredentials {
+            own.clientCertificate = secrets.clientCertificate
+            own.clientKey = secrets.clientKey
+        }
+        own.pins = tls.pins
+        own.minimumVersion = tls.versionMin.rawValue
+        own.maximumVersion = tls.versionMax?.rawValue
+        request.tls = own
+    }
+
+    /// What is sent without being asked for (RFC 7617 §2.2, RFC 6750 §2.1).
+    private static func authorization(_ attempt: Attempt) -> String? {
+        guard let authentication = attempt.spec.request.connection?.authentication else { return nil }
+        let secrets = attempt.secrets.connection
+        switch authentication.scheme {
+        case .basic:
+            let pair = "\(authentication.user ?? ""):\(secrets?.password ?? "")"
+            return "Basic " + Base64.encode(Array(pair.utf8))
+        case .bearer: return "Bearer " + (secrets?.token ?? "")
+        case .digest: return nil
+        }
     }
 
     /// Whether a repetition cannot do harm (RFC 9110 §9.2.2), or the job says so.
@@ -53,6 +108,10 @@ struct RequestBuilder: Sendable {
         for pair in attempt.secrets.headers where hop.keepsCredentials {
             named.insert(pair.name.lowercased())
             headers.append(.init(pair.name, pair.value))
+        }
+        if let credential = Self.authorization(attempt), hop.keepsCredentials {
+            named.insert("authorization")
+            headers.append(.init("Authorization", credential))
         }
         for pair in spec.request.headers {
             let name = pair.name.lowercased()

@@ -104,10 +104,11 @@ struct ResponseJudge: Sendable {
     private func refuseStatus(_ head: ResponseHead, _ hop: Hop, now: Timestamp) -> Judgement {
         let status = head.status
         if status == 401 || status == 407 {
+            let who = status == 407 ? "proxy" : "server"
             return .refuse(
                 TransferError(
-                    .authenticationRequired, "The server asks for other credentials (status \(status)).",
-                    phase: .waiting, isRetryable: false), retryAfter: nil)
+                    .authenticationRequired, "The \(who) asks for other credentials (status \(status)).",
+                    phase: status == 407 ? .connecting : .waiting, isRetryable: false), retryAfter: nil)
         }
         // 425 and 429 say that nothing was done (RFC 8470 §5.2, RFC 6585 §4); of the others nobody knows.
         let isRetryable =
@@ -137,6 +138,12 @@ struct ResponseJudge: Sendable {
         }
         guard egress.refusal(of: url) == nil else {
             return .refuse(blockedAddress(.waiting), retryAfter: nil)
+        }
+        guard url.scheme == .https || spec.request.connection?.tls == nil else {
+            return .refuse(
+                TransferError(
+                    .redirectInvalid, "The server redirected away from https, and the job has TLS settings.",
+                    phase: .waiting, isRetryable: false), retryAfter: nil)
         }
         var next = hop
         next.url = url

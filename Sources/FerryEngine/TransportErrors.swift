@@ -7,6 +7,9 @@ struct TransportContext: Sendable {
     /// Whether a repetition can do no harm.
     var isRepeatable: Bool
     var sentWholeBody: Bool
+    /// What the request went through, and whether it was one for https.
+    var proxy: ProxyURL.Scheme?
+    var isSecure = false
 }
 
 /// libcurl's code and timings → what the client is told: a code, a phase, one plain sentence without
@@ -15,12 +18,12 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
     -> AttemptMachine.Failure
 {
     let phase = phase(info, context)
-    let mapped = mapped(error, phase)
+    let mapped = proxyFailure(error, context) ?? tlsFailure(error, phase) ?? mapped(error, phase)
     let mayHaveReached = info.timings.preTransfer > 0 || info.headerBytesSent > 0
     let isRetryable = mapped.isRetryable && (context.isRepeatable || !mayHaveReached)
     let diedOnArrival: Set<Int> = [CurlError.gotNothing, CurlError.sendError, CurlError.receiveError]
     return AttemptMachine.Failure(
-        TransferError(mapped.code, mapped.message, phase: phase, isRetryable: isRetryable),
+        TransferError(mapped.code, mapped.message, phase: mapped.phase, isRetryable: isRetryable),
         mayRepeatAtOnce: info.newConnections == 0 && !context.hasHead && context.isRepeatable
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
 }
@@ -37,7 +40,7 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         TransferError(code, message, phase: phase, isRetryable: isRetryable)
     }
     switch error.code {
-    case CurlError.couldNotResolveHost, CurlError.couldNotResolveProxy:
+    case CurlError.couldNotResolveHost:
         return make(.hostNotFound, "The host's name could not be resolved.", true)
     case CurlError.couldNotConnect:
         return make(.couldNotConnect, "The server could not be connected.", true)
@@ -45,12 +48,6 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         return make(.timedOut, "The server could not be connected in time.", true)
     case CurlError.partialFile:
         return make(.incompleteBody, "The connection ended before the whole body had arrived.", true)
-    case CurlError.sslConnectError, CurlError.sslCipher:
-        return make(.tlsFailed, "The TLS handshake failed.", true)
-    case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.pinnedKeyMismatch:
-        return make(.certificateInvalid, "The server's certificate is not valid for this host.", false)
-    case CurlError.sslCertificateProblem, CurlError.caCertificateBadFile:
-        return make(.tlsFailed, "The TLS credentials could not be used.", false)
     case CurlError.unsupportedProtocol, CurlError.weirdServerReply:
         return make(.responseInvalid, "The server's answer is not HTTP.", true)
     case CurlError.badContentEncoding:

@@ -132,6 +132,7 @@ final class Application: Sendable {
         var settings = EngineConfiguration(
             storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
+        settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops
         settings.storageReserve = configuration.storageReserve
         settings.watchedDirectories = [configuration.storageRoot, configuration.dataDirectory]

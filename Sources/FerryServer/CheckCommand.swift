@@ -46,8 +46,15 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
 private func checkLibraries() -> Finding {
     switch CurlRuntime.loaded {
     case .success(let library):
-        let http2 = library.supportsSafeHTTP2 ? "HTTP/2 is safe" : "HTTP/1.1 only: its HTTP/2 can lose bytes"
-        return Finding(name: "libraries", isPassed: true, detail: "libcurl \(library.version); \(http2)")
+        let versions =
+            library.supportsSafeHTTP2
+            ? "HTTP/2 is safe, HTTP/3 is \(library.hasHTTP3 ? "there" : "not there")"
+            : "HTTP/1.1 only: its HTTP/2 can lose bytes"
+        let tls = library.tlsVersion ?? "without TLS"
+        let authorities = library.certificateFile.map { "authorities from \($0)" } ?? "no authorities found"
+        return Finding(
+            name: "libraries", isPassed: true,
+            detail: "libcurl \(library.version), \(tls); \(versions); \(authorities)")
     case .failure(let unusable):
         return Finding(name: "libraries", isPassed: false, detail: unusable.reason)
     }

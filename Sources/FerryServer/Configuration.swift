@@ -1,4 +1,5 @@
 package import FerryCore
+package import FerryEngine
 import Glibc
 package import Logging
 
@@ -18,6 +19,8 @@ package struct Configuration: Sendable {
     package var secretKey: String?
     package var webhookSecret: String?
     package var egressAllow: [IPNetwork]
+    /// For transfers that name no proxy of their own; nil: none.
+    package var proxy: ServiceProxy?
     package var fileSync: FileSync
     /// Bytes that downloads leave free.
     package var storageReserve: Int64
@@ -67,6 +70,11 @@ package struct Setting: Sendable {
         Setting(
             "FERRY_EGRESS_ALLOW", "networks (CIDR, comma separated) that may be reached although not public",
             ""),
+        Setting(
+            "FERRY_PROXY", "proxy of transfers that name none: http, https or socks5 URL with its port", "",
+            isSecret: true),
+        Setting(
+            "FERRY_NO_PROXY", "hosts, addresses and networks that are reached without FERRY_PROXY", ""),
         Setting("FERRY_FILE_SYNC", "full or none", "full"),
         Setting("FERRY_STORAGE_RESERVE", "bytes that downloads leave free on each disk", "268435456"),
         Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
@@ -172,6 +180,7 @@ extension Configuration {
             }
             return network
         }
+        proxy = try Self.proxy(source["FERRY_PROXY"], exceptions: read.value("FERRY_NO_PROXY"))
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
         concurrency = try read.integer("FERRY_CONCURRENCY", 1...20_000)
@@ -190,6 +199,22 @@ extension Configuration {
         rateBurst = try read.number("FERRY_RATE_BURST", 1...1e9)
         drainSeconds = try read.number("FERRY_DRAIN_SECONDS", 0...3600)
         try checkSecrets()
+    }
+
+    private static func proxy(_ text: String?, exceptions: String) throws(Failure) -> ServiceProxy? {
+        let entries = exceptions.split(separator: ",").map { String($0).trimmed }
+        for entry in entries where !ProxyBypass.isEntry(entry) {
+            throw Failure(
+                description: "FERRY_NO_PROXY: \(entry) is no host's name, address or network.")
+        }
+        guard let text else { return nil }
+        do throws(ProxyURL.Failure) {
+            let proxy = try ProxyURL.withCredentials(text)
+            return ServiceProxy(
+                url: proxy.url, user: proxy.user, password: proxy.password, bypass: ProxyBypass(entries))
+        } catch {
+            throw Failure(description: "FERRY_PROXY: \(error.message)")
+        }
     }
 
     private func checkSecrets() throws(Failure) {

@@ -64,6 +64,10 @@ final class MetricsPage: Sendable {
                 ([("connection", "reused")], Double(counts.connectionsReused)),
             ])
         page.add(
+            .counter, "ferry_transfer_answers_total",
+            "Answers to transfers, by version of HTTP; 1.1 stands for 1.0 as well.",
+            counts.answers.map { ([("protocol", $0.version)], Double($0.count)) })
+        page.add(
             .gauge, "ferry_transfer_loop_age_seconds", "Seconds since the latest transfer loop came round.",
             counts.loopAgeSeconds)
     }

@@ -1,3 +1,4 @@
+import Curl
 import FerryAPI
 import FerryCore
 import FerryEngine
@@ -38,6 +39,7 @@ final class Surface: Sendable {
         let page = MetricsPage(parts)
         ports.metrics = { page.text() }
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
+        settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         let api = API(settings, ports, logger: logger)
         page.connect(api.requestMetrics)

@@ -22,8 +22,8 @@ package final class SecureNginx: Sendable {
     package func url(_ kind: Kind = .valid) -> String { "https://127.0.0.1:\(port(kind))" }
     package func port(_ kind: Kind) -> UInt16 { ports[kind.rawValue] }
 
-    /// Besides files and `/put/`: `/echo` says whose client certificate came, `Authorization` and the version of
-    /// HTTP; `/to?url=…` redirects there.
+    /// Besides files and `/put/`: `/echo` says whose client certificate came, `Authorization` and the version
+    /// of HTTP; `/to?url=…` redirects there.
     package init(_ authority: TestAuthority) throws {
         directory = try TemporaryDirectory.make("secure-nginx")
         root = directory + "/root"
@@ -67,7 +67,8 @@ package final class SecureNginx: Sendable {
             return """
                 server {
                   listen 127.0.0.1:\(ports[kind.rawValue]) ssl http2; root \(directory)/root;
-                  ssl_certificate \(directory)/\(identity).pem; ssl_certificate_key \(directory)/\(identity).key;
+                  ssl_certificate \(directory)/\(identity).pem;
+                  ssl_certificate_key \(directory)/\(identity).key;
                   ssl_protocols \(protocols); ssl_client_certificate \(directory)/ca.pem;
                   ssl_verify_client \(kind == .mutual ? "on" : "optional_no_ca");
                   location = /echo { return 200 "$ssl_client_s_dn|$http_authorization|$server_protocol"; }

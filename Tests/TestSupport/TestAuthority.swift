@@ -54,7 +54,7 @@ package struct TestAuthority: Sendable {
         encryptedKey = try text("encrypted.key")
     }
 
-    private static let script = """
+    private static let script = #"""
         set -e
         cd "$1"
         authority() {
@@ -65,7 +65,8 @@ package struct TestAuthority: Sendable {
           openssl ecparam -name prime256v1 -genkey -noout -out $1.key
           openssl req -new -key $1.key -subj "/CN=$1" -out $1.csr
           echo "subjectAltName=$2" >$1.ext
-          openssl x509 -req -in $1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days $3 -extfile $1.ext -out $1.pem
+          openssl x509 -req -in $1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days $3 \
+            -extfile $1.ext -out $1.pem
           openssl x509 -in $1.pem -noout -pubkey | openssl pkey -pubin -outform der |
             openssl dgst -sha256 -binary | openssl base64 >$1.pin
         }
@@ -77,5 +78,5 @@ package struct TestAuthority: Sendable {
         leaf alice DNS:alice.example 30
         leaf bob DNS:bob.example 30
         openssl ec -in alice.key -aes256 -passout pass:secret -out encrypted.key
-        """
+        """#
 }

@@ -1,7 +1,7 @@
 import Glibc
 
-/// A real proxy on a free port of the loopback interface: tinyproxy(8) for HTTP, microsocks(1) for SOCKS5. Its user
-/// is `user`, the password `secret`. Stopped by `stop()`.
+/// A real proxy on a free port of the loopback interface: tinyproxy(8) for HTTP, microsocks(1) for SOCKS5.
+/// Its user is `user`, the password `secret`. Stopped by `stop()`.
 package final class TestProxy: Sendable {
     package enum Kind: String, Sendable { case http, socks5 }
 

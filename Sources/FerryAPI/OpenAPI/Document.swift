@@ -24,7 +24,8 @@ let openAPIDocument: [UInt8] = {
     writer.name("headers")
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
-    writer.raw(Array("{\(jobRequestSchemas),\(answerSchemas),\(attemptSchemas)}".utf8))
+    let schemas = [jobRequestSchemas, connectionSchemas, answerSchemas, attemptSchemas]
+    writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()
     writer.endObject()
     return writer.bytes

@@ -107,8 +107,21 @@ let jobRequestSchemas = #"""
     body is decoded, and stored, counted and hashed so, if every coding in the answer's \#
     Content-Encoding was asked for; otherwise it is stored as it was sent. Only identity for uploads."
         },
-        "http_version": {"enum": ["auto", "1.1"]},
-        "proxy": {"type": "null"}, "auth": {"type": "null"}, "tls": {"type": "null"}
+        "http_version": {
+          "enum": ["auto", "1.1", "2", "3"], "default": "auto",
+          "description": "A wish: what both ends can do is used, the newest first. Before libcurl 8.2.1 \#
+    only HTTP/1.1 is safe. 3 needs https, no proxy, and a libcurl with HTTP/3; 422 otherwise."
+        },
+        "proxy": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/ProxyRequest"}]},
+        "auth": {
+          "description": "Not together with an Authorization header.",
+          "oneOf": [
+            {"type": "null"},
+            {"$ref": "#/components/schemas/PasswordAuthentication"},
+            {"$ref": "#/components/schemas/TokenAuthentication"}
+          ]
+        },
+        "tls": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TLSRequest"}]}
       }
     },
     "DownloadHTTPRequest": {

@@ -1,0 +1,33 @@
+internal import FerryCore
+internal import OpenSSL
+
+extension NodeAbilities {
+    /// Certificates and keys as the OpenSSL of this process reads them.
+    static func reading(hasHTTP3: Bool) -> NodeAbilities {
+        NodeAbilities(
+            hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),
+            complaintAboutKey: complaint(aboutKey:of:))
+    }
+
+    private static func complaint(aboutCertificates pem: String) -> String? {
+        do throws(PEM.Failure) {
+            try PEM.checkCertificates(pem)
+            return nil
+        } catch {
+            return "This is not a PEM text of certificates that can be read."
+        }
+    }
+
+    private static func complaint(aboutKey pem: String, of certificate: String?) -> String? {
+        do throws(PEM.Failure) {
+            try PEM.checkKey(pem, of: certificate)
+            return nil
+        } catch {
+            return switch error {
+            case .unreadable: "This is not a PEM text of a private key that can be read."
+            case .encrypted: "The key is encrypted; give it without a password, it is kept sealed."
+            case .mismatch: "The key does not belong to the client certificate."
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+import ArgumentParser
+import FerryCore
+
+/// How a job reaches its server: authentication, certificates, proxy. Secrets are read from files, so that no
+/// list of processes shows them.
+struct ConnectionOptions: ParsableArguments {
+    @Option(name: .long, help: "Basic authentication as this user; needs --password-file.")
+    var user: String?
+
+    @Option(name: .long, help: "The file with the password; - reads it from standard input.")
+    var passwordFile: String?
+
+    @Flag(name: .long, help: "With --user: Digest instead of Basic.")
+    var digest = false
+
+    @Option(name: .long, help: "The file with a bearer token; - reads it from standard input.")
+    var tokenFile: String?
+
+    @Option(name: .long, help: "A PEM file of authorities to trust instead of the system's.")
+    var caFile: String?
+
+    @Option(name: .long, help: "A PEM file with a client certificate; needs --cert-key-file.")
+    var certFile: String?
+
+    @Option(name: .long, help: "A PEM file with the client certificate's key.")
+    var certKeyFile: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp("A public key that the server may have; repeatable.", valueName: "sha256//base64"))
+    var pin: [String] = []
+
+    @Option(name: .long, help: "A proxy: http, https or socks5 URL with its port.")
+    var proxy: String?
+
+    @Option(name: .long, help: "The user at the proxy; needs --proxy-password-file.")
+    var proxyUser: String?
+
+    @Option(name: .long, help: "The file with the password at the proxy; - reads it from standard input.")
+    var proxyPasswordFile: String?
+
+    @Option(name: .long, help: "auto, 1.1, 2 or 3.")
+    var httpVersion: String?
+
+    mutating func validate() throws {
+        if user != nil, passwordFile == nil { throw ValidationError("--user needs --password-file.") }
+        if user == nil, passwordFile != nil || digest {
+            throw ValidationError("--password-file and --digest need --user.")
+        }
+        if user != nil, tokenFile != nil {
+            throw ValidationError("--user and --token-file exclude each other.")
+        }
+        if (certFile == nil) != (certKeyFile == nil) {
+            throw ValidationError("--cert-file and --cert-key-file need each other.")
+        }
+        if proxy == nil, proxyUser != nil { throw ValidationError("--proxy-user needs --proxy.") }
+        if (proxyUser == nil) != (proxyPasswordFile == nil) {
+            throw ValidationError("--proxy-user and --proxy-password-file need each other.")
+        }
+        if inputCount > 1 { throw ValidationError("Standard input can hold one secret only.") }
+    }
+
+    /// How many secrets are to come from standard input.
+    var inputCount: Int { [passwordFile, tokenFile, proxyPasswordFile].count { $0 == "-" } }
+
+    /// The members of `request` that the options name.
+    func write(into writer: inout JSONWriter) throws(ClientFailure) {
+        if let httpVersion { writer.member("http_version", httpVersion) }
+        if let user, let passwordFile {
+            let password = try secret(passwordFile)
+            writer.member(
+                "auth",
+                .object([
+                    .init("type", .string(digest ? "digest" : "basic")), .init("user", .string(user)),
+                    .init("password", .string(password)),
+                ]))
+        } else if let tokenFile {
+            let token = try secret(tokenFile)
+            writer.member(
+                "auth", .object([.init("type", .string("bearer")), .init("token", .string(token))]))
+        }
+        try writeTLS(into: &writer)
+        try writeProxy(into: &writer)
+    }
+
+    private func writeTLS(into writer: inout JSONWriter) throws(ClientFailure) {
+        var members: [JSON.Member] = []
+        for (name, path) in [("ca", caFile), ("client_certificate", certFile), ("client_key", certKeyFile)] {
+            if let path { members.append(.init(name, .string(try text(path)))) }
+        }
+        if !pin.isEmpty { members.append(.init("pins", .array(pin.map { .string($0) }))) }
+        if !members.isEmpty { writer.member("tls", .object(members)) }
+    }
+
+    private func writeProxy(into writer: inout JSONWriter) throws(ClientFailure) {
+        guard let proxy else { return }
+        var members = [JSON.Member("url", .string(proxy))]
+        if let proxyUser, let proxyPasswordFile {
+            members.append(.init("user", .string(proxyUser)))
+            members.append(.init("password", .string(try secret(proxyPasswordFile))))
+        }
+        writer.member("proxy", .object(members))
+    }
+
+    /// A secret's file without the line's end.
+    private func secret(_ path: String) throws(ClientFailure) -> String {
+        var text = try text(path)
+        while text.last?.isNewline == true { text.removeLast() }
+        return text
+    }
+
+    private func text(_ path: String) throws(ClientFailure) -> String {
+        let bytes = try LocalFile.read(path, byteCountMax: Limits.pemByteCountMax)
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw ClientFailure(.usage, "\(path) is not UTF-8 text.")
+        }
+        return text
+    }
+}

@@ -1,0 +1,230 @@
+// The parts of a request that say how its server is reached: http_version, auth, tls, proxy.
+
+/// What reading a job asks of the node that reads it. Without more, no certificate can be read.
+package struct NodeAbilities: Sendable {
+    /// Why a PEM text of certificates cannot be used, as a sentence; nil when it can.
+    package var complaintAboutCertificates: @Sendable (_ pem: String) -> String?
+    /// The same about a PEM text with a private key, and whether it belongs to the first certificate.
+    package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
+    /// Whether libcurl has HTTP/3.
+    package var hasHTTP3: Bool
+
+    package init(
+        hasHTTP3: Bool = false,
+        complaintAboutCertificates: @escaping @Sendable (String) -> String? = { _ in
+            "This node cannot read certificates."
+        },
+        complaintAboutKey: @escaping @Sendable (String, String?) -> String? = { _, _ in
+            "This node cannot read keys."
+        }
+    ) {
+        self.hasHTTP3 = hasHTTP3
+        self.complaintAboutCertificates = complaintAboutCertificates
+        self.complaintAboutKey = complaintAboutKey
+    }
+}
+
+extension JobDecoding {
+    /// `headers`: the request's own, already read.
+    func connection(
+        _ fields: inout FieldReader, _ url: WebURL?, _ headers: [JobSpec.Pair]
+    ) -> (rules: ConnectionRules, secrets: ConnectionSecrets) {
+        var rules = ConnectionRules()
+        var secrets = ConnectionSecrets()
+        rules.proxy = proxy(&fields, &secrets)
+        rules.authentication = authentication(&fields, headers, &secrets)
+        rules.tls = tls(&fields, url, &secrets)
+        rules.httpVersion = httpVersion(&fields, url, rules.proxy)
+        return (rules, secrets)
+    }
+
+    private func httpVersion(
+        _ fields: inout FieldReader, _ url: WebURL?, _ proxy: ConnectionRules.Proxy?
+    ) -> ConnectionRules.HTTPVersion {
+        let version = fields.choice("http_version", ConnectionRules.HTTPVersion.self) ?? .auto
+        guard version == .http3 else { return version }
+        if !node.hasHTTP3 {
+            fields.complain("http_version", "not_supported", "The libcurl of this node has no HTTP/3.")
+        } else if url?.scheme == .http {
+            fields.complain("http_version", "invalid_combination", "HTTP/3 needs an https URL.")
+        } else if proxy != nil {
+            fields.complain("http_version", "invalid_combination", "HTTP/3 does not pass proxies.")
+        }
+        return version
+    }
+
+    // MARK: auth
+
+    private func authentication(
+        _ fields: inout FieldReader, _ headers: [JobSpec.Pair], _ secrets: inout ConnectionSecrets
+    ) -> ConnectionRules.Authentication? {
+        guard var object = fields.object("auth", isNullable: true) else { return nil }
+        if headers.contains(where: { $0.name.lowercased() == "authorization" }) {
+            complaints.add(
+                object.path, "invalid_combination", "Send either this or an Authorization header, not both.")
+        }
+        if !object.has("type") {
+            object.complain("type", "required", "Name the type: basic, digest or bearer.")
+        }
+        let scheme = object.choice("type", ConnectionRules.Authentication.Scheme.self)
+        let user = user(&object)
+        secrets.password = password(&object)
+        secrets.token = object.string("token", byteCounts: 1...Limits.tokenByteCountMax, isNullable: true)
+        if let token = secrets.token, !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
+            object.complain("token", "invalid_value", "A token is visible ASCII without spaces.")
+        }
+        if let scheme { check(scheme, &object) }
+        object.finish()
+        return scheme.map { ConnectionRules.Authentication($0, user: user) }
+    }
+
+    private func check(_ scheme: ConnectionRules.Authentication.Scheme, _ object: inout FieldReader) {
+        let needed = scheme == .bearer ? ["token"] : ["user", "password"]
+        for name in ["user", "password", "token"] {
+            let isThere = object.value(name).map { !$0.isNull } ?? false
+            if needed.contains(name), !isThere {
+                object.complain(name, "required", "The type \(scheme.rawValue) needs a \(name).")
+            } else if !needed.contains(name), isThere {
+                object.complain(
+                    name, "invalid_combination", "The type \(scheme.rawValue) has no \(name).")
+            }
+        }
+    }
+
+    /// RFC 7617 §2: no colon, no control characters.
+    private func user(_ object: inout FieldReader) -> String? {
+        let user = object.string("user", byteCounts: 1...Limits.userByteCountMax, isNullable: true)
+        if let user, user.utf8.contains(UInt8(ascii: ":")) || hasControls(user) {
+            object.complain("user", "invalid_value", "A user's name has no colon and no control characters.")
+        }
+        return user
+    }
+
+    private func password(_ object: inout FieldReader) -> String? {
+        let password = object.string(
+            "password", byteCounts: 0...Limits.passwordByteCountMax, isNullable: true)
+        if let password, hasControls(password) {
+            object.complain("password", "invalid_value", "A password has no control characters.")
+        }
+        return password
+    }
+
+    private func hasControls(_ text: String) -> Bool { text.utf8.contains { $0 < 0x20 || $0 == 0x7F } }
+
+    // MARK: tls
+
+    private func tls(
+        _ fields: inout FieldReader, _ url: WebURL?, _ secrets: inout ConnectionSecrets
+    ) -> ConnectionRules.TLS? {
+        guard var object = fields.object("tls", isNullable: true) else { return nil }
+        if url?.scheme == .http {
+            complaints.add(object.path, "invalid_combination", "TLS settings need an https URL.")
+        }
+        var tls = ConnectionRules.TLS()
+        secrets.authorities = certificates(&object, "ca")
+        tls.hasAuthorities = secrets.authorities != nil
+        secrets.clientCertificate = certificates(&object, "client_certificate")
+        secrets.clientKey = clientKey(&object, secrets.clientCertificate)
+        tls.hasClientCertificate = secrets.clientCertificate != nil
+        tls.pins = pins(&object)
+        tls.versionMin = object.choice("minimum_version", ConnectionRules.TLS.Version.self) ?? .v12
+        if object.value("maximum_version")?.isNull == false {
+            tls.versionMax = object.choice("maximum_version", ConnectionRules.TLS.Version.self)
+        }
+        if let most = tls.versionMax, most.rawValue < tls.versionMin.rawValue {
+            object.complain(
+                "maximum_version", "invalid_combination", "This must not be below minimum_version.")
+        }
+        object.finish()
+        return tls
+    }
+
+    private func certificates(_ object: inout FieldReader, _ name: String) -> String? {
+        guard let pem = object.string(name, byteCounts: 1...Limits.pemByteCountMax, isNullable: true) else {
+            return nil
+        }
+        if let complaint = node.complaintAboutCertificates(pem) {
+            object.complain(name, "invalid_value", complaint)
+        }
+        return pem
+    }
+
+    private func clientKey(_ object: inout FieldReader, _ certificate: String?) -> String? {
+        let isNamed = object.value("client_certificate").map { !$0.isNull } ?? false
+        guard let pem = object.string("client_key", byteCounts: 1...Limits.pemByteCountMax, isNullable: true)
+        else {
+            if isNamed, object.value("client_key")?.isNull ?? true {
+                object.complain("client_key", "required", "A client certificate needs its key.")
+            }
+            return nil
+        }
+        if !isNamed {
+            object.complain("client_certificate", "required", "A client key needs its certificate.")
+        } else if let complaint = node.complaintAboutKey(pem, certificate) {
+            object.complain("client_key", "invalid_value", complaint)
+        }
+        return pem
+    }
+
+    private func pins(_ object: inout FieldReader) -> [String] {
+        let pins = object.strings("pins", countMax: Limits.pinCountMax, byteCountMax: 64) ?? []
+        for (index, pin) in pins.enumerated() {
+            let prefix = "sha256//"
+            guard pin.hasPrefix(prefix), Base64.decode(String(pin.dropFirst(prefix.count)))?.count == 32
+            else {
+                complaints.add(
+                    "\(object.pointer("pins"))/\(index)", "invalid_value",
+                    "A pin is sha256// and the base64 of the SHA-256 of a public key.")
+                continue
+            }
+        }
+        return pins
+    }
+
+    // MARK: proxy
+
+    private func proxy(
+        _ fields: inout FieldReader, _ secrets: inout ConnectionSecrets
+    ) -> ConnectionRules.Proxy? {
+        guard var object = fields.object("proxy", isNullable: true) else { return nil }
+        if !object.has("url") { object.complain("url", "required", "A proxy needs a url.") }
+        let url = proxyURL(&object)
+        let user = user(&object)
+        secrets.proxyPassword = password(&object)
+        let hasPassword = object.value("password").map { !$0.isNull } ?? false
+        if user == nil, hasPassword, object.value("user")?.isNull ?? true {
+            object.complain("user", "required", "A password needs a user.")
+        } else if user != nil, !hasPassword {
+            object.complain("password", "required", "A user needs a password.")
+        }
+        secrets.proxyAuthorities = certificates(&object, "ca")
+        if secrets.proxyAuthorities != nil, let url, url.scheme != .https {
+            object.complain("ca", "invalid_combination", "Only an https proxy shows a certificate.")
+        }
+        let entries =
+            object.strings("no_proxy", countMax: Limits.proxyBypassCountMax, byteCountMax: 255) ?? []
+        for (index, entry) in entries.enumerated() where !ProxyBypass.isEntry(entry) {
+            complaints.add(
+                "\(object.pointer("no_proxy"))/\(index)", "invalid_value",
+                "This must be a host's name, an address, a network such as 10.0.0.0/8, or *.")
+        }
+        object.finish()
+        return url.map {
+            ConnectionRules.Proxy(
+                url: $0, user: user, bypass: ProxyBypass(entries),
+                hasAuthorities: secrets.proxyAuthorities != nil)
+        }
+    }
+
+    private func proxyURL(_ object: inout FieldReader) -> ProxyURL? {
+        guard let text = object.string("url", byteCounts: 1...Limits.urlByteCountMax) else { return nil }
+        do throws(ProxyURL.Failure) {
+            let url = try ProxyURL(text)
+            if let reason = refusal(url.place) { object.complain("url", "blocked_address", reason) }
+            return url
+        } catch {
+            object.complain("url", "invalid_value", error.message)
+            return nil
+        }
+    }
+}

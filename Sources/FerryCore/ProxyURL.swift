@@ -1,0 +1,125 @@
+/// Where a proxy is: `http://host:port`, `https://…` or `socks5://…`. The port must be written: curl and the web
+/// do not agree about the one that is meant otherwise.
+package struct ProxyURL: Sendable, Hashable {
+    package enum Scheme: String, Sendable, CaseIterable { case http, https, socks5 }
+
+    package enum Failure: Error, Sendable, Equatable {
+        case unsupportedScheme, userInformation, credentials, missingPort, path
+        case invalid(WebURL.Failure)
+
+        /// A sentence for the client.
+        package var message: String {
+            switch self {
+            case .unsupportedScheme: "A proxy's URL begins with http://, https:// or socks5://."
+            case .userInformation:
+                "User name and password may not be part of the URL; give them as user and password."
+            case .credentials: "Its user name and password must be percent-encoded UTF-8."
+            case .missingPort: "A proxy's URL names its port, such as http://proxy.example:3128."
+            case .path: "A proxy's URL ends with its port."
+            case .invalid(let failure): failure.message
+            }
+        }
+    }
+
+    package let scheme: Scheme
+    /// The same place as a web address, for the egress policy.
+    package let place: WebURL
+
+    /// Reads a URL without user information. `socks5h` is read as `socks5`: names are resolved by the proxy
+    /// either way.
+    package init(_ text: String) throws(Failure) {
+        let parts = try Self.parts(text)
+        guard parts.user == nil else { throw .userInformation }
+        self = parts.url
+    }
+
+    /// The same with `user:password@` in front of the host, percent-encoded (RFC 3986 §3.2.1).
+    package static func withCredentials(
+        _ text: String
+    ) throws(Failure) -> (url: ProxyURL, user: String?, password: String?) {
+        let parts = try parts(text)
+        guard let information = parts.user else { return (parts.url, nil, nil) }
+        let words = information.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let user = percentDecoded(words[0]), !user.isEmpty,
+            let password = percentDecoded(words.count > 1 ? words[1] : "")
+        else { throw .credentials }
+        return (parts.url, user, password)
+    }
+
+    private static func parts(_ text: String) throws(Failure) -> (url: ProxyURL, user: Substring?) {
+        guard let mark = text.firstRange(of: "://") else { throw .unsupportedScheme }
+        let name = text[..<mark.lowerBound].lowercased()
+        guard let scheme = name == "socks5h" ? .socks5 : Scheme(rawValue: name) else {
+            throw .unsupportedScheme
+        }
+        let rest = text[mark.upperBound...]
+        var authority = rest.prefix { !"/?#".contains($0) }
+        let path = rest[authority.endIndex...]
+        guard path.isEmpty || path == "/" else { throw .path }
+        var user: Substring?
+        if let at = authority.lastIndex(of: "@") {
+            user = authority[..<at]
+            authority = authority[authority.index(after: at)...]
+        }
+        guard let colon = authority.lastIndex(of: ":"), !authority[colon...].contains("]") else {
+            throw .missingPort
+        }
+        return (try ProxyURL(scheme, authority), user)
+    }
+
+    private init(_ scheme: Scheme, _ authority: Substring) throws(Failure) {
+        self.scheme = scheme
+        do throws(WebURL.Failure) {
+            place = try WebURL.parse("http://\(authority)/")
+        } catch {
+            throw .invalid(error)
+        }
+    }
+
+    /// Normalised, with its port.
+    package var string: String { "\(scheme.rawValue)://\(place.host):\(place.port)" }
+}
+
+private func percentDecoded(_ text: Substring) -> String? {
+    var bytes: [UInt8] = []
+    var rest = text.utf8[...]
+    while let byte = rest.popFirst() {
+        guard byte == UInt8(ascii: "%") else {
+            bytes.append(byte)
+            continue
+        }
+        let digits = rest.prefix(2)
+        guard let value = hexDecoded(String(Substring(digits))), value.count == 1 else { return nil }
+        bytes += value
+        rest = rest.dropFirst(2)
+    }
+    return String(validating: bytes, as: UTF8.self)
+}
+
+/// Which hosts are reached without the proxy (`no_proxy`).
+package struct ProxyBypass: Sendable, Equatable {
+    /// As they were written: `*`, a name (which stands for those below it as well), an address, a network.
+    package let entries: [String]
+
+    package init(_ entries: [String] = []) { self.entries = entries }
+
+    /// Whether an entry can be read.
+    package static func isEntry(_ text: String) -> Bool {
+        if text == "*" || IPNetwork(cidr: text) != nil { return true }
+        let name = text.hasPrefix(".") ? text.dropFirst() : text[...]
+        guard let url = try? WebURL.parse("http://\(name)/") else { return false }
+        return url.host.utf8.elementsEqual(name.lowercased().utf8)
+    }
+
+    package func contains(_ url: WebURL) -> Bool {
+        entries.contains { entry in
+            if entry == "*" { return true }
+            if let address = url.address {
+                return IPNetwork(cidr: entry)?.contains(address.canonical) ?? false
+            }
+            let name = (entry.hasPrefix(".") ? String(entry.dropFirst()) : entry).lowercased()
+            let host = url.host.hasSuffix(".") ? String(url.host.dropLast()) : url.host
+            return host == name || host.hasSuffix("." + name)
+        }
+    }
+}

@@ -92,6 +92,7 @@ let package = Package(
             name: "TestSupport", dependencies: ["CSys", "Postgres", "Sys"], path: "Tests/TestSupport",
             swiftSettings: strict),
         .testTarget(name: "TidyTests", swiftSettings: strict),
+        .testTarget(name: "SysTests", dependencies: ["Sys"], swiftSettings: strict),
         .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "Sys"], swiftSettings: strict),
         .testTarget(
             name: "PostgresTests", dependencies: ["Postgres", "Sys", "TestSupport"], swiftSettings: strict),

@@ -35,9 +35,9 @@ const char *csys_entry_name(const struct dirent *entry) {
     return entry->d_name;
 }
 
-void csys_futex_wait(uint32_t *word, uint32_t expected, int milliseconds) {
-    struct timespec limit = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, milliseconds < 0 ? NULL : &limit, NULL, 0);
+void csys_futex_wait(uint32_t *word, uint32_t expected, int64_t microseconds) {
+    struct timespec limit = {.tv_sec = microseconds / 1000000, .tv_nsec = (long)(microseconds % 1000000) * 1000};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, microseconds < 0 ? NULL : &limit, NULL, 0);
 }
 
 void csys_futex_wake(uint32_t *word) {

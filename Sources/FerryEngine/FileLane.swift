@@ -62,7 +62,8 @@ final class FileLane: Sendable {
         while true {
             let isLast = box.isClosed
             let work = box.gather(
-                milliseconds: isLast ? 0 : -1, isBusy: isBusy, microseconds: gatherMicroseconds)
+                milliseconds: isLast ? 0 : -1, expected: isBusy ? crowdMax : 0,
+                microseconds: gatherMicroseconds)
             isBusy = work.count > 1
             var publications: [Publication] = []
             for one in work {

@@ -41,7 +41,7 @@ package final class DispatcherLane: ResultSink {
         var isBusy = false
         while true {
             let messages = mailbox.gather(
-                milliseconds: dispatcher.idleMilliseconds, isBusy: isBusy,
+                milliseconds: dispatcher.idleMilliseconds, expected: isBusy ? .max : 0,
                 microseconds: Self.gatherMicroseconds)
             for message in messages { dispatcher.take(message) }
             isBusy = messages.count > 2

@@ -56,8 +56,9 @@ package final class IntakeLane: JobIntake {
     /// Refuses what comes from now on; what was sent before is still committed.
     func close() { mailbox.close() }
 
-    /// A commit costs the database about as much as ten rows: under load it pays to let a few more come.
-    private static let gatherMicroseconds = 300
+    /// A commit costs the database about as much as ten rows. Clients that were just answered are likely to
+    /// send again: their next submissions are waited for, this long at most.
+    private static let gatherMicroseconds = 600
 
     /// The thread's body: returns once the box is closed and empty.
     func run() {
@@ -69,14 +70,13 @@ package final class IntakeLane: JobIntake {
                 options.statementTimeout = .seconds(20)
             })
         var pending: [Pending] = []
-        // Several submissions came in one commit: more are on their way.
-        var isBusy = false
+        var answeredCount = 0
         while true {
             let delay: Int32 = pending.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
             if pending.isEmpty || lane.retryIn > .zero {
                 pending.append(
                     contentsOf: mailbox.gather(
-                        milliseconds: delay, isBusy: isBusy, microseconds: Self.gatherMicroseconds))
+                        milliseconds: delay, expected: answeredCount, microseconds: Self.gatherMicroseconds))
             } else {
                 pending.append(contentsOf: mailbox.take())
             }
@@ -86,7 +86,7 @@ package final class IntakeLane: JobIntake {
             }
             guard !pending.isEmpty else { continue }
             let batch = Self.takeBatch(&pending)
-            isBusy = batch.count > 2
+            answeredCount = batch.count
             if !commit(batch, lane) {
                 pending.insert(contentsOf: batch, at: 0)
                 expire(&pending)

@@ -37,6 +37,7 @@ final class Warden: Sendable {
             var descriptors = [pollfd(fd: core.lingering.descriptor, events: Int16(POLLIN), revents: 0)]
             descriptors += lingering.map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
             _ = poll(&descriptors, nfds_t(descriptors.count), Self.tickMilliseconds)
+            if descriptors[0].revents != 0 { core.lingering.wasWoken() }
             let now = monotonicNanoseconds()
             lingering = lingering.filter { $0.isOpen(now) }
             for descriptor in core.lingering.take() {

@@ -10,10 +10,12 @@ package final class Mailbox<Message: Sendable>: Sendable {
     private struct State {
         var messages: [Message] = []
         var isClosed = false
-        /// The owner sleeps in `wait`.
-        var isOwnerAsleep = false
+        /// The owner sleeps, until so many messages are there; 0: it is awake.
+        var awaitedCount = 0
         /// Made when an owner wants to sleep elsewhere.
         var event: EventDescriptor?
+        /// It is readable, or about to be, until `wasWoken`.
+        var isEventSignalled = false
     }
     private let state = Mutex(State())
     private let futex = FutexWord()
@@ -26,7 +28,10 @@ package final class Mailbox<Message: Sendable>: Sendable {
         state.withLock { state in
             if let event = state.event { return event.descriptor }
             let event = EventDescriptor()
-            if !state.messages.isEmpty || state.isClosed { event.signal() }
+            if !state.messages.isEmpty || state.isClosed {
+                event.signal()
+                state.isEventSignalled = true
+            }
             state.event = event
             return event.descriptor
         }
@@ -35,13 +40,14 @@ package final class Mailbox<Message: Sendable>: Sendable {
     /// The number of messages nobody has taken yet.
     package var count: Int { state.withLock { $0.messages.count } }
 
-    /// Adds a message and wakes the owner. Returns false, and drops the message, when the box is closed.
+    /// Adds a message and wakes the owner, unless it is not urgent and can wait for the next one that is.
+    /// Returns false, and drops the message, when the box is closed.
     @discardableResult
-    package func send(_ message: consuming sending Message) -> Bool {
+    package func send(_ message: consuming sending Message, wakes: Bool = true) -> Bool {
         let (accepted, wake) = state.withLock { [message] state in
             guard !state.isClosed else { return (false, Wake.nobody) }
             state.messages.append(message)
-            return (true, Self.wake(&state, wasEmpty: state.messages.count == 1))
+            return (true, wakes ? Self.wake(&state) : .nobody)
         }
         perform(wake)
         return accepted
@@ -53,19 +59,23 @@ package final class Mailbox<Message: Sendable>: Sendable {
         guard !messages.isEmpty else { return true }
         let (accepted, wake) = state.withLock { state in
             guard !state.isClosed else { return (false, Wake.nobody) }
-            let wasEmpty = state.messages.isEmpty
             state.messages.append(contentsOf: messages)
-            return (true, Self.wake(&state, wasEmpty: wasEmpty))
+            return (true, Self.wake(&state))
         }
         perform(wake)
         return accepted
     }
 
+    /// To be called before `take` by an owner whom the descriptor has woken.
+    package func wasWoken() {
+        // In this order: who sends in between is not signalled, but taken.
+        state.withLock { $0.event }?.clear()
+        state.withLock { $0.isEventSignalled = false }
+    }
+
     /// Takes what is there, without waiting. Owner only.
     package func take() -> [Message] {
-        // First: what comes in between is taken all the same, and its signal only wakes once too often.
-        state.withLock { $0.event }?.clear()
-        return state.withLock { state in
+        state.withLock { state in
             let taken = state.messages
             state.messages = []
             return taken
@@ -75,25 +85,30 @@ package final class Mailbox<Message: Sendable>: Sendable {
     /// Waits until something is there, the box is closed or `milliseconds` are over (−1: for ever), and
     /// takes it. Owner only; the owner's thread sleeps in futex(2).
     package func wait(milliseconds: Int32) -> [Message] {
-        let expected = futex.value
-        let sleeps = state.withLock { state in
-            state.isOwnerAsleep = state.messages.isEmpty && !state.isClosed
-            return state.isOwnerAsleep
-        }
-        if sleeps, milliseconds != 0 { futex.wait(while: expected, milliseconds: milliseconds) }
-        state.withLock { $0.isOwnerAsleep = false }
+        sleep(until: 1, microseconds: milliseconds < 0 ? -1 : Int64(milliseconds) * 1_000)
         return take()
     }
 
-    /// `wait`, and then a moment more while others are likely to send: when `isBusy`, up to `microseconds`
-    /// pass before what has gathered is taken. Owner only.
-    package func gather(milliseconds: Int32, isBusy: Bool, microseconds: Int) -> [Message] {
-        var messages = wait(milliseconds: milliseconds)
-        guard isBusy, !messages.isEmpty, !isClosed else { return messages }
-        var pause = timespec(tv_sec: 0, tv_nsec: microseconds * 1_000)
-        nanosleep(&pause, nil)
-        messages += take()
-        return messages
+    /// `wait`, and then a moment more while others are likely to send: until `expected` messages are there,
+    /// at most so many microseconds. Owner only.
+    package func gather(milliseconds: Int32, expected: Int, microseconds: Int) -> [Message] {
+        sleep(until: 1, microseconds: milliseconds < 0 ? -1 : Int64(milliseconds) * 1_000)
+        if expected > 1, count > 0 { sleep(until: expected, microseconds: Int64(microseconds)) }
+        return take()
+    }
+
+    /// Returns when so many messages are there, the box is closed or the time is over; sometimes earlier.
+    private func sleep(until count: Int, microseconds: Int64) {
+        guard microseconds != 0 else { return }
+        let expected = futex.value
+        let sleeps = state.withLock { state in
+            guard state.messages.count < count, !state.isClosed else { return false }
+            state.awaitedCount = count
+            return true
+        }
+        guard sleeps else { return }
+        futex.wait(while: expected, microseconds: microseconds)
+        state.withLock { $0.awaitedCount = 0 }
     }
 
     /// Refuses further messages and wakes the owner. What was sent before can still be taken.
@@ -110,13 +125,15 @@ package final class Mailbox<Message: Sendable>: Sendable {
 
     private enum Wake { case nobody, sleeper, descriptor(EventDescriptor) }
 
-    private static func wake(_ state: inout State, wasEmpty: Bool) -> Wake {
-        if state.isOwnerAsleep {
-            state.isOwnerAsleep = false
+    private static func wake(_ state: inout State) -> Wake {
+        if state.awaitedCount > 0 {
+            guard state.messages.count >= state.awaitedCount else { return .nobody }
+            state.awaitedCount = 0
             return .sleeper
         }
-        if wasEmpty, let event = state.event { return .descriptor(event) }
-        return .nobody
+        guard let event = state.event, !state.isEventSignalled else { return .nobody }
+        state.isEventSignalled = true
+        return .descriptor(event)
     }
 
     private func perform(_ wake: Wake) {
@@ -141,7 +158,8 @@ private final class FutexWord: @unchecked Sendable {
     deinit { word.deallocate() }
 
     var value: UInt32 { csys_futex_load(word) }
-    func wait(while expected: UInt32, milliseconds: Int32) { csys_futex_wait(word, expected, milliseconds) }
+    /// Negative: without a limit.
+    func wait(while expected: UInt32, microseconds: Int64) { csys_futex_wait(word, expected, microseconds) }
     func wake() { csys_futex_wake(word) }
 }
 

@@ -19,8 +19,8 @@ int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, i
 int csys_start_writeback(int fd, int64_t offset, int64_t length);
 /// The name of a directory's entry (readdir(3)), valid as long as the entry.
 const char *csys_entry_name(const struct dirent *entry);
-/// futex(2): sleeps while `*word` is `expected`, at most `milliseconds` (−1: for ever); may return early.
-void csys_futex_wait(uint32_t *word, uint32_t expected, int milliseconds);
+/// futex(2): sleeps while `*word` is `expected`, at most `microseconds` (−1: for ever); may return early.
+void csys_futex_wait(uint32_t *word, uint32_t expected, int64_t microseconds);
 /// futex(2): changes `*word` and wakes one sleeper.
 void csys_futex_wake(uint32_t *word);
 /// The value of a futex word.

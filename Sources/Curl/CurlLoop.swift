@@ -47,10 +47,10 @@ package final class CurlLoop: Sendable {
     @discardableResult
     package func perform(_ command: @escaping Command) -> Bool { shared.commands.send(command) }
 
-    /// Several commands with one wake-up.
+    /// The same for what is not urgent: it does not wake the loop, which comes round once a second anyway.
     @discardableResult
-    package func perform(contentsOf commands: [Command]) -> Bool {
-        shared.commands.send(contentsOf: commands)
+    package func performLater(_ command: @escaping Command) -> Bool {
+        shared.commands.send(command, wakes: false)
     }
 
     /// When the loop last came round, in monotonic nanoseconds. It does so at least once a second; an older
@@ -76,23 +76,20 @@ package final class CurlLoop: Sendable {
             let count = sockets.wait(milliseconds: patience(until: min(multi.deadline, nextSecond)))
             multi.turnBegan()
             shared.lastTurn.store(multi.now, ordering: .relaxed)
-            var commandsWait = false
             for index in 0..<count {
                 let (socket, events) = sockets.ready(index)
                 if socket == box.descriptor {
-                    commandsWait = true
+                    box.wasWoken()
                 } else if sockets.isWatched(socket) {
                     multi.socketReady(socket, events)
                 }
             }
             multi.runDue()
             multi.reportFinished()
-            if commandsWait {
-                // First the question, then the taking: nothing can be sent after `true`.
-                let isLast = box.isClosed
-                for command in box.take() { command(multi) }
-                if isLast { break }
-            }
+            // First the question, then the taking: nothing can be sent after `true`.
+            let isLast = box.isClosed
+            for command in box.take() { command(multi) }
+            if isLast { break }
             if multi.now >= nextSecond {
                 multi.secondPassed()
                 nextSecond = multi.now + 1_000_000_000

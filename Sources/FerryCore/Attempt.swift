@@ -1,5 +1,5 @@
 /// One try of a job, as the engine receives it: everything it needs, nothing it must look up.
-package struct Attempt: Sendable {
+package final class Attempt: Sendable {
     package let job: JobID
     /// The fencing token: every state change names it. Grows with each lease.
     package let number: Int32
@@ -129,6 +129,15 @@ package struct AttemptResult: Sendable {
         self.bytesReceived = bytesReceived
         self.bytesSent = bytesSent
         self.trace = trace
+    }
+
+    /// The same with its true outcome and end.
+    package func with(_ outcome: Outcome, at instant: Timestamp) -> AttemptResult {
+        var trace = trace
+        trace?.finishedAt = instant
+        return AttemptResult(
+            attempt: attempt, outcome: outcome, response: response, bytesReceived: bytesReceived,
+            bytesSent: bytesSent, trace: trace)
     }
 }
 

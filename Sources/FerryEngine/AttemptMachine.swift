@@ -2,7 +2,7 @@ package import FerryCore
 
 /// The life of one attempt as a pure function: an event in, what is to be done out. No clock, no I/O.
 ///
-/// Whatever the order of events, `report` comes exactly once and nothing after it.
+/// Whatever the order of events, `report` or `leave` comes exactly once and nothing after it.
 package struct AttemptMachine: Sendable {
     /// What an answer's head decided; the bytes after it follow from that.
     package enum HeadVerdict: Sendable, Equatable {
@@ -39,6 +39,8 @@ package struct AttemptMachine: Sendable {
         case transferEnded(Failure?)
         case timedOut(TransferError)
         case stored(TransferResult)
+        /// The file has its name, and whoever gave it has reported that already.
+        case published
         case storageFailed(TransferError)
         /// The publication was stopped before the file got its name.
         case revoked
@@ -64,6 +66,8 @@ package struct AttemptMachine: Sendable {
         /// A later attempt may go on from the bytes.
         case keepBytes
         case report(AttemptResult.Outcome)
+        /// What `report` does, but for the report.
+        case leave
     }
 
     private enum Stop {
@@ -120,7 +124,8 @@ package struct AttemptMachine: Sendable {
         case .release:
             state = .preparing(stop ?? .released)
             return []
-        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .storageFailed,
+        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .published,
+            .storageFailed,
             .revoked:
             return []
         }
@@ -143,7 +148,7 @@ package struct AttemptMachine: Sendable {
             return end(.cancelled, after: [.stopTransfer])
         case .release:
             return end(.released, after: [.stopTransfer])
-        case .prepared, .preparationFailed, .stored, .storageFailed, .revoked:
+        case .prepared, .preparationFailed, .stored, .published, .storageFailed, .revoked:
             return []
         }
     }
@@ -202,6 +207,9 @@ package struct AttemptMachine: Sendable {
             // Published before anybody could stop it: what is done counts.
             state = .ended
             return [.report(.succeeded(result))]
+        case .published:
+            state = .ended
+            return [.leave]
         case .storageFailed(let error):
             return end(stop?.outcome ?? .failed(error, retryAfter: nil))
         case .revoked:

@@ -137,6 +137,7 @@ final class LiveTransfer: EasyDelegate {
         case .keepBytes: keepBytes()
         case .report(let outcome):
             if let kept { report(outcome, keeping: kept) } else { report(outcome) }
+        case .leave: leave()
         }
     }
 
@@ -170,12 +171,19 @@ final class LiveTransfer: EasyDelegate {
     }
 
     func report(_ outcome: AttemptResult.Outcome) {
+        leave()
+        context.report(result(outcome))
+    }
+
+    private func leave() {
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
-        context.report(
-            AttemptResult(
-                attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
-                bytesSent: progress.bytesSent, trace: trace))
+    }
+
+    func result(_ outcome: AttemptResult.Outcome) -> AttemptResult {
+        AttemptResult(
+            attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
+            bytesSent: progress.bytesSent, trace: trace)
     }
 
     private var response: TransferResponse? {

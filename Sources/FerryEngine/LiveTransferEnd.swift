@@ -48,16 +48,19 @@ extension LiveTransfer {
         let lease = context.lease
         let holdsLease: @Sendable () -> Bool = { lease.holdsLease(of: key.job, attempt: key.number) }
         let verification = verification(drain.digests)
+        // The answer is over: nothing of the result but its outcome changes from here on.
+        let ended = result(.released)
         let plan = { [context, loop] (bytes: Publication.Bytes) in
             Publication.Plan(
                 bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
                 syncs: context.configuration.fileSync == .full, holdsLease: holdsLease,
                 leftovers: context.leftovers,
                 loop: loop.loop,
+                report: { context.report(ended.with(.succeeded($0), at: context.clock.now())) },
                 deliver: { multi, outcome in
                     let event: AttemptMachine.Event =
                         switch outcome {
-                        case .stored(let result): .stored(result)
+                        case .stored: .published
                         case .failed(let error): .storageFailed(error)
                         case .revoked: .revoked
                         }

@@ -31,7 +31,9 @@ final class Publication: Sendable {
         let holdsLease: @Sendable () -> Bool
         let leftovers: Leftovers
         let loop: CurlLoop
-        /// Runs on the loop's thread.
+        /// Runs on the file thread when the file has its name: nobody waits for the loop.
+        let report: @Sendable (TransferResult) -> Void
+        /// Runs on the loop's thread, after `report` if there was one.
         let deliver: @Sendable (CurlMulti, Outcome) -> Void
     }
 
@@ -86,14 +88,15 @@ final class Publication: Sendable {
     }
 
     private static func deliver(_ outcomes: [(Publication, Outcome)]) {
-        var commands: [ObjectIdentifier: (loop: CurlLoop, commands: [CurlLoop.Command])] = [:]
         for (publication, outcome) in outcomes {
             let plan = publication.plan
-            commands[ObjectIdentifier(plan.loop), default: (plan.loop, [])].commands.append { multi in
-                plan.deliver(multi, outcome)
+            guard case .stored(let result) = outcome else {
+                plan.loop.perform { plan.deliver($0, outcome) }
+                continue
             }
+            plan.report(result)
+            plan.loop.performLater { plan.deliver($0, outcome) }
         }
-        for (loop, commands) in commands.values { loop.perform(contentsOf: commands) }
     }
 
     /// A verified partial.

@@ -9,7 +9,7 @@ enum StorageSync {
     /// All are on their way before the first is waited for, so that one commit of the file system's journal
     /// serves the others too.
     static func files(_ files: [PartialFile]) -> [TransferError?] {
-        for file in files { csys_start_writeback(file.descriptor, 0, 0) }
+        if files.count > 1 { for file in files { csys_start_writeback(file.descriptor, 0, 0) } }
         return files.map { fdatasync($0.descriptor) == 0 ? nil : storageError(errno) }
     }
 

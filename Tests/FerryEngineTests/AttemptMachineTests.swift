@@ -12,8 +12,10 @@ import Testing
         .transferEnded(nil),
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
-        .timedOut(error), .stored(result), .storageFailed(error), .revoked, .cancel, .release,
+        .timedOut(error), .stored(result), .published, .storageFailed(error), .revoked, .cancel, .release,
     ]
+
+    private static let endings = ["succeeded", "failed", "cancelled", "released", "left"]
 
     private static func words(_ actions: [AttemptMachine.Action]) -> [String] {
         actions.map { action in
@@ -31,6 +33,7 @@ import Testing
             case .report(.failed): "failed"
             case .report(.cancelled): "cancelled"
             case .report(.released): "released"
+            case .leave: "left"
             }
         }
     }
@@ -47,6 +50,13 @@ import Testing
                 == ["start", "store", "succeeded"])
     }
 
+    @Test("a file thread that has reported leaves nothing to report, whatever comes afterwards")
+    func published() {
+        #expect(
+            Self.run([.prepared, .head(.accept), .transferEnded(nil), .published, .cancel, .release])
+                == ["start", "store", "left"])
+    }
+
     @Test(
         "five events in any order make at most one report, the last action, and no failure forgets its bytes"
     )
@@ -59,11 +69,11 @@ import Testing
             for event in Self.events {
                 var next = machine
                 let words = Self.words(next.handle(event))
-                let count = words.count { ["succeeded", "failed", "cancelled", "released"].contains($0) }
+                let count = words.count { Self.endings.contains($0) }
                 if reports + count > 1
                     || count == 1 && words.last.map({ $0 == "start" || $0 == "store" }) == true
                     || machine.isEnded && !words.isEmpty
-                    || count == 1 && words.last != "succeeded"
+                    || count == 1 && !["succeeded", "left"].contains(words.last)
                         && !words.contains("discard") && !words.contains("keep")
                 {
                     Issue.record("\(event) in \(machine): \(words)")

@@ -14,7 +14,7 @@ build:
 	$(SWIFT) build
 
 release:
-	$(SWIFT) build -c release --product ferry
+	$(SWIFT) build -c release --product ferry --static-swift-stdlib
 
 test: install-test-deps build test-swift test-memory test-outside
 

@@ -243,7 +243,7 @@ package struct JobSecrets: Sendable, Equatable {
 }
 
 /// A validated job on its way into the store.
-package struct NewJob: Sendable {
+package final class NewJob: Sendable {
     package let id: JobID
     package let tenant: String
     package let spec: JobSpec

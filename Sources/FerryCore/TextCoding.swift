@@ -1,11 +1,12 @@
+private let hexDigits = Array("0123456789abcdef".utf8)
+
 /// Lower-case hexadecimal.
 package func hexEncoded(_ bytes: some Collection<UInt8>) -> String {
-    let digits = Array("0123456789abcdef".utf8)
     var text: [UInt8] = []
     text.reserveCapacity(bytes.count * 2)
     for byte in bytes {
-        text.append(digits[Int(byte >> 4)])
-        text.append(digits[Int(byte & 15)])
+        text.append(hexDigits[Int(byte >> 4)])
+        text.append(hexDigits[Int(byte & 15)])
     }
     return String(decoding: text, as: UTF8.self)
 }

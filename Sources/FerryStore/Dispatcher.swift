@@ -227,7 +227,7 @@ struct Dispatcher {
 
 extension Attempt {
     /// A lease that was read from the database; nil when the row cannot be read.
-    fileprivate init?(_ stored: StoredJob, _ context: StoreContext) {
+    fileprivate convenience init?(_ stored: StoredJob, _ context: StoreContext) {
         let json = stored.record.specJSON
         let known = context.specs.take(stored.record.id, json: json)
         guard let spec = known ?? (try? JobSpec(storedJSON: json)) else { return nil }

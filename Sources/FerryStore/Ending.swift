@@ -98,7 +98,7 @@ extension Ending {
 }
 
 /// A job in its terminal state, ready to be written, with the event that somebody wants to be told.
-struct FinishedJob: Sendable {
+final class FinishedJob: Sendable {
     let lease: Lease
     let record: JobRecord
     /// The attempt that ended it, packed (`AttemptRecord`).
@@ -154,7 +154,7 @@ struct FinishedJob: Sendable {
     }
 
     /// A job that no node holds, as it ends without another attempt.
-    init(
+    convenience init(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
         identifiers: IdentifierGenerator
     ) {

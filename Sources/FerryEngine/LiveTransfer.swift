@@ -170,30 +170,6 @@ final class LiveTransfer: EasyDelegate {
         }
     }
 
-    func report(_ outcome: AttemptResult.Outcome) {
-        leave()
-        context.report(result(outcome))
-    }
-
-    private func leave() {
-        if isBulk { context.bulk.ended(on: loop.index) }
-        loop.ended(key)
-    }
-
-    func result(_ outcome: AttemptResult.Outcome) -> AttemptResult {
-        AttemptResult(
-            attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
-            bytesSent: progress.bytesSent, trace: trace)
-    }
-
-    private var response: TransferResponse? {
-        guard let head else { return nil }
-        return TransferResponse(
-            status: head.status, url: hop.url.string, headers: head.headers, mimeType: head.mimeType,
-            suggestedFilename: suggestedFilename(head, url: hop.url),
-            expectedContentLength: head.contentLength)
-    }
-
     // MARK: What libcurl says
 
     func willConnect(to address: SocketAddress) -> Bool { allows(address) }

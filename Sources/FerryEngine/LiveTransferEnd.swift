@@ -105,6 +105,33 @@ extension LiveTransfer {
     }
 }
 
+/// What an attempt leaves behind.
+extension LiveTransfer {
+    func report(_ outcome: AttemptResult.Outcome) {
+        leave()
+        context.report(result(outcome))
+    }
+
+    func leave() {
+        if isBulk { context.bulk.ended(on: loop.index) }
+        loop.ended(key)
+    }
+
+    func result(_ outcome: AttemptResult.Outcome) -> AttemptResult {
+        AttemptResult(
+            attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
+            bytesSent: progress.bytesSent, trace: trace)
+    }
+
+    var response: TransferResponse? {
+        guard let head else { return nil }
+        return TransferResponse(
+            status: head.status, url: hop.url.string, headers: head.headers, mimeType: head.mimeType,
+            suggestedFilename: suggestedFilename(head, url: hop.url),
+            expectedContentLength: head.contentLength)
+    }
+}
+
 /// What ends an attempt that would otherwise wait for ever.
 extension LiveTransfer {
     /// Once a second: nothing may wait for ever.

@@ -49,6 +49,7 @@ package struct TransferError: Error, Sendable, Equatable {
     /// Whether another attempt can help.
     package let isRetryable: Bool
 
+    /// Phase and retryability are among those that the code's row in `docs/errors.md` has.
     package init(_ code: Code, _ message: String, phase: Phase, isRetryable: Bool) {
         self.code = code
         self.message = message
@@ -56,24 +57,7 @@ package struct TransferError: Error, Sendable, Equatable {
         self.isRetryable = isRetryable
     }
 
-    package var errorClass: Class {
-        switch code {
-        case .hostNotFound, .couldNotConnect, .connectionLost: .connectivity
-        case .timedOut, .resourceTimeout: .timeout
-        case .tlsFailed, .certificateInvalid, .clientCertificateRequired: .tls
-        case .authenticationRequired: .authentication
-        case .unacceptableStatus: .httpStatus
-        case .incompleteBody, .sizeMismatch, .digestMismatch, .sourceChanged: .integrity
-        case .destinationExists, .destinationInvalid, .sourceNotFound, .storageFull, .storageFailed: .storage
-        case .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
-            .responseTooLarge,
-            .requestNotRepeatable:
-            .request
-        case .blockedAddress: .blocked
-        case .cancelled: .cancelled
-        case .nodeLost, .internalError: .internalError
-        }
-    }
+    package var errorClass: Class { code.errorClass }
 
     /// The `error` object of the contract.
     package var json: [UInt8] {

@@ -188,7 +188,7 @@ final class LiveTransfer: EasyDelegate {
         case .invalid:
             return refuse(.responseInvalid, "The server's answer is not HTTP.")
         case .tooLarge:
-            return refuse(.responseInvalid, "The head of the server's answer is too large.")
+            return refuse(.responseTooLarge, "The head of the server's answer is too large.")
         }
     }
 
@@ -368,8 +368,8 @@ final class LiveTransfer: EasyDelegate {
         if isHeadHeld { head = nil }
         diagnostics = .init(curlCode: error.code, curlMessage: error.text, osError: error.osError)
         context.logger.debug(
-            "transfer failed",
-            metadata: ["job": "\(attempt.job)", "attempt": "\(attempt.number)", "cause": "\(error)"])
+            "request failed",
+            metadata: ["job.id": "\(attempt.job)", "attempt": "\(attempt.number)", "cause": "\(error)"])
         if outcome.blockedAddress != nil {
             handle(.transferEnded(.init(blockedAddress(.connecting), mayRepeatAtOnce: false)))
             return

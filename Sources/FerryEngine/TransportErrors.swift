@@ -43,11 +43,11 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
     case CurlError.couldNotResolveHost:
         return make(.hostNotFound, "The host's name could not be resolved.", true)
     case CurlError.couldNotConnect:
-        return make(.couldNotConnect, "The server could not be connected.", true)
+        // Until 8.0.0 the timings of connects that failed are not to be trusted.
+        return TransferError(
+            .couldNotConnect, "The server could not be connected.", phase: .connecting, isRetryable: true)
     case CurlError.operationTimedOut:
         return make(.timedOut, "The server could not be connected in time.", true)
-    case CurlError.partialFile:
-        return make(.incompleteBody, "The connection ended before the whole body had arrived.", true)
     case CurlError.unsupportedProtocol, CurlError.weirdServerReply:
         return make(.responseInvalid, "The server's answer is not HTTP.", true)
     case CurlError.badContentEncoding:
@@ -57,7 +57,8 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
     case CurlError.sendFailedRewind:
         return make(.requestNotRepeatable, "The request would have had to be sent twice.", false)
     case CurlError.gotNothing, CurlError.sendError, CurlError.receiveError, CurlError.http2Stream,
-        CurlError.uploadFailed:
+        CurlError.uploadFailed, CurlError.partialFile:
+        // libcurl calls a head that was cut behind its Content-Length a partial file as well.
         return phase == .receiving
             ? make(.incompleteBody, "The connection ended before the whole body had arrived.", true)
             : make(.connectionLost, "The connection ended without an answer.", true)

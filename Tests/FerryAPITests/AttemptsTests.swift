@@ -43,6 +43,20 @@ struct AttemptsTests {
         #expect(try fixture.send("GET", "/v1/jobs/x/attempts").status == 404)
     }
 
+    @Test("the document names every code of an error, with its class, phases and whether it is retried")
+    func codes() throws {
+        let schema = try JSON.parse(openAPIDocument)["components"]?["schemas"]?["TransferError"]
+        let codes = TransferError.Code.allCases
+        let named = schema?["properties"]?["code"]?["enum"]?.array?.compactMap(\.string)
+        #expect(named == codes.map(\.rawValue))
+        let table = try #require(schema?["x-codes"]?.array)
+        #expect(table.map { $0["code"]?.string } == codes.map(\.rawValue))
+        #expect(table.map { $0["class"]?.string } == codes.map(\.errorClass.rawValue))
+        #expect(table.map { $0["retryable"]?.string } == codes.map(\.repetition.rawValue))
+        let phases = table.map { $0["phases"]?.array?.compactMap(\.string) ?? [] }
+        #expect(phases == codes.map { $0.phases.map(\.rawValue) })
+    }
+
     @Test("the schemas name the members that are shown")
     func schemas() throws {
         let (fixture, job) = try fixture()

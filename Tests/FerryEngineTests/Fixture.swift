@@ -6,12 +6,22 @@ import Logging
 import Synchronization
 import Sys
 import TestSupport
+import Testing
 
 /// An engine with its own directory; everything it may reach is the loopback interface.
 final class Fixture: Sendable {
     final class Sink: ResultSink {
         let arrived = Signal<AttemptResult>()
-        func record(_ result: AttemptResult) { arrived.fire(result) }
+        func record(_ result: AttemptResult) {
+            if let error = result.failure { expectDocumented(error) }
+            arrived.fire(result)
+        }
+        /// Whatever happens is in the table of docs/errors.md.
+        private func expectDocumented(_ error: TransferError) {
+            let isRetryable = error.code.repetition == .always
+            #expect(error.code.phases.contains(error.phase), "\(error)")
+            #expect(error.code.repetition == .sometimes || error.isRetryable == isRetryable, "\(error)")
+        }
     }
     final class Lease: LeaseHolder {
         let isHeld = Atomic<Bool>(true)

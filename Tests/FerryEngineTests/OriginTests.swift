@@ -62,10 +62,16 @@ import Testing
         arguments: [
             "SSH-2.0-OpenSSH\n", "HTTP/1.1 200 OK\nBad Header : x\n\n",
             "HTTP/1.1 200 OK\nA: b\n folded\nContent-Length: 0\n\n",
-            "HTTP/1.1 200 OK\nX: " + String(repeating: "x", count: 70_000) + "\n\n",
         ])
     func garbage(text: String) throws {
         #expect(try Self.run(try Self.answer(text)).failure?.code == .responseInvalid)
+    }
+
+    @Test("a head beyond its limit is too large")
+    func largeHead() throws {
+        let text = "HTTP/1.1 200 OK\nX: " + String(repeating: "x", count: 70_000) + "\n\n"
+        let error = try #require(try Self.run(try Self.answer(text)).failure)
+        #expect(error.code == .responseTooLarge && error.phase == .waiting && !error.isRetryable)
     }
 
     @Test("a connection that ends without an answer is lost, in its phase")

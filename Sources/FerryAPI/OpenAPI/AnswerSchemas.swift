@@ -105,23 +105,6 @@ let answerSchemas = #"""
         "content_url": {"type": ["string", "null"]}
       }
     },
-    "TransferError": {
-      "type": "object",
-      "required": ["code", "message", "class", "phase", "retryable"],
-      "properties": {
-        "code": {"type": "string"}, "message": {"type": "string"},
-        "class": {
-          "enum": [
-            "connectivity", "timeout", "tls", "authentication", "http_status", "integrity", "storage",
-            "request", "blocked", "dependency", "cancelled", "internal"
-          ]
-        },
-        "phase": {
-          "enum": ["resolving", "connecting", "securing", "sending", "waiting", "receiving", "finishing"]
-        },
-        "retryable": {"type": "boolean"}
-      }
-    },
     "JobList": {
       "type": "object", "required": ["data", "next_cursor"],
       "properties": {

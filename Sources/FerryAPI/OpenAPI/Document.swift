@@ -24,7 +24,7 @@ let openAPIDocument: [UInt8] = {
     writer.name("headers")
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
-    let schemas = [jobRequestSchemas, connectionSchemas, answerSchemas, attemptSchemas]
+    let schemas = [jobRequestSchemas, connectionSchemas, answerSchemas, attemptSchemas, errorSchemas]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()
     writer.endObject()

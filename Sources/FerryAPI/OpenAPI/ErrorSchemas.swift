@@ -1,0 +1,48 @@
+internal import FerryCore
+
+/// Why a job or an attempt did not succeed, as JSON Schema 2020-12: made of the enumerations, so that it
+/// names each code and no other. `x-codes` is the table of docs/errors.md.
+let errorSchemas = #"""
+    "TransferError": {
+      "type": "object",
+      "required": ["code", "message", "class", "phase", "retryable"],
+      "properties": {
+        "code": {"enum": \#(names(TransferError.Code.self)), "description": "Stable; more may come."},
+        "message": {"type": "string", "description": "One sentence for people."},
+        "class": {"enum": \#(names(TransferError.Class.self))},
+        "phase": {"enum": \#(names(TransferError.Phase.self))},
+        "retryable": {"type": "boolean", "description": "Whether another attempt can help."}
+      },
+      "x-codes": \#(codeTable)
+    }
+    """#
+
+private func names<Value: CaseIterable & RawRepresentable<String>>(_ type: Value.Type) -> String {
+    json { writer in
+        writer.beginArray()
+        for value in Value.allCases { writer.value(value.rawValue) }
+        writer.endArray()
+    }
+}
+
+private let codeTable = json { writer in
+    writer.beginArray()
+    for code in TransferError.Code.allCases {
+        writer.beginObject()
+        writer.member("code", code.rawValue)
+        writer.member("class", code.errorClass.rawValue)
+        writer.name("phases")
+        writer.beginArray()
+        for phase in code.phases { writer.value(phase.rawValue) }
+        writer.endArray()
+        writer.member("retryable", code.repetition.rawValue)
+        writer.endObject()
+    }
+    writer.endArray()
+}
+
+private func json(_ write: (inout JSONWriter) -> Void) -> String {
+    var writer = JSONWriter()
+    write(&writer)
+    return String(decoding: writer.bytes, as: UTF8.self)
+}

@@ -1,0 +1,63 @@
+/// The table of `docs/errors.md`: what can be said about a code without knowing the case. A test holds the
+/// page against it, and the OpenAPI document is made of it.
+extension TransferError.Code {
+    package var errorClass: TransferError.Class {
+        switch self {
+        case .hostNotFound, .couldNotConnect, .connectionLost: .connectivity
+        case .timedOut, .resourceTimeout: .timeout
+        case .tlsFailed, .certificateInvalid, .clientCertificateRequired: .tls
+        case .authenticationRequired: .authentication
+        case .unacceptableStatus: .httpStatus
+        case .incompleteBody, .sizeMismatch, .digestMismatch, .sourceChanged: .integrity
+        case .destinationExists, .destinationInvalid, .sourceNotFound, .storageFull, .storageFailed: .storage
+        case .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
+            .responseTooLarge, .requestNotRepeatable:
+            .request
+        case .blockedAddress: .blocked
+        case .cancelled: .cancelled
+        case .nodeLost, .internalError: .internalError
+        }
+    }
+
+    /// When it can happen, in the order of an attempt. What is wrong with a proxy shows while connecting.
+    package var phases: [TransferError.Phase] {
+        switch self {
+        case .hostNotFound: [.resolving, .connecting]
+        case .couldNotConnect: [.connecting]
+        case .connectionLost, .timedOut: [.resolving, .connecting, .securing, .sending, .waiting, .receiving]
+        case .resourceTimeout, .internalError: TransferError.Phase.allCases
+        case .tlsFailed, .certificateInvalid: [.connecting, .securing]
+        case .clientCertificateRequired: [.securing]
+        case .authenticationRequired: [.connecting, .waiting]
+        case .unacceptableStatus, .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .cancelled:
+            [.waiting]
+        case .responseInvalid: [.connecting, .sending, .waiting, .receiving]
+        case .responseTooLarge: [.waiting, .receiving]
+        case .storageFull: [.receiving, .finishing]
+        case .incompleteBody: [.receiving]
+        case .sizeMismatch, .digestMismatch, .destinationExists, .destinationInvalid: [.finishing]
+        case .sourceNotFound, .sourceChanged: [.sending]
+        case .storageFailed: [.sending, .finishing]
+        case .blockedAddress: [.connecting, .waiting]
+        case .requestNotRepeatable: [.connecting, .sending, .waiting, .receiving]
+        case .nodeLost: [.waiting, .finishing]
+        }
+    }
+
+    /// What `retryable` can be.
+    package enum Repetition: String, Sendable, CaseIterable { case always, sometimes, never }
+
+    package var repetition: Repetition {
+        switch self {
+        case .hostNotFound, .sourceChanged, .storageFull, .nodeLost: .always
+        case .couldNotConnect, .connectionLost, .timedOut, .tlsFailed, .unacceptableStatus, .responseInvalid,
+            .incompleteBody, .sizeMismatch, .digestMismatch, .storageFailed, .internalError:
+            .sometimes
+        case .resourceTimeout, .certificateInvalid, .clientCertificateRequired, .authenticationRequired,
+            .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseTooLarge,
+            .sourceNotFound, .destinationExists, .destinationInvalid, .blockedAddress, .requestNotRepeatable,
+            .cancelled:
+            .never
+        }
+    }
+}

@@ -74,16 +74,24 @@ package struct Jobs: ParsableCommand {
 
 /// `ferry show`: one job.
 package struct Show: ParsableCommand {
-    package static let configuration = CommandConfiguration(abstract: "Shows a job.")
+    package static let configuration = CommandConfiguration(abstract: "Shows a job, or its attempts.")
     @Argument(help: "The job's identifier.") var id: String
+    @Flag(name: .long, help: "Every attempt, and what each of its requests spent its time on.")
+    var attempts = false
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
     package func run() throws {
         let console = Console.current
-        let answer = try client.service().send("GET", "/v1/jobs/\(percentEncoded(id))")
+        let path = "/v1/jobs/\(percentEncoded(id))" + (attempts ? "/attempts" : "")
+        let answer = try client.service().send("GET", path)
         if client.json { return try console.data(json: answer.bytes) }
+        if attempts {
+            let text = AttemptText(width: console.outIsTerminal ? console.width() : 100)
+            for line in text.lines(answer.json) { try console.data(line: line) }
+            return
+        }
         for line in jobLines(answer.json) {
             let state = answer.json["state"]?.string ?? ""
             try console.data(

@@ -55,6 +55,11 @@ struct ClientTests {
         #expect(watched.lines == many.lines.map { "\($0)\tsucceeded" }, "\(watched)")
         let shown = try run("show", many.lines[0], "--json")
         #expect(try JSON.parse(Array(shown.output.utf8))["id"]?.string == many.lines[0])
+        let attempts = try run("show", "--attempts", many.lines[0])
+        #expect(attempts.lines.first?.hasPrefix("attempt 1  succeeded after ") == true, "\(attempts)")
+        #expect(attempts.output.contains("GET \(origin.url)/  200  http/1.1"), "\(attempts)")
+        let asJSON = try run("show", "--attempts", many.lines[0], "--json")
+        #expect(try JSON.parse(Array(asJSON.output.utf8))["data"]?.array?.count == 1)
         let listed = try run("jobs", "-m", "command=many")
         let columns = listed.lines.map { $0.split(separator: "\t").map(String.init) }
         #expect(Set(columns.map { $0[0] }) == Set(many.lines) && columns.allSatisfy { $0[1] == "succeeded" })

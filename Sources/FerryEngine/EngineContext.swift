@@ -17,6 +17,7 @@ final class EngineContext: Sendable {
     let lease: any LeaseHolder
     let clock: any WallClock
     let logger: Logger
+    private let failures: FailureLog
     private let sink: any ResultSink
     private let roots = Mutex<[String: StorageDirectory]>([:])
 
@@ -36,6 +37,7 @@ final class EngineContext: Sendable {
         self.lease = lease
         self.clock = clock
         self.logger = logger
+        failures = FailureLog(logger)
     }
 
     /// Opened once each and kept. A root that was removed meanwhile is made again.
@@ -65,6 +67,7 @@ final class EngineContext: Sendable {
     /// The one place from which results leave.
     func report(_ result: AttemptResult) {
         metrics.ended(result.outcome)
+        failures.note(result)
         registry.remove(result.attempt)
         sink.record(result)
     }

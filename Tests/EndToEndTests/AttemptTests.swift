@@ -86,6 +86,9 @@ struct AttemptTests {
         #expect(failed.map { $0["error"]?["code"]?.string } == ["unacceptable_status", "connection_lost"])
         #expect(failed.map { $0["transactions"]?.array?.count } == [1, 1])
         #expect(failed.last?["diagnostics"]?["curl_code"]?.integer == 52)
+        let logged = ferry.log.split(separator: "\n").filter { $0.contains("attempt failed") }
+        #expect(logged.count == 2 && logged.allSatisfy { $0.contains(id) }, "\(ferry.log)")
+        #expect(logged.last?.contains("curl.code") == true)
         #expect(all.last?["number"] == done["attempt"])
         let viewer = try ferry.makeKey(role: "viewer", tenant: "default")
         #expect(try attempts(ferry, id, key: viewer).allSatisfy { $0["diagnostics"] == nil })

@@ -70,6 +70,7 @@ struct TransactionMeter {
         }
         guard timings.nameLookup > 0 else { return }
         moments[.connectStart] = timings.nameLookup
+        // libcurl 7.88 tells when the connection stood only once its handshake has succeeded as well.
         guard timings.connect > 0 else { return }
         guard url.scheme == .https else {
             moments[.connectEnd] = timings.connect

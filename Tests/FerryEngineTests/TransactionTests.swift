@@ -13,7 +13,7 @@ import Testing
         return unpacked(trace.transactions)
     }
 
-    private static func unpacked(_ log: TransactionLog) -> [TransactionMetrics] {
+    static func unpacked(_ log: TransactionLog) -> [TransactionMetrics] {
         let time = Timestamp(microseconds: 0)
         let trace = AttemptTrace(startedAt: time, finishedAt: time, transactions: log)
         let packed = AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, errorJSON: nil)

@@ -38,6 +38,7 @@ package struct APIPorts: Sendable {
     package var content: any ContentStore
     package var deliveries: any DeliveryReader
     package var keys: any KeyStore
+    package var limits: any LimitStore
     package var status: any StatusSource
     package var clock: any WallClock
     package var egress: EgressPolicy
@@ -54,7 +55,8 @@ package struct APIPorts: Sendable {
     package var uptime: @Sendable () -> Double
 
     package init(
-        store: any JobIntake & JobReader & JobControl & DeliveryReader & KeyStore & StatusSource,
+        store: any JobIntake & JobReader & JobControl & DeliveryReader & KeyStore & LimitStore
+            & StatusSource,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -62,6 +64,7 @@ package struct APIPorts: Sendable {
         control = store
         deliveries = store
         keys = store
+        limits = store
         status = store
         self.content = content
         self.clock = clock

@@ -41,6 +41,18 @@ struct Call: Sendable {
         return try parse(request.body)
     }
 
+    /// The body as a merge patch (RFC 7396): an object.
+    func mergePatch() throws(Problem) -> JSON {
+        let types = ["application/merge-patch+json", "application/json"]
+        guard isMediaType(fields, types) else {
+            var problem = Problem(
+                .unsupportedMediaType, "Content-Type must be \(types.joined(separator: " or ")).")
+            problem.fields.append(("Accept-Patch", types.joined(separator: ", ")))
+            throw problem
+        }
+        return try parse(request.body)
+    }
+
     func needMediaType(_ types: [String]) throws(Problem) {
         guard !isMediaType(fields, types) else { return }
         var problem = Problem(

@@ -44,7 +44,7 @@ enum Operation: String, Sendable, CaseIterable {
     case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, retryJob, readContent,
         readAttempts
     case listDeliveries, readDelivery, redeliver
-    case readStatus, listNodes, createKey, listKeys, revokeKey
+    case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case live, ready, metrics, openapi, docs
 }
 
@@ -64,6 +64,8 @@ let routes: [Route] = [
     Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },
     Route(.readStatus, "GET", "/v1/admin/status", .admin) { $0.readStatus },
     Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.listNodes },
+    Route(.readLimits, "GET", "/v1/admin/limits", .admin) { $0.readLimits },
+    Route(.changeLimits, "PATCH", "/v1/admin/limits", .admin, .upTo(4_096)) { $0.changeLimits },
     Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
     Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
     Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },

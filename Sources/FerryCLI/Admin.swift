@@ -5,7 +5,7 @@ import FerryCore
 package struct Admin: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Shows the service's condition to operators.",
-        subcommands: [Status.self, Nodes.self, Keys.self])
+        subcommands: [Status.self, Nodes.self, Limits.self, Keys.self])
 
     package init() {}
 
@@ -33,6 +33,45 @@ package struct Admin: ParsableCommand {
         package init() {}
 
         package func run() throws { try list("/v1/admin/nodes", client) }
+    }
+
+    package struct Limits: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "How fast all transfers together may be; shows the limits, or changes those given.",
+            discussion: "Bytes a second; `none` takes a limit away.")
+        @OptionGroup var client: ClientOptions
+        @Option(help: "Received by all nodes together.") var received: String?
+        @Option(help: "Sent by all nodes together.") var sent: String?
+        @Option(help: "Of one host on each node.") var perHost: String?
+
+        package init() {}
+
+        package func run() throws {
+            let given = [
+                ("max_bytes_received_per_second", received), ("max_bytes_sent_per_second", sent),
+                ("max_bytes_per_second_per_host", perHost),
+            ]
+            var patch: [JSON.Member] = []
+            for (name, text) in given {
+                guard let text else { continue }
+                let limit = Int64(text)
+                guard limit != nil || text == "none" else {
+                    throw ValidationError("\(text) is not a number of bytes a second, nor \"none\".")
+                }
+                patch.append(JSON.Member(name, limit.map { .integer($0) } ?? .null))
+            }
+            var writer = JSONWriter()
+            writer.value(.object(patch))
+            let service = try client.service()
+            let answer =
+                patch.isEmpty
+                ? try service.send("GET", "/v1/admin/limits")
+                : try service.send("PATCH", "/v1/admin/limits", body: writer.bytes)
+            if client.json { return try Console.current.data(json: answer.bytes) }
+            for (name, value) in leaves(answer.json) {
+                try Console.current.data(line: "\(name):".padded(to: 44) + value)
+            }
+        }
     }
 
     package struct Keys: ParsableCommand {

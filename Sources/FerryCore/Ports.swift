@@ -97,6 +97,10 @@ package protocol AttemptRunner: Sendable {
     /// Stops the attempt if it runs here; its result is `cancelled` (or what it became just before).
     func cancel(_ job: JobID)
     func progress(of job: JobID) -> TransferProgress?
+    /// Another `network.max_bytes_per_second` for a job, if it runs here; nil: none.
+    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
+    /// The limits of the service, which this node shares with the other ones of `workerCount`.
+    func setLimits(_ limits: TransferLimits, workerCount: Int)
 }
 
 /// Takes results; they are committed in batches, and the slot is freed afterwards.

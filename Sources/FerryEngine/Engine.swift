@@ -77,6 +77,24 @@ package final class Engine: AttemptRunner {
         lane.loop.perform { [state = lane.state] multi in state.get(multi).cancel(job) }
     }
 
+    /// A new limit for a job that may run here; nil: none. At once.
+    package func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {
+        guard let entry = context.registry[job] else { return }
+        let lane = lanes[entry.loop]
+        lane.loop.perform { [state = lane.state] multi in
+            state.get(multi).changeRate(job, bytesPerSecondMax)
+        }
+    }
+
+    /// New limits for all transfers together, of which this node is one of `workerCount`. At once, also for
+    /// what runs.
+    package func setLimits(_ limits: TransferLimits, workerCount: Int) {
+        guard context.rates.set(limits, workerCount: workerCount) else { return }
+        for lane in lanes {
+            lane.loop.perform { [state = lane.state] multi in state.get(multi).limitsChanged() }
+        }
+    }
+
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
 
     /// What the job's attempt has done so far; nil when none runs here. Replies on another thread, or at

@@ -59,12 +59,19 @@ enum EngineLimits {
     /// Bytes that a body may become in one turn of its loop by being decoded: gzip stays below, bombs of
     /// other codings do not.
     static let decodedBurstMax = 256 << 20
+    /// libcurl fills its buffer up to a hundred times before it comes back (7.88), and decodes meanwhile.
+    static let codedReceiveBufferSize = 2 << 10
     /// libcurl's default; larger ones cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
     static let bulkReceiveBufferSize = 512 << 10
     static let bulkSendBufferSize = 512 << 10
-    /// What one step of a transfer with a speed limit moves.
+    /// What one step of a transfer with a speed limit moves at most, and at least (libcurl's smallest
+    /// buffer); in between, what the slowest of its limits lets through in so many seconds.
     static let pacedBufferSize = 16 << 10
+    static let portionMin = 1 << 10
+    static let portionSeconds = 0.05
+    /// Hosts with a limit that are remembered, before those that nobody uses are forgotten.
+    static let pacedHostCountMax = 1_000
     /// Milliseconds for name resolution, connection and TLS handshake.
     static let connectTimeout = 30_000
     /// Hosts that are remembered as sources of bulk.

@@ -14,6 +14,7 @@ final class EngineContext: Sendable {
     let registry = Registry()
     let bulk: BulkBoard
     let space: StorageSpace
+    let rates = Rates()
     let lease: any LeaseHolder
     let clock: any WallClock
     let logger: Logger

@@ -63,6 +63,15 @@ final class EngineLoop {
         for transfer in Array(live.values) { transfer.handle(.release) }
     }
 
+    func changeRate(_ job: JobID, _ bytesPerSecond: Int64?) {
+        guard let number = context.registry[job]?.number else { return }
+        live[AttemptKey(job, number)]?.changeRate(bytesPerSecond)
+    }
+
+    func limitsChanged() {
+        for transfer in Array(live.values) { transfer.limitsChanged() }
+    }
+
     /// A file thread has something to say to an attempt that may be gone.
     func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
 

@@ -40,7 +40,8 @@ final class LiveTransfer: EasyDelegate {
     let resourceDeadline: Int64
     var isBulk: Bool
     var waitsForDigest = false
-    var pace: Pace?
+    /// Nil when nothing limits the transfer.
+    var pacing: Pacing?
     var decoding: Decoding?
     let startedAt: Timestamp
     private let start: Int64
@@ -56,7 +57,9 @@ final class LiveTransfer: EasyDelegate {
         self.loop = loop
         hop = Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
-        pace = attempt.spec.bytesPerSecondMax.map { Pace(bytesPerSecond: $0, now: loop.multi.now) }
+        pacing = loop.context.rates.pacing(
+            origin: attempt.origin,
+            job: attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) })
         if attempt.spec.request.acceptEncoding != .identity {
             decoding = Decoding(attempt.spec.request.acceptEncoding)
         }
@@ -153,10 +156,11 @@ final class LiveTransfer: EasyDelegate {
         var request = context.builder.request(
             for: attempt, hop, body: source?.byteCount, expects: expects, codings: decoding?.codings,
             resuming: resumption?.headers ?? [])
-        request.receiveBufferSize =
-            isBulk && decoding == nil ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
-        if pace != nil { request.receiveBufferSize = EngineLimits.pacedBufferSize }
-        if pace != nil { request.sendBufferSize = EngineLimits.pacedBufferSize }
+        request.receiveBufferSize = receiveBufferSize
+        if let pacing {
+            request.receiveBufferSize = min(pacing.portion, receiveBufferSize)
+            request.sendBufferSize = EngineLimits.pacedBufferSize
+        }
         // On a dead kept connection libcurl repeats a request by itself; who must not be repeated gets a new
         // one.
         if fresh || !isRepeatable { request.usesFreshConnection = true }
@@ -272,7 +276,7 @@ final class LiveTransfer: EasyDelegate {
                 waitsForDigest = true
                 return .pause
             }
-            guard mayMove(bytes.count) else { return .pause }
+            guard mayMove(bytes.count, .receiving) else { return .pause }
             do throws(TransferError) {
                 try drain.append(bytes)
             } catch {
@@ -303,19 +307,6 @@ final class LiveTransfer: EasyDelegate {
         return .abort
     }
 
-    /// Whether the job's own limit lets these bytes pass now; otherwise comes back when it does. libcurl's
-    /// limit is an average that lets a megabyte through at once.
-    private func mayMove(_ count: Int) -> Bool {
-        guard let wait = pace?.take(count, now: loop.multi.now) else { return true }
-        guard wait > 0 else { return true }
-        loop.multi.after(nanoseconds: wait) { [weak self] in
-            guard let self, !waitsForDigest else { return }
-            lastActivity = loop.multi.now
-            transfer?.resume()
-        }
-        return false
-    }
-
     /// The digest is no longer far behind the writer.
     func digestCaughtUp() {
         guard waitsForDigest, case .drain(let drain) = sink, drain.lag < EngineLimits.digestLagResume else {
@@ -329,9 +320,10 @@ final class LiveTransfer: EasyDelegate {
     func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
         lastActivity = loop.multi.now
         guard let source else { return .bytes(0) }
-        guard source.sent == source.byteCount || mayMove(buffer.count) else { return .pause }
+        let room = min(buffer.count, pacing?.portion ?? .max)
+        guard source.sent == source.byteCount || mayMove(room, .sending) else { return .pause }
         do throws(TransferError) {
-            let count = try source.read(into: buffer)
+            let count = try source.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<room]))
             progress.set(sent: source.sent)
             if source.sent == source.byteCount { meter?.requestEnded() }
             context.metrics.sent(count)

@@ -3,6 +3,11 @@ import FerryCore
 
 /// What an answer's head says about its bytes: how they are coded, and what their digests are.
 extension LiveTransfer {
+    var receiveBufferSize: Int {
+        if decoding != nil { return EngineLimits.codedReceiveBufferSize }
+        return isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
+    }
+
     /// The same request once more, so that the body is stored as it is sent.
     func withoutCodings() -> ResponseJudge.Judgement {
         guard RequestBuilder.isRepeatable(attempt.spec, method: hop.method) else {
@@ -38,6 +43,7 @@ extension LiveTransfer {
         progress.set(received: drain.byteCount)
         meter?.received(bytes.count)
         context.metrics.received(bytes.count)
+        charge(bytes.count)
         if drain.lag > EngineLimits.digestLagMax, !waitsForDigest {
             waitsForDigest = true
             transfer?.pauseReceiving()

@@ -70,6 +70,7 @@ final class Application: Sendable {
             isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets)
         let downloads = DownloadGate()
         settings.downloads = downloads
+        settings.limits = configuration.limits
         let store = Store(settings)
         let engine = try makeEngine(
             configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)

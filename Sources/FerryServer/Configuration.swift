@@ -24,6 +24,8 @@ package struct Configuration: Sendable {
     package var fileSync: FileSync
     /// Bytes that downloads leave free.
     package var storageReserve: Int64
+    /// Until they are changed over the API.
+    package var limits: TransferLimits
     package var concurrency: Int
     package var roles: Set<Role>
     package var logLevel: Logger.Level
@@ -77,6 +79,9 @@ package struct Setting: Sendable {
             "FERRY_NO_PROXY", "hosts, addresses and networks that are reached without FERRY_PROXY", ""),
         Setting("FERRY_FILE_SYNC", "full or none", "full"),
         Setting("FERRY_STORAGE_RESERVE", "bytes that downloads leave free on each disk", "268435456"),
+        Setting(
+            "FERRY_MAX_BYTES_PER_SECOND", "bytes a second of all transfers together, in each direction", ""),
+        Setting("FERRY_MAX_BYTES_PER_SECOND_PER_HOST", "bytes a second of one host on this node", ""),
         Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
         Setting("FERRY_ROLES", "api,worker,webhooks", "api,worker,webhooks"),
         Setting("FERRY_LOG_LEVEL", "trace, debug, info, notice, warning, error, critical", "info"),
@@ -183,6 +188,10 @@ extension Configuration {
         proxy = try Self.proxy(source["FERRY_PROXY"], exceptions: read.value("FERRY_NO_PROXY"))
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
+        let rate = try read.rate("FERRY_MAX_BYTES_PER_SECOND")
+        limits = TransferLimits(
+            bytesReceivedPerSecondMax: rate, bytesSentPerSecondMax: rate,
+            bytesPerSecondPerHostMax: try read.rate("FERRY_MAX_BYTES_PER_SECOND_PER_HOST"))
         concurrency = try read.integer("FERRY_CONCURRENCY", 1...20_000)
         roles = Set(
             try read.value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
@@ -262,6 +271,11 @@ private struct SettingReader {
                     "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound).")
         }
         return number
+    }
+
+    /// Nil when it is not set.
+    func rate(_ name: String) throws(Configuration.Failure) -> Int64? {
+        value(name).isEmpty ? nil : Int64(try integer(name, 1...(1 << 53 - 1)))
     }
 
     func number(_ name: String, _ range: ClosedRange<Double>) throws(Configuration.Failure) -> Double {

@@ -100,6 +100,17 @@ extension StoreDoor: DeliveryReader {
     }
 }
 
+extension StoreDoor: LimitStore {
+    func limits(reply: @escaping Reply<TransferLimits>) { control.limits(reply: reply) }
+
+    func changeLimits(
+        _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
+        reply: @escaping Reply<TransferLimits>
+    ) {
+        control.changeLimits(change, reply: reply)
+    }
+}
+
 extension StoreDoor: KeyStore {
     func keys(reply: @escaping Reply<[APIKey]>) { control.keys(reply: reply) }
 

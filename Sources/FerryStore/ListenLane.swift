@@ -11,14 +11,16 @@ final class ListenLane: Sendable {
     private let isStopping = Mailbox<Never>()
     private let onWork: @Sendable () -> Void
     private let onCancel: @Sendable (JobID) -> Void
+    private let onLimits: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
-        onCancel: @escaping @Sendable (JobID) -> Void
+        onCancel: @escaping @Sendable (JobID) -> Void, onLimits: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
         self.onCancel = onCancel
+        self.onLimits = onLimits
     }
 
     func close() {
@@ -52,6 +54,8 @@ final class ListenLane: Sendable {
         for notification in arrived {
             if notification.payload.hasPrefix("cancel:") {
                 if let job = JobID(uuidText: String(notification.payload.dropFirst(7))) { onCancel(job) }
+            } else if notification.payload == LimitsBoard.notification {
+                onLimits()
             } else {
                 hasWork = true
             }

@@ -3,6 +3,8 @@ package import Postgres
 /// Every SQL statement: one constant a file of `SQL/`. A test prepares each and compares the number of
 /// parameters.
 package enum Statements {
+    package static let changeSetting = make(
+        "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
@@ -55,7 +57,8 @@ package enum Statements {
 
     /// All of them, for the test.
     package static let all = [
-        claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts, heartbeat,
+        changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts,
+        heartbeat,
         heldJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery, nextDue,
         notify, promoteJobs,
         putSetting, readAttempts, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting,

@@ -15,6 +15,8 @@ package struct StoreConfiguration: Sendable {
     package var slots: SlotLedger
     /// Closed while downloads are not to be leased here.
     package var downloads = DownloadGate()
+    /// What holds until somebody changes it over the API.
+    package var limits = TransferLimits()
     package var clock: DatabaseClock
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?

@@ -14,6 +14,7 @@ final class StoreContext: Sendable {
     let identifiers: IdentifierGenerator
     let backlog = Backlog()
     let specs = SpecCache()
+    let limits: LimitsBoard
     /// False while draining.
     let isLeasing: Atomic<Bool>
     /// Whether other nodes are alive, who must be notified.
@@ -27,6 +28,7 @@ final class StoreContext: Sendable {
         let clock = configuration.clock
         identifiers = IdentifierGenerator { clock.now() }
         isLeasing = Atomic(configuration.isWorker)
+        limits = LimitsBoard(fallback: configuration.limits)
     }
 
     func connect(runner: (any AttemptRunner)?, observer: (any CommitObserver)?) {

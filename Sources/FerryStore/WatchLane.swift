@@ -101,6 +101,8 @@ package final class WatchLane: LeaseHolder {
         parameters.append(bool: configuration.isWorker && !context.isLeasing.load(ordering: .relaxed))
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
+        var limits = Parameters()
+        limits.append(text: LimitsBoard.setting)
         let start = Sys.monotonicNanoseconds()
         // Whoever was silent for too long may have lost any of these.
         let doubtful = holdsLease ? [:] : context.book.all
@@ -109,11 +111,13 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
                 pipeline.send(Statements.heartbeat, parameters)
                 pipeline.send(Statements.heldJobs, .identifier(configuration.node))
+                pipeline.send(Statements.readSetting, limits)
             }
         }
         let end = Sys.monotonicNanoseconds()
         let answer = results.take(1)
         let held = results.take(2)
+        let stored = results.take(3)
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
@@ -121,6 +125,8 @@ package final class WatchLane: LeaseHolder {
         // A slow answer says little about the time.
         if end - start < 100_000_000 { context.clock.adjust(answer.instant(0, 0), between: start, and: end) }
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
+        context.limits.note(workerCount: Int(answer.int64(0, 2)))
+        context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
         for row in 0..<held.rowCount where held.bool(row, 3) {
             context.attemptRunner?.cancel(held.identifier(row, 0))
         }

@@ -19,6 +19,25 @@ struct AdminTests {
         #expect(try Fixture().send("GET", "/v1/admin/nodes").json["data"]?.array?.count == 1)
     }
 
+    @Test("limits are shown and changed by a merge patch, and wrong ones are refused with their pointer")
+    func limits() throws {
+        let fixture = Fixture()
+        let patch = { (body: String) in try fixture.send("PATCH", "/v1/admin/limits", body) }
+        let first = try patch(#"{"max_bytes_sent_per_second":7,"max_bytes_per_second_per_host":9}"#)
+        #expect(first.status == 200 && first.json["max_bytes_received_per_second"] == .null)
+        #expect(try patch(#"{"max_bytes_sent_per_second":null}"#).status == 200)
+        let now = try fixture.send("GET", "/v1/admin/limits").json
+        #expect(now["max_bytes_sent_per_second"] == .null)
+        #expect(now["max_bytes_per_second_per_host"] == .integer(9))
+        let wrong = try patch(#"{"max_bytes_sent_per_second":0,"max_bytes_received_per_second":"1","x":1}"#)
+        #expect(wrong.status == 422)
+        #expect(
+            Set(wrong.json["errors"]?.array?.compactMap { $0["pointer"]?.string } ?? [])
+                == ["#/max_bytes_sent_per_second", "#/max_bytes_received_per_second", "#/x"])
+        #expect(try patch("[]").status == 422)
+        #expect(try fixture.send("GET", "/v1/admin/limits").json == now)
+    }
+
     @Test("a key is shown once, works at once and not after it was revoked")
     func keys() throws {
         let fixture = Fixture()

@@ -5,7 +5,7 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
-    ContentStore
+    LimitStore, ContentStore
 {
     struct State {
         var jobs: [JobID: JobRecord] = [:]
@@ -22,8 +22,19 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         var queries: [JobQuery] = []
         /// Packed, of every job.
         var attempts: [[UInt8]] = []
+        var limits = TransferLimits()
     }
     let state = Mutex(State())
+
+    func limits(reply: @escaping Reply<TransferLimits>) { reply(.success(state.withLock { $0.limits })) }
+
+    func changeLimits(
+        _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
+        reply: @escaping Reply<TransferLimits>
+    ) {
+        state.withLock { $0.limits = change($0.limits) }
+        limits(reply: reply)
+    }
 
     func submit(_ submission: Submission) {
         let (result, after) = state.withLock {

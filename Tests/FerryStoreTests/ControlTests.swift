@@ -24,6 +24,39 @@ struct ControlTests {
         wait { node.store.control.cancel(id, tenant: "acme", revision: revision, reply: $0) }
     }
 
+    @Test("limits are kept, told to every node and shared by the workers that are alive")
+    func limits() throws {
+        let first = try TestNode(database.url)
+        let second = try TestNode(database.url, leaseSeconds: 2)
+        defer {
+            first.store.stop()
+            second.store.stop()
+        }
+        #expect(try wait { first.store.control.limits(reply: $0) }.get() == TransferLimits())
+        let changed = try wait { reply in
+            first.store.control.changeLimits({ _ in TransferLimits(bytesSentPerSecondMax: 5) }, reply: reply)
+        }.get()
+        #expect(changed.bytesSentPerSecondMax == 5)
+        #expect(try wait { second.store.control.limits(reply: $0) }.get() == changed)
+        for node in [first, second] {
+            var told: [(TransferLimits, Int)] = []
+            eventually("it hears of them") {
+                told += node.runner.limits.take()
+                return told.contains { $0.0 == changed && $0.1 == 2 }
+            }
+        }
+        let patched = try wait { reply in
+            second.store.control.changeLimits(
+                {
+                    TransferLimits(
+                        bytesReceivedPerSecondMax: 7, bytesSentPerSecondMax: $0.bytesSentPerSecondMax)
+                },
+                reply: reply)
+        }.get()
+        #expect(patched == TransferLimits(bytesReceivedPerSecondMax: 7, bytesSentPerSecondMax: 5))
+        #expect(try wait { first.store.control.limits(reply: $0) }.get() == patched)
+    }
+
     @Test("a job is read by its tenant only")
     func read() throws {
         defer { node.store.stop() }

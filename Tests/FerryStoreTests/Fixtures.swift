@@ -25,6 +25,11 @@ final class RecordingRunner: AttemptRunner {
     }
     func cancel(_ job: JobID) { cancelled.send(job) }
     func progress(of job: JobID) -> TransferProgress? { nil }
+
+    let rates = Mailbox<(JobID, Int64?)>()
+    let limits = Mailbox<(TransferLimits, Int)>()
+    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) { rates.send((job, bytesPerSecondMax)) }
+    func setLimits(_ limits: TransferLimits, workerCount: Int) { self.limits.send((limits, workerCount)) }
 }
 
 final class RecordingObserver: CommitObserver {

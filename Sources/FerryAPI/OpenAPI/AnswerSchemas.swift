@@ -89,6 +89,34 @@ let answerSchemas = #"""
         "expected_content_length": {"type": ["integer", "null"]}
       }
     },
+    "TransferLimits": {
+      "type": "object",
+      "description": "Bytes a second; null is no limit. The first two are of all nodes together, in equal \#
+    shares; the third is of each host, both directions together, on each node.",
+      "required": [
+        "max_bytes_received_per_second", "max_bytes_sent_per_second", "max_bytes_per_second_per_host"
+      ],
+      "properties": {
+        "max_bytes_received_per_second": {"type": ["integer", "null"]},
+        "max_bytes_sent_per_second": {"type": ["integer", "null"]},
+        "max_bytes_per_second_per_host": {"type": ["integer", "null"]}
+      }
+    },
+    "LimitsPatch": {
+      "type": "object", "additionalProperties": false,
+      "description": "A merge patch (RFC 7396): what is absent stays, null is no limit.",
+      "properties": {
+        "max_bytes_received_per_second": {
+          "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991
+        },
+        "max_bytes_sent_per_second": {
+          "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991
+        },
+        "max_bytes_per_second_per_host": {
+          "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991
+        }
+      }
+    },
     "TransferResult": {
       "type": "object",
       "required": ["path", "size", "sha256", "verified", "body", "content_url"],

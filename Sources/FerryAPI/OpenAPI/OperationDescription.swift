@@ -24,6 +24,8 @@ private func json(_ schema: String, as type: String = "application/json") -> Str
     ##"{"\##(type)": {"schema": {"$ref": "#/components/schemas/\##(schema)"}}}"##
 }
 
+private func mergePatch(_ schema: String) -> String { json(schema, as: "application/merge-patch+json") }
+
 private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 
 extension Operation {
@@ -33,7 +35,8 @@ extension Operation {
             .readAttempts:
             jobDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
-        case .readStatus, .listNodes, .createKey, .listKeys, .revokeKey: adminDescription
+        case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
+            adminDescription
         case .live, .ready, .metrics, .openapi, .docs: serviceDescription
         }
     }
@@ -156,6 +159,17 @@ extension Operation {
             OperationDescription(
                 tag: "admin", summary: "List the nodes",
                 answers: [.init(status: 200, text: "All nodes.", content: json("NodeList"))])
+        case .readLimits:
+            OperationDescription(
+                tag: "admin", summary: "How fast all transfers together may be",
+                answers: [.init(status: 200, text: "The limits.", content: json("TransferLimits"))])
+        case .changeLimits:
+            OperationDescription(
+                tag: "admin", summary: "Change these limits, for what runs as well",
+                body: mergePatch("LimitsPatch"),
+                isBodyRequired: true,
+                answers: [.init(status: 200, text: "They hold.", content: json("TransferLimits"))],
+                problems: [413, 415, 422])
         case .createKey:
             OperationDescription(
                 tag: "admin", summary: "Make a key; this answer alone shows it", body: json("KeyRequest"),

@@ -1,6 +1,6 @@
 -- Says that a node is alive. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
--- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, and how many nodes are
--- alive within $8 seconds.
+-- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, and how many nodes and how
+-- many workers are alive within $8 seconds.
 WITH beat AS (
     INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
     VALUES ($1::uuid, $2::text, $3::text, $4::timestamptz, clock_timestamp(), $5::integer, $6::boolean,
@@ -10,6 +10,7 @@ WITH beat AS (
         heartbeat_at = excluded.heartbeat_at, running = excluded.running, draining = excluded.draining,
         is_worker = excluded.is_worker
 )
-SELECT clock_timestamp(),
-    (SELECT count(*) FROM nodes
-     WHERE id <> $1::uuid AND heartbeat_at > now() - make_interval(secs => $8::double precision)) + 1
+SELECT clock_timestamp(), count(*) + 1,
+    count(*) FILTER (WHERE is_worker AND NOT draining) + CASE WHEN $7::boolean THEN 1 ELSE 0 END
+FROM nodes
+WHERE id <> $1::uuid AND heartbeat_at > now() - make_interval(secs => $8::double precision)

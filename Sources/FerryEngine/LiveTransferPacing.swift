@@ -1,0 +1,56 @@
+import Curl
+import FerryCore
+
+/// How fast an attempt may be.
+extension LiveTransfer {
+    /// Whether the limits let these bytes pass now; otherwise comes back when they do. libcurl's own limit is
+    /// an average that lets a megabyte through at once.
+    func mayMove(_ byteCount: Int, _ direction: Pacing.Direction) -> Bool {
+        guard let pacing else { return true }
+        let wait = pacing.take(byteCount, direction, now: loop.multi.now)
+        if wait > 0 { comeBack(pacing, after: wait) }
+        return wait <= 0
+    }
+
+    /// Bytes that have come already: what follows waits for them.
+    func charge(_ byteCount: Int) {
+        guard let pacing else { return }
+        pacing.charge(byteCount, .receiving, now: loop.multi.now)
+        let wait = pacing.timeLeft(loop.multi.now)
+        guard wait > 0 else { return }
+        transfer?.pauseReceiving()
+        comeBack(pacing, after: wait)
+    }
+
+    private func comeBack(_ pacing: Pacing, after nanoseconds: Int64) {
+        guard !pacing.hasTimer else { return }
+        pacing.hasTimer = true
+        loop.multi.after(nanoseconds: nanoseconds) { [weak self] in
+            pacing.hasTimer = false
+            self?.resumePaced()
+        }
+    }
+
+    private func resumePaced() {
+        guard !waitsForDigest, !machine.isEnded else { return }
+        if let pacing, pacing.timeLeft(loop.multi.now) > 0 {
+            comeBack(pacing, after: pacing.timeLeft(loop.multi.now))
+            return
+        }
+        lastActivity = loop.multi.now
+        transfer?.resume()
+    }
+
+    /// The job has another limit of its own; nil: none.
+    func changeRate(_ bytesPerSecond: Int64?) {
+        let job = bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) }
+        pacing = context.rates.pacing(origin: attempt.origin, job: job)
+        resumePaced()
+    }
+
+    /// Limits that others share have changed: places in the old ones mean nothing any more.
+    func limitsChanged() {
+        pacing = context.rates.pacing(origin: attempt.origin, job: pacing?.job)
+        resumePaced()
+    }
+}

@@ -1,0 +1,79 @@
+import FerryCore
+import Synchronization
+import Sys
+
+/// The limits that transfers share: of the service, and of each host. Any thread.
+///
+/// A bucket is shared by reference; whoever adds a level (a session's, a tenant's) adds a bucket to `Pacing`.
+final class Rates: Sendable {
+    private struct Weak {
+        weak var bucket: TokenBucket?
+    }
+    private struct State {
+        var limits = TransferLimits()
+        var workerCount = 1
+        var receiving: TokenBucket?
+        var sending: TokenBucket?
+        var hosts: [String: Weak] = [:]
+    }
+
+    private let state = Mutex(State())
+    /// Whether any is set: all that a transfer looks at otherwise.
+    private let isLimiting = Atomic<Bool>(false)
+
+    /// Nil when nothing limits a transfer of that origin. `job`: its own limit.
+    func pacing(origin: String, job: TokenBucket?) -> Pacing? {
+        guard isLimiting.load(ordering: .relaxed) else {
+            return job.map { Pacing(job: $0, host: nil, receiving: nil, sending: nil) }
+        }
+        return state.withLock { state in
+            Pacing(
+                job: job, host: Self.host(of: origin, &state), receiving: state.receiving,
+                sending: state.sending)
+        }
+    }
+
+    private static func host(of origin: String, _ state: inout State) -> TokenBucket? {
+        guard let rate = state.limits.bytesPerSecondPerHostMax else { return nil }
+        let name = hostName(origin)
+        if let known = state.hosts[name]?.bucket { return known }
+        if state.hosts.count >= EngineLimits.pacedHostCountMax {
+            state.hosts = state.hosts.filter { $0.value.bucket != nil }
+        }
+        let bucket = TokenBucket(bytesPerSecond: rate, now: monotonicNanoseconds())
+        state.hosts[name] = Weak(bucket: bucket)
+        return bucket
+    }
+
+    /// `scheme://host:port` without scheme and port.
+    private static func hostName(_ origin: String) -> String {
+        let host = origin.split(separator: "/").last ?? ""
+        return String(host.lastIndex(of: ":").map { host[..<$0] } ?? host)
+    }
+
+    /// Sets the limits, of which this node has the part of one of `workerCount` workers. True when that
+    /// changed something: every transfer has to look anew.
+    func set(_ limits: TransferLimits, workerCount: Int) -> Bool {
+        state.withLock { state in
+            guard limits != state.limits || workerCount != state.workerCount else { return false }
+            let now = monotonicNanoseconds()
+            func share(_ limit: Int64?) -> Int64? { limit.map { max(1, $0 / Int64(max(1, workerCount))) } }
+            state.limits = limits
+            state.workerCount = workerCount
+            state.receiving = Self.adjust(state.receiving, share(limits.bytesReceivedPerSecondMax), now)
+            state.sending = Self.adjust(state.sending, share(limits.bytesSentPerSecondMax), now)
+            for host in state.hosts.values {
+                _ = Self.adjust(host.bucket, limits.bytesPerSecondPerHostMax, now)
+            }
+            isLimiting.store(limits != TransferLimits(), ordering: .relaxed)
+            return true
+        }
+    }
+
+    private static func adjust(_ bucket: TokenBucket?, _ rate: Int64?, _ now: Int64) -> TokenBucket? {
+        guard let rate else { return nil }
+        guard let bucket else { return TokenBucket(bytesPerSecond: rate, now: now) }
+        bucket.change(bytesPerSecond: rate, now: now)
+        return bucket
+    }
+}

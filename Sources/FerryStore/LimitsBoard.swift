@@ -1,0 +1,76 @@
+package import FerryCore
+import Postgres
+import Synchronization
+
+/// The limits of the service as this node knows them, and to whom they are told. Any thread.
+final class LimitsBoard: Sendable {
+    /// The name of the setting that holds them once somebody has changed them.
+    static let setting = "limits"
+    /// What is notified when they have changed.
+    static let notification = "limits"
+
+    private let fallback: TransferLimits
+    private let workerCount = Atomic<Int>(1)
+
+    init(fallback: TransferLimits) { self.fallback = fallback }
+
+    /// `stored`: the setting's value; nil, and what cannot be read, is what the configuration says.
+    func limits(_ stored: [UInt8]?) -> TransferLimits {
+        stored.flatMap { TransferLimits(storedJSON: $0) } ?? fallback
+    }
+
+    func apply(_ stored: [UInt8]?, to runner: (any AttemptRunner)?) {
+        runner?.setLimits(limits(stored), workerCount: workerCount.load(ordering: .relaxed))
+    }
+
+    /// The workers that are alive, this one included.
+    func note(workerCount count: Int) { workerCount.store(max(1, count), ordering: .relaxed) }
+}
+
+extension ControlLane {
+    /// The limits that hold.
+    package func limits(reply: @escaping Reply<TransferLimits>) {
+        let board = context.limits
+        setting(LimitsBoard.setting) { reply($0.map { board.limits($0) }) }
+    }
+
+    /// Changes the limits for every node: this one at once, the others when they hear of it.
+    package func changeLimits(
+        _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
+        reply: @escaping Reply<TransferLimits>
+    ) {
+        let context = context
+        perform("change_limits", isRead: false, reply) { connection throws(PostgresError) in
+            // Each round fails only because somebody else has changed them meanwhile.
+            for _ in 0..<10 {
+                var parameters = Parameters()
+                parameters.append(text: LimitsBoard.setting)
+                let rows = try connection.execute(Statements.readSetting, parameters)
+                let before = rows.rowCount == 1 ? rows.bytes(0, 0) : nil
+                let limits = change(context.limits.limits(before))
+                var changed = Parameters()
+                changed.append(text: LimitsBoard.setting)
+                changed.append(bytea: limits.json)
+                changed.append(bytea: before)
+                guard try connection.execute(Statements.changeSetting, changed).rowCount == 1 else {
+                    continue
+                }
+                context.limits.apply(limits.json, to: context.attemptRunner)
+                var notification = Parameters()
+                notification.append(text: LimitsBoard.notification)
+                _ = try connection.execute(Statements.notify, notification)
+                return .success(limits)
+            }
+            return .failure(.unavailable)
+        }
+    }
+
+    /// Reads the limits anew: another node has changed them.
+    func adoptLimits() {
+        let context = context
+        setting(LimitsBoard.setting) { result in
+            guard case .success(let stored) = result else { return }
+            context.limits.apply(stored, to: context.attemptRunner)
+        }
+    }
+}

@@ -1,0 +1,216 @@
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+/// Transfers of a simulated loop: each moves one portion after the other, as fast as its limits let it.
+private struct Simulation {
+    var moved: [Int]
+    private var wakes: [Int64]
+    private let pacings: [Pacing]
+    private let portions: [Int]
+    private(set) var now: Int64 = 0
+    private var random = SystemRandomNumberGenerator()
+    /// Nanoseconds that a wake-up may come late.
+    let lateness: Int64
+
+    init(_ pacings: [Pacing], portions: [Int], lateness: Int64 = 0) {
+        self.pacings = pacings
+        self.portions = portions
+        self.lateness = lateness
+        moved = Array(repeating: 0, count: pacings.count)
+        wakes = Array(repeating: 0, count: pacings.count)
+    }
+
+    mutating func run(seconds: Double, _ watch: (Int64, Int) -> Void = { _, _ in }) {
+        let end = now + Int64(seconds * 1e9)
+        while let next = wakes.indices.min(by: { wakes[$0] < wakes[$1] }), wakes[next] < end {
+            now = wakes[next]
+            let wait = pacings[next].take(portions[next], .receiving, now: now)
+            if wait == 0 {
+                moved[next] += portions[next]
+                watch(now, portions[next])
+                wakes[next] = now + 10_000
+            } else {
+                wakes[next] = now + wait + (lateness > 0 ? Int64.random(in: 0...lateness, using: &random) : 0)
+            }
+        }
+        now = end
+    }
+}
+
+@Suite struct PacingTests {
+    private static func pacing(_ job: Int64?, _ service: TokenBucket?) -> Pacing {
+        Pacing(
+            job: job.map { TokenBucket(bytesPerSecond: $0, now: 0) }, host: nil, receiving: service,
+            sending: nil)
+    }
+
+    @Test(
+        "ten seconds carry what the rate says, to five percent, and all have their share",
+        arguments: [1, 3, 50], [0, 40_000_000] as [Int64])
+    func accuracy(count: Int, lateness: Int64) {
+        let rate: Int64 = 10_000_000
+        let bucket = TokenBucket(bytesPerSecond: rate, now: 0)
+        var simulation = Simulation(
+            (0..<count).map { _ in Self.pacing(nil, bucket) },
+            portions: Array(repeating: 16_384, count: count), lateness: lateness)
+        simulation.run(seconds: 10)
+        let total = Double(simulation.moved.reduce(0, +))
+        #expect(abs(total / 1e8 - 1) < 0.05, "\(total)")
+        // Who is late by chance asks less often.
+        let spread = lateness == 0 ? 0.02 : 0.15
+        for one in simulation.moved { #expect(abs(Double(one) * Double(count) / total - 1) < spread) }
+    }
+
+    @Test("no tenth of a second carries more than two tenths' worth, also after a pause")
+    func bursts() {
+        let bucket = TokenBucket(bytesPerSecond: 1_000_000, now: 0)
+        var times: [(at: Int64, count: Int)] = []
+        var simulation = Simulation(
+            (0..<5).map { _ in Self.pacing(nil, bucket) }, portions: [1_000, 2_000, 1_000, 500, 16_384])
+        simulation.run(seconds: 3) { times.append(($0, $1)) }
+        var later = Simulation([Self.pacing(nil, bucket)], portions: [1_000])
+        later.run(seconds: 60)
+        for (index, first) in times.enumerated() {
+            var sum = 0
+            for next in times[index...] {
+                if next.at - first.at > 100_000_000 { break }
+                sum += next.count
+            }
+            #expect(sum <= 200_000 + 16_384)
+        }
+    }
+
+    @Test("a job's own limit leaves the rest to the others, and what nobody uses is not lost")
+    func hierarchy() {
+        let bucket = TokenBucket(bytesPerSecond: 1_000_000, now: 0)
+        let pacings = [Self.pacing(100_000, bucket), Self.pacing(nil, bucket), Self.pacing(nil, bucket)]
+        var simulation = Simulation(pacings, portions: pacings.map(\.portion))
+        simulation.run(seconds: 20)
+        let (slow, fast) = (Double(simulation.moved[0]), simulation.moved[1...].map(Double.init))
+        #expect(abs(slow / 2e6 - 1) < 0.05, "\(slow)")
+        #expect(abs(slow + fast[0] + fast[1] - 2e7) < 1e6)
+        #expect(abs(fast[0] / fast[1] - 1) < 0.05)
+    }
+
+    @Test("a step is small where the rate is, and a change holds at once")
+    func portions() {
+        #expect(Self.pacing(1_000, nil).portion == 1_024)
+        #expect(Self.pacing(100_000, nil).portion == 5_000)
+        #expect(Self.pacing(100_000_000, nil).portion == 16_384)
+        let bucket = TokenBucket(bytesPerSecond: 1, now: 0)
+        #expect(bucket.reserve(1_000_000, now: 0) == 0)
+        #expect(bucket.reserve(1, now: 0) > 1_000_000_000_000)
+        bucket.change(bytesPerSecond: 1_000_000_000, now: 5)
+        #expect(bucket.reserve(1, now: 5) == 5)
+    }
+}
+
+/// The same with real sockets: generous bounds, because the machine is shared.
+@Suite(.serialized) struct RateTests {
+    private static func with(_ body: (Nginx, Fixture) throws -> Void) throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        try nginx.serve("file", patternBytes(1_000_000))
+        try body(nginx, fixture)
+    }
+
+    private static func seconds(_ body: () throws -> Void) rethrows -> Double {
+        let began = monotonicNanoseconds()
+        try body()
+        return Double(monotonicNanoseconds() - began) / 1e9
+    }
+
+    @Test("all transfers of all loops share the service's limit, and none of them is left behind")
+    func shared() throws {
+        try Self.with { nginx, fixture in
+            fixture.engine.setLimits(
+                TransferLimits(bytesReceivedPerSecondMax: 4_000_000), workerCount: 2)
+            // As bulk they are spread over the loops.
+            let attempts = (0..<4).map { _ in
+                fixture.attempt(.download, nginx.url + "/file") {
+                    $0.spec.schedule.expectedBytesToReceive = 5_000_000
+                }
+            }
+            let took = try Self.seconds {
+                fixture.engine.begin(attempts)
+                let first = try #require(fixture.sink.arrived.wait().first)
+                for attempt in attempts where attempt.job != first.attempt.job {
+                    let received = fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 1_000_000
+                    #expect(received > 700_000)
+                }
+                #expect(fixture.sink.arrived.wait(for: 3).allSatisfy { $0.success != nil })
+            }
+            // 4 MB at half of 4 MB/s.
+            #expect((1.8...4).contains(took), "\(took) s")
+        }
+    }
+
+    @Test("limits can be set, changed and taken away while transfers run")
+    func changes() throws {
+        try Self.with { nginx, fixture in
+            let attempt = fixture.attempt(.download, nginx.url + "/file") {
+                $0.spec.bytesPerSecondMax = 10_000
+            }
+            let progress = { fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0 }
+            fixture.engine.begin([attempt])
+            #expect(eventually { progress() > 0 })
+            #expect(progress() < 100_000)
+            fixture.engine.setLimits(TransferLimits(bytesPerSecondPerHostMax: 20_000), workerCount: 1)
+            fixture.engine.changeRate(attempt.job, bytesPerSecondMax: 100_000_000)
+            let before = progress()
+            #expect(eventually { progress() > before + 20_000 })
+            #expect(progress() < 500_000)
+            fixture.engine.setLimits(TransferLimits(), workerCount: 1)
+            let took = Self.seconds { #expect(fixture.sink.arrived.wait().first?.success != nil) }
+            #expect(took < 5, "\(took) s")
+        }
+    }
+
+    @Test("uploads keep the limit too, and other hosts and directions are not concerned")
+    func directions() throws {
+        try Self.with { nginx, fixture in
+            fixture.engine.setLimits(TransferLimits(bytesSentPerSecondMax: 1_000_000), workerCount: 1)
+            try writeFile(fixture.root + "/source", patternBytes(1_500_000))
+            let up = Self.seconds {
+                let result = fixture.run(.upload, nginx.url + "/put/x") { $0.spec.source = .path("source") }
+                #expect(result?.success?.sha256 == sha256(patternBytes(1_500_000)))
+            }
+            #expect((1.2...5).contains(up), "\(up) s")
+            let down = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
+            #expect(down < 0.9, "\(down) s")
+            fixture.engine.setLimits(TransferLimits(bytesPerSecondPerHostMax: 1_000_000), workerCount: 4)
+            let host = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
+            #expect((0.7...4).contains(host), "\(host) s")
+        }
+    }
+
+    @Test("a decoded body is paced as well")
+    func decoded() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            let bytes = Coded.gzip(patternBytes(1_000_000))
+            return Array(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bytes.count)\r\n\r\n".utf8)
+                + bytes
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let took = Self.seconds {
+            let result = fixture.run(.download, origin.url) {
+                $0.spec.request.acceptEncoding = .gzip
+                $0.spec.bytesPerSecondMax = 1_000_000
+            }
+            #expect(result?.success?.sha256 == sha256(patternBytes(1_000_000)))
+        }
+        #expect((0.7...4).contains(took), "\(took) s")
+    }
+}

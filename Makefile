@@ -56,7 +56,7 @@ bench-peers: install-deps release
 	scripts/benchmark-peers "$(WORKLOADS)" "$(PEERS)" $(ARGS)
 
 # The hot pieces alone.
-bench-micro: install-deps
+bench-micro: install-test-deps
 	$(SWIFT) run -c release microbench
 
 bench-report:

@@ -138,7 +138,11 @@ let package = Package(
 
         // Figures of the hot pieces: swift run -c release microbench.
         .executableTarget(
-            name: "microbench", dependencies: ["FerryCore", "Sys"], path: "Benchmarks/Micro",
+            name: "microbench",
+            dependencies: [
+                "Curl", "FerryCore", "FerryStore", "Postgres", "Sys", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ], path: "Benchmarks/Micro",
             swiftSettings: strict),
     ]
 )

@@ -1,8 +1,9 @@
 import FerryCore
 import Sys
 
-/// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation,
-/// the least disturbed of several rounds; compare figures of one run only.
+/// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation:
+/// the least disturbed of several rounds, or one round of the loop (with nginx) and of the claim (with
+/// PostgreSQL). Compare figures of one run only.
 @main
 struct Micro {
     static func main() throws {
@@ -24,6 +25,8 @@ struct Micro {
             mailbox.send(1)
             _ = mailbox.take()
         }
+        try LoopFigures.print(atOnce: 64)
+        for queued in [0, 1_000_000] { try ClaimFigures.print(queued: queued) }
     }
 
     static let body = Array(

@@ -1,0 +1,85 @@
+import FerryCore
+import FerryStore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+
+/// What a job costs the store between its queue and its end: claims of a hundred, attempts that succeed at
+/// once, results in batches. PostgreSQL is real; nothing is transferred.
+final class ClaimFigures: AttemptRunner, CommitObserver {
+    private static let jobCount = 20_000
+    private static let hostCount = 10_000
+
+    private let finished = Mailbox<Int>()
+    private let dispatcher = Mutex<DispatcherLane?>(nil)
+
+    /// `queued`: rows that wait already when the measured ones come, a third of them behind a begin date.
+    static func print(queued: Int) throws {
+        let database = try TestDatabase()
+        try Migrator.migrate(url: database.url)
+        var connection = try Connection(url: database.url)
+        try fill(&connection, count: queued + jobCount)
+        let figures = ClaimFigures()
+        let identifiers = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
+        var configuration = StoreConfiguration(
+            url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
+            slots: SlotLedger(capacity: 512), clock: DatabaseClock(),
+            logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, openSecrets: { _ in nil })
+        configuration.readLaneCount = 0
+        let store = Store(configuration)
+        figures.dispatcher.withLock { $0 = store.dispatcher }
+        let begin = monotonicNanoseconds()
+        try store.start(runner: figures, observer: figures)
+        var count = 0
+        while count < jobCount { count += figures.finished.wait(milliseconds: 60_000).reduce(0, +) }
+        let nanoseconds = (monotonicNanoseconds() - begin) / Int64(count)
+        store.stop()
+        figures.dispatcher.withLock { $0 = nil }
+        Swift.print("\(nanoseconds) ns  store: claim and finish a job, \(queued) more in the queue")
+    }
+
+    /// Rows as submissions write them, of many hosts, without the submissions.
+    private static func fill(_ connection: inout Connection, count: Int) throws(PostgresError) {
+        try connection.execute(
+            script: """
+                INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, waiting_for,
+                    next_attempt_at, tenant, session, origin, spec)
+                SELECT ('0190' || lpad(to_hex(n), 12, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid, now(),
+                    now() + '1 day', 0.5, 'download', state::job_state,
+                    CASE WHEN state = 'waiting' THEN 'begin_date' END::waiting_for,
+                    CASE WHEN state = 'waiting' THEN now() + '1 hour' END, 'bench', 'default', origin,
+                    '{"kind":"download","session":"default","request":{"url":"' || origin || '/' || n ||
+                    '","method":"GET"},"destination":{"path":"' || n || '","if_exists":"replace"}}'
+                FROM (
+                    SELECT n, 'http://host-' || n % \(hostCount) || '.example:80' AS origin,
+                        CASE WHEN n > \(jobCount) AND n % 3 = 0 THEN 'waiting' ELSE 'queued' END AS state
+                    FROM generate_series(1, \(count)) AS n
+                ) AS made;
+                INSERT INTO job_counts (shard, queued, waiting)
+                SELECT 'bench', count(*) FILTER (WHERE state = 'queued'),
+                    count(*) FILTER (WHERE state = 'waiting') FROM jobs;
+                ANALYZE jobs;
+                """)
+    }
+
+    // MARK: What the store calls
+
+    func begin(_ attempts: [Attempt]) {
+        guard let dispatcher = dispatcher.withLock({ $0 }) else { return }
+        for attempt in attempts {
+            dispatcher.record(
+                AttemptResult(
+                    attempt: attempt,
+                    outcome: .succeeded(
+                        TransferResult(
+                            path: "a", size: 1, sha256: "ab", body: nil, isKept: false, verified: .length)),
+                    response: nil, bytesReceived: 1, bytesSent: 0))
+        }
+    }
+    func cancel(_ job: JobID) {}
+    func progress(of job: JobID) -> TransferProgress? { nil }
+    func jobsFinished(_ jobs: [JobID]) { finished.send(jobs.count) }
+    func deliveriesAdded(_ count: Int) {}
+}

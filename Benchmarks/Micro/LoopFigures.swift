@@ -1,0 +1,91 @@
+import Curl
+import Glibc
+import Sys
+import TestSupport
+
+/// What a small transfer costs the loop and libcurl alone: 1 KiB from a real nginx over kept connections.
+enum LoopFigures {
+    private static let transferCount = 20_000
+
+    static func print(atOnce: Int) throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("small", [UInt8](repeating: 7, count: 1024))
+        let loop = try CurlLoop(name: "bench", keptConnections: atOnce)
+        defer { loop.stop() }
+        let ended = Mailbox<Int>()
+        let url = nginx.url + "/small"
+        let begin = monotonicNanoseconds()
+        let cpu = threadCPUNanoseconds(of: loop)
+        loop.perform { multi in
+            let run = Run(multi, url, left: transferCount, ended)
+            for _ in 0..<atOnce { run.startNext() }
+        }
+        guard ended.wait(milliseconds: 120_000) == [0] else { throw TestSupportError("transfers failed") }
+        let wall = (monotonicNanoseconds() - begin) / Int64(transferCount)
+        let busy = (threadCPUNanoseconds(of: loop) - cpu) / Int64(transferCount)
+        Swift.print(
+            "\(busy) ns  loop: a 1 KiB transfer, \(atOnce) at once (processor time; \(wall) ns passed)")
+    }
+
+    /// Processor time of the loop's thread.
+    private static func threadCPUNanoseconds(of loop: CurlLoop) -> Int64 {
+        let answer = Mailbox<Int64>()
+        loop.perform { _ in
+            var time = timespec()
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+            answer.send(Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
+        }
+        return answer.wait(milliseconds: -1).first ?? 0
+    }
+}
+
+/// Starts a transfer whenever one has ended. Loop thread only.
+private final class Run {
+    private let multi: CurlMulti
+    private let url: String
+    private let ended: Mailbox<Int>
+    private var left: Int
+    private var live = 0
+    private var failed = 0
+
+    init(_ multi: CurlMulti, _ url: String, left: Int, _ ended: Mailbox<Int>) {
+        self.multi = multi
+        self.url = url
+        self.left = left
+        self.ended = ended
+    }
+
+    func startNext() {
+        guard left > 0 else {
+            if live == 0 { ended.send(failed) }
+            return
+        }
+        left -= 1
+        live += 1
+        do {
+            _ = try multi.start(TransferRequest(url: url), delegate: One(self))
+        } catch {
+            over(isWhole: false)
+        }
+    }
+
+    fileprivate func over(isWhole: Bool) {
+        live -= 1
+        if !isWhole { failed += 1 }
+        startNext()
+    }
+
+    private final class One: EasyDelegate {
+        private let run: Run
+        private var byteCount = 0
+        init(_ run: Run) { self.run = run }
+        func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+            byteCount += bytes.count
+            return .proceed
+        }
+        func finished(_ outcome: TransferOutcome) {
+            run.over(isWhole: outcome.error == nil && byteCount == 1024)
+        }
+    }
+}

@@ -206,16 +206,17 @@ package final class CurlMulti {
         libcurlDeadline = milliseconds < 0 ? nil : monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
     }
 
-    fileprivate func watch(_ descriptor: Int32, _ what: Int32) {
+    fileprivate func watch(_ easy: UnsafeMutableRawPointer?, _ descriptor: Int32, _ what: Int32) {
         let reads = what == CURL_POLL_IN || what == CURL_POLL_INOUT
         let writes = what == CURL_POLL_OUT || what == CURL_POLL_INOUT
+        if writes, let easy { live[easy]?.context.socket = descriptor }
         sockets.watch(descriptor, reads: reads, writes: writes)
     }
 }
 
-private let socketChanged: curl_socket_callback = { _, descriptor, what, raw, _ in
+private let socketChanged: curl_socket_callback = { easy, descriptor, what, raw, _ in
     guard let raw else { return 0 }
-    Unmanaged<CurlMulti>.fromOpaque(raw).takeUnretainedValue().watch(descriptor, what)
+    Unmanaged<CurlMulti>.fromOpaque(raw).takeUnretainedValue().watch(easy, descriptor, what)
     return 0
 }
 

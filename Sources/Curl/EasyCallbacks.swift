@@ -8,6 +8,8 @@ final class EasyContext {
     var delegate: (any EasyDelegate)?
     /// The last address that the delegate refused.
     var blocked: SocketAddress?
+    /// The socket that last waited to send; -1 before.
+    var socket: curl_socket_t = -1
     var isReceivePaused = false
     var isSendPaused = false
     /// Of the connection that carried the last request; nil without TLS.

@@ -1,4 +1,5 @@
 import CCurl
+import Glibc
 
 /// One transfer in the hands of a `CurlMulti`. Belongs to the loop's thread, like everything it calls.
 ///
@@ -40,6 +41,12 @@ package final class Transfer {
 
     /// Whether bytes are being kept from the delegate or from the wire.
     package var isPaused: Bool { context.isReceivePaused || context.isSendPaused }
+
+    /// Whether something has come from the other end that libcurl has not read yet.
+    package var hasUnreadBytes: Bool {
+        var byte: UInt8 = 0
+        return recv(context.socket, &byte, 1, Int32(MSG_PEEK | MSG_DONTWAIT)) == 1
+    }
 
     /// Bytes a second from now on; 0 is no limit.
     package func limitSpeed(receiving: Int64, sending: Int64) {

@@ -7,16 +7,10 @@ private struct ContentDescription {
     let mediaType: String
     let fileName: String
 
-    init?(_ job: JobRecord) {
-        guard let text = job.resultJSON, let result = try? JSON.parse(text),
-            let sha256 = result["sha256"]?.string,
-            result["content_url"]?.string != nil
-        else { return nil }
-        self.sha256 = sha256
-        let response = job.responseJSON.flatMap { try? JSON.parse($0) }
-        mediaType = response?["mime_type"]?.string ?? "application/octet-stream"
-        let path = result["path"]?.string.flatMap { $0.split(separator: "/").last.map(String.init) }
-        fileName = path ?? response?["suggested_filename"]?.string ?? job.id.description
+    init(_ content: JobContent) {
+        sha256 = content.sha256
+        mediaType = content.mediaType ?? "application/octet-stream"
+        fileName = content.fileName
     }
 
     var tag: String { "\"\(sha256)\"" }
@@ -59,16 +53,17 @@ extension API {
 
     private func sendContent(of job: JobRecord, _ call: Call) throws(Problem) {
         guard job.state == .succeeded else { throw Problem(StoreError.invalidState(job.state)) }
-        guard let description = ContentDescription(job) else {
+        guard let content = JobContent(job) else {
             throw Problem(.noContent, "This job left nothing that could be fetched.")
         }
+        let description = ContentDescription(content)
         if let tags = EntityTags(call.fields, "If-Match"), !tags.matches(description.tag) {
             throw Problem(.stale, "The content has another entity tag.")
         }
         if EntityTags(call.fields, "If-None-Match")?.matchesWeakly(description.tag) == true {
             return call.send(Response(status: 304, fields: HTTPFields([("ETag", description.tag)])))
         }
-        if let body = job.body {
+        if case .body(let body) = content.place {
             return sendPart(description, Int64(body.count), call) { offset, length in
                 .bytes(Array(body[Int(offset)..<Int(offset + length)]))
             }

@@ -43,9 +43,7 @@ extension API {
         {
             throw Problem(InvalidFields("#/request/proxy/url", "blocked_address", reason))
         }
-        var hasBytes = spec.request.body != nil
-        if case .inline? = spec.source { hasBytes = true }
-        guard !hasBytes || source.payload != nil else {
+        guard !spec.hasPayload || source.payload != nil else {
             throw Problem(.notRepeatable, "The bytes that it sent are not kept; submit it again with them.")
         }
         return ValidatedJob(spec: spec, payload: source.payload, secrets: source.secrets, origin: url.origin)

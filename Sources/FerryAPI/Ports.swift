@@ -3,8 +3,7 @@
 package import FerryCore
 
 /// Reads jobs. A job of another tenant is `notFound`.
-package protocol JobReader: Sendable {
-    func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
+package protocol JobReader: JobLookup {
     /// Records without bodies, newest first.
     func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>)
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)

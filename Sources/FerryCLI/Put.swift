@@ -8,14 +8,17 @@ package struct Put: ParsableCommand {
         usage: """
             ferry put FILE URL [options]
             ferry put --stored PATH URL [options]
+            ferry put --job JOB URL [options]
             """,
         discussion: """
             A local file travels inside the request and may have at most 512 KiB. Larger files belong into \
-            the service's storage root (FERRY_STORAGE_ROOT), from which --stored sends them.
+            the service's storage root (FERRY_STORAGE_ROOT), from which --stored sends them; --job sends \
+            what a finished job has left. With --form or --field the file goes as multipart/form-data.
 
             EXAMPLES
               ferry put report.json https://example.com/reports/1 -H 'Content-Type: application/json'
               ferry put --stored out/big.iso https://example.com/big.iso
+              ferry put photo.png https://example.com/photos --field photo --form title=Harbour
             """)
 
     /// Bytes; as base64 it fits into a submission's 1 MiB.
@@ -23,14 +26,26 @@ package struct Put: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "FILE and URL; only URL with --stored. FILE - is standard input.", valueName: "file url"))
+            "FILE and URL; only URL with --stored or --job. FILE - is standard input.",
+            valueName: "file url"))
     var operands: [String]
 
     @Option(name: .long, help: "Send this file below the service's storage root.")
     var stored: String?
 
+    @Option(name: .customLong("job"), help: "Send what this job has left.")
+    var sourceJob: String?
+
     @Option(name: .long, help: "PUT, POST or PATCH.")
     var method: String?
+
+    @Option(
+        name: [.customShort("F"), .long],
+        help: ArgumentHelp("A field of a form around the file; repeatable.", valueName: "name=value"))
+    var form: [String] = []
+
+    @Option(name: .long, help: "The file's field in a form; \"file\" without it.")
+    var field: String?
 
     @OptionGroup var job: JobOptions
     @OptionGroup var waiting: WaitOptions
@@ -39,24 +54,32 @@ package struct Put: ParsableCommand {
     package init() {}
 
     package mutating func validate() throws {
-        let expected = stored == nil ? 2 : 1
+        guard stored == nil || sourceJob == nil else {
+            throw ValidationError("Either --stored or --job, not both.")
+        }
+        let expected = sendsLocalFile ? 2 : 1
         guard operands.count == expected else {
             throw ValidationError(
-                stored == nil ? "FILE and URL are needed." : "With --stored, only URL is needed.")
+                sendsLocalFile ? "FILE and URL are needed." : "With --stored or --job, only URL is needed.")
         }
-        if stored == nil, operands[0] == "-", job.connection.inputCount > 0 {
+        for entry in form where JobOptions.pair(entry, separator: "=") == nil {
+            throw ValidationError("\"\(entry)\" is no field; write it as name=value.")
+        }
+        if sendsLocalFile, operands[0] == "-", job.connection.inputCount > 0 {
             throw ValidationError("Standard input cannot hold the file and a secret.")
         }
     }
 
+    private var sendsLocalFile: Bool { stored == nil && sourceJob == nil }
+    private var sendsForm: Bool { field != nil || !form.isEmpty }
+
     package func run() throws {
         let console = Console.current
         let service = try client.service()
-        let bytes = stored == nil ? try inlineBytes() : []
-        let body = try job.body(kind: "upload", url: operands[operands.count - 1], method: method) { writer in
-            let source = stored.map { ("path", $0) } ?? ("base64", Base64.encode(bytes))
-            writer.member("source", .object([.init(source.0, .string(source.1))]))
-        }
+        let source = try source()
+        let body = try job.body(
+            kind: "upload", url: operands[operands.count - 1], method: method ?? (sendsForm ? "POST" : nil)
+        ) { $0.member("source", .object(source)) }
         let created = try job.submit(body, to: service)
         let id = try identifier(of: created.json)
         guard waiting.wait else {
@@ -70,6 +93,25 @@ package struct Put: ParsableCommand {
         }
         let status = ended.json["response"]?["status"]?.integer.map { ", answered with \($0)" } ?? ""
         console.message("\(id): \(byteCountText(ended.json["result"]?["size"]?.integer ?? 0)) sent\(status).")
+    }
+
+    private func source() throws -> [JSON.Member] {
+        let place: JSON.Member
+        var fileName: String?
+        if let stored {
+            place = .init("path", .string(stored))
+        } else if let sourceJob {
+            place = .init("job", .string(sourceJob))
+        } else {
+            place = .init("base64", .string(Base64.encode(try inlineBytes())))
+            fileName = operands[0] == "-" ? nil : LocalFile.safeName(operands[0])
+        }
+        guard sendsForm else { return [place] }
+        let fields = form.compactMap { JobOptions.pair($0, separator: "=") }
+        var members: [JSON.Member] = [.init("fields", .object(fields.map { .init($0.0, .string($0.1)) }))]
+        if let field { members.append(.init("field", .string(field))) }
+        if let fileName { members.append(.init("file_name", .string(fileName))) }
+        return [place, .init("form", .object(members))]
     }
 
     private func inlineBytes() throws -> [UInt8] {

@@ -61,33 +61,42 @@ package struct JobSpec: Sendable, Equatable {
     /// Content codings (RFC 9110 §8.4.1) that are asked for and undone; `any`: whatever libcurl can undo.
     package enum AcceptEncoding: String, Sendable, CaseIterable { case identity, gzip, br, any }
 
-    /// The form in which a client gave a body, and its size in bytes as it is sent.
+    /// The form in which a client gave a body, and the size of its payload in bytes.
     package struct Body: Sendable, Equatable {
-        package enum Form: String, Sendable, CaseIterable { case json, form, text, base64 }
+        package enum Form: String, Sendable, CaseIterable { case json, form, text, base64, multipart }
         package var form: Form
         package var byteCount: Int
-        package init(form: Form, byteCount: Int) {
+        /// Of `multipart`.
+        package var parts: [Part]
+        package init(form: Form, byteCount: Int, parts: [Part] = []) {
             self.form = form
             self.byteCount = byteCount
+            self.parts = parts
         }
     }
 
     package struct Destination: Sendable, Equatable {
         package enum IfExists: String, Sendable, CaseIterable { case replace, fail, rename }
-        /// Below the tenant's storage root: relative, without `.` or `..` parts.
+        /// Below the tenant's storage root: relative, without `.` or `..` parts. With a slash at its end it
+        /// is a directory, and the answer suggests the name.
         package var path: String
         package var ifExists: IfExists
         package init(path: String, ifExists: IfExists) {
             self.path = path
             self.ifExists = ifExists
         }
+        package var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
     }
 
     package enum Source: Sendable, Equatable {
         /// A file below the tenant's storage root.
         case path(String)
+        /// What another job of the same tenant has left.
+        case job(JobID)
         /// The payload, given as `base64` or `text`.
         case inline(Body)
+        /// A `multipart/form-data` body: fields, and last the file that the upload is about.
+        case form([Part])
     }
 
     /// What the bytes must be; digests in lower-case hexadecimal. Nil: not checked.

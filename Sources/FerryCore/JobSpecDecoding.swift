@@ -65,6 +65,7 @@ struct JobDecoding {
         fields.only(["fail"], "on_challenge", later: ["ask"])
         segments(&fields)
         fields.finish()
+        checkContentType(request, source?.source, at: prefix)
         guard complaints.isEmpty, let kind, let request else { return nil }
         let spec = JobSpec(
             kind: kind, session: session, description: description, metadata: metadata, request: request.spec,

@@ -65,14 +65,10 @@ extension JobSpec {
 
     func writeSource(into writer: inout JSONWriter) {
         writer.name("source")
-        switch source {
-        case .path(let path):
-            writer.beginObject()
-            writer.member("path", path)
-            writer.endObject()
-        case .inline(let body): body.write(into: &writer)
-        case nil: writer.null()
-        }
+        guard let source else { return writer.null() }
+        writer.beginObject()
+        source.writeMembers(into: &writer)
+        writer.endObject()
     }
 
     func writeIntegrity(into writer: inout JSONWriter) {
@@ -196,10 +192,7 @@ extension JobSpec.Body {
     /// `{"text": {"size": 5}}`: the form, and the size instead of the bytes.
     func write(into writer: inout JSONWriter) {
         writer.beginObject()
-        writer.name(form.rawValue)
-        writer.beginObject()
-        writer.member("size", byteCount)
-        writer.endObject()
+        writeMember(into: &writer)
         writer.endObject()
     }
 }

@@ -56,7 +56,8 @@ extension JobSpec {
             session: try stored.need(stored.string("session"), "session"),
             description: stored.string("description"), metadata: stored.pairs("metadata"),
             request: try RequestSpec(request), destination: try Destination(stored.object("destination")),
-            source: try Source(stored.object("source")), integrity: Integrity(stored.object("integrity")),
+            source: try stored.object("source").map(Source.init(stored:)),
+            integrity: Integrity(stored.object("integrity")),
             redirects: try Redirects(stored.object("redirects")), accept: Acceptance(stored.object("accept")),
             schedule: try Schedule(stored.object("schedule")),
             bytesPerSecondMax: stored.object("network")?.integer("max_bytes_per_second"),
@@ -79,9 +80,13 @@ extension JobSpec.RequestSpec {
 }
 
 extension JobSpec.Body {
-    fileprivate init(stored: StoredObject) throws(StoredJSONError) {
+    init(stored: StoredObject) throws(StoredJSONError) {
         guard let member = stored.json.members?.first, let form = Form(rawValue: member.name) else {
             throw StoredJSONError("body")
+        }
+        if form == .multipart {
+            try self.init(storedParts: stored)
+            return
         }
         let size = try stored.need(member.value["size"]?.integer, "size")
         self.init(form: form, byteCount: Int(clamping: size))
@@ -94,17 +99,6 @@ extension JobSpec.Destination {
         self.init(
             path: try stored.need(stored.string("path"), "path"),
             ifExists: try stored.need(stored.string("if_exists").flatMap(IfExists.init), "if_exists"))
-    }
-}
-
-extension JobSpec.Source {
-    fileprivate init?(_ stored: StoredObject?) throws(StoredJSONError) {
-        guard let stored else { return nil }
-        if let path = stored.string("path") {
-            self = .path(path)
-        } else {
-            self = .inline(try JobSpec.Body(stored: stored))
-        }
     }
 }
 

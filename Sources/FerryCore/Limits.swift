@@ -22,6 +22,10 @@ package enum Limits {
     package static let descriptionByteCountMax = 1_024
     package static let nameByteCountMax = 128
     package static let pathByteCountMax = 1_024
+    /// Parts of a multipart body: each of them may be an open file.
+    package static let partCountMax = 100
+    /// Bytes of a part's name and file name: a file system's own limit.
+    package static let partNameByteCountMax = 255
     package static let idempotencyKeyByteCountMax = 255
     package static let listLimitDefault = 50
     package static let listLimitMax = 500

@@ -103,6 +103,12 @@ package protocol AttemptRunner: Sendable {
     func setLimits(_ limits: TransferLimits, workerCount: Int)
 }
 
+/// Finds a job of a tenant, finished or not; another tenant's is `notFound`. The reply comes once, on a
+/// thread that must not block.
+package protocol JobLookup: Sendable {
+    func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
+}
+
 /// Takes results; they are committed in batches, and the slot is freed afterwards.
 package protocol ResultSink: Sendable {
     func record(_ result: AttemptResult)

@@ -34,7 +34,8 @@ extension JobDecoding {
         spec.connection = connection.rules
         var all = JobSecrets(headers: secrets)
         all.connection = connection.secrets
-        return DecodedRequest(spec: spec, payload: body?.payload, secrets: all, origin: url.origin)
+        let payload = body.flatMap { $0.body.hasPayload ? $0.payload : nil }
+        return DecodedRequest(spec: spec, payload: payload, secrets: all, origin: url.origin)
     }
 
     private func acceptEncoding(
@@ -144,9 +145,11 @@ extension JobDecoding {
         case "form": bytes = form(&object).map { (.form, $0) }
         case "text", "base64": bytes = inline(&object)
         case "multipart":
-            _ = object.value("multipart")
-            object.complain(
-                "multipart", "not_supported", "A multipart body is not supported yet by this version.")
+            let form = multipart(&object)
+            object.finish()
+            return form.map {
+                (JobSpec.Body(form: .multipart, byteCount: $0.payload.count, parts: $0.parts), $0.payload)
+            }
         default: break
         }
         object.finish()
@@ -162,7 +165,7 @@ extension JobDecoding {
         return formEncoded(pairs)
     }
 
-    private func inline(_ fields: inout FieldReader) -> (JobSpec.Body.Form, [UInt8])? {
+    func inline(_ fields: inout FieldReader) -> (JobSpec.Body.Form, [UInt8])? {
         if let text = fields.string("text") { return (.text, Array(text.utf8)) }
         guard let text = fields.string("base64") else { return nil }
         guard let bytes = Base64.decode(text) else {
@@ -173,7 +176,7 @@ extension JobDecoding {
     }
 
     /// The one of these members that is there; a complaint when it is none or several.
-    private func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
+    func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
         let given = names.filter { fields.has($0) }
         if given.count != 1 {
             complaints.add(
@@ -196,21 +199,36 @@ extension JobDecoding {
             complaints.add(object.path, "invalid_combination", "Only an upload has a source.")
         }
         let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
-        for name in ["upload", "job", "url", "s3"] where given == name {
+        for name in ["upload", "url", "s3"] where given == name {
             _ = object.value(name)
             object.complain(
                 name, "not_supported", "This source is not supported yet by this version of Ferry.")
         }
-        object.off("form", .null, "Sending as multipart/form-data is")
-        var source: (JobSpec.Source, [UInt8]?)?
-        switch given {
-        case "path": source = path(&object).map { (.path($0), nil) }
-        case "text", "base64":
-            source = inline(&object).map { (.inline(JobSpec.Body(form: $0, byteCount: $1.count)), $1) }
-        default: break
-        }
+        var source = place(&object, given)
+        source = form(&object, around: source)
         object.finish()
         return source
+    }
+
+    /// Bytes that lie somewhere, or come along.
+    func place(_ fields: inout FieldReader, _ given: String?) -> (source: JobSpec.Source, payload: [UInt8]?)?
+    {
+        switch given {
+        case "path": return path(&fields).map { (.path($0), nil) }
+        case "job": return job(&fields).map { (.job($0), nil) }
+        case "text", "base64":
+            return inline(&fields).map { (.inline(JobSpec.Body(form: $0, byteCount: $1.count)), $1) }
+        default: return nil
+        }
+    }
+
+    private func job(_ fields: inout FieldReader) -> JobID? {
+        guard let text = fields.string("job") else { return nil }
+        guard let job = JobID(text) else {
+            fields.complain("job", "invalid_value", "This is not the identifier of a job.")
+            return nil
+        }
+        return job
     }
 
     func destination(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.Destination? {
@@ -227,16 +245,21 @@ extension JobDecoding {
         if !isElsewhere, !object.has("path") {
             object.complain("path", "required", "A destination needs a path.")
         }
-        let path = path(&object)
+        let path = path(&object, mayBeDirectory: true)
         let ifExists = object.choice("if_exists", JobSpec.Destination.IfExists.self)
         object.finish()
-        return path.map { JobSpec.Destination(path: $0, ifExists: ifExists ?? .replace) }
+        guard let path else { return nil }
+        var destination = JobSpec.Destination(path: path, ifExists: ifExists ?? .replace)
+        // A name that the server chooses must not cost a file that it has nothing to do with.
+        if destination.isDirectory, ifExists == nil { destination.ifExists = .rename }
+        return destination
     }
 
     /// A path below a root, by its text alone; links are the engine's business.
-    private func path(_ fields: inout FieldReader) -> String? {
+    private func path(_ fields: inout FieldReader, mayBeDirectory: Bool = false) -> String? {
         guard let path = fields.string("path", byteCounts: 1...Limits.pathByteCountMax) else { return nil }
-        let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        if mayBeDirectory, parts.count > 1, parts.last?.isEmpty == true { parts.removeLast() }
         let reason: String? =
             if path.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) {
                 "A path has no control characters."

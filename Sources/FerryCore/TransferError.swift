@@ -57,6 +57,11 @@ package struct TransferError: Error, Sendable, Equatable {
         self.isRetryable = isRetryable
     }
 
+    /// What a request that is not idempotent ends as when its attempt was given up or lost under way.
+    package static let outcomeUnknown = TransferError(
+        .requestNotRepeatable, "The request may have reached the server, and its outcome is unknown.",
+        phase: .waiting, isRetryable: false)
+
     package var errorClass: Class { code.errorClass }
 
     /// The `error` object of the contract.

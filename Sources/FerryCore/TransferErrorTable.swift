@@ -49,9 +49,10 @@ extension TransferError.Code {
 
     package var repetition: Repetition {
         switch self {
-        case .hostNotFound, .sourceChanged, .storageFull, .nodeLost: .always
-        case .couldNotConnect, .connectionLost, .timedOut, .tlsFailed, .unacceptableStatus, .responseInvalid,
+        case .hostNotFound, .sourceChanged, .storageFull, .nodeLost, .couldNotConnect, .connectionLost,
+            .timedOut, .tlsFailed, .unacceptableStatus, .responseInvalid,
             .incompleteBody, .sizeMismatch, .digestMismatch, .storageFailed, .internalError:
+            // Never after a request that is not idempotent and may have had its effect.
             .sometimes
         case .resourceTimeout, .certificateInvalid, .clientCertificateRequired, .authenticationRequired,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseTooLarge,

@@ -1,77 +1,120 @@
-import Curl
 import FerryCore
 import Glibc
 
+/// What an attempt sends, opened: stretches of memory and of files, in their order.
+struct BodyContents: Sendable {
+    enum Piece: Sendable {
+        case bytes([UInt8])
+        case file(SourceFile)
+
+        var byteCount: Int64 {
+            switch self {
+            case .bytes(let bytes): Int64(bytes.count)
+            case .file(let file): file.byteCount
+            }
+        }
+    }
+
+    var pieces: [Piece]
+    /// Which piece an upload is about: its bytes are hashed and told. Nil: none is.
+    var subject: Int?
+    /// What the bytes themselves say about the request; nil: only the job does.
+    var contentType: String?
+    /// What the subject must be, as far as it is known from elsewhere; the job's own words count first.
+    var integrity = JobSpec.Integrity()
+
+    init(_ pieces: [Piece], subject: Int?) {
+        self.pieces = pieces
+        self.subject = subject
+    }
+
+    var byteCount: Int64 { pieces.reduce(0) { $0 + $1.byteCount } }
+}
+
 /// The bytes that an attempt sends. Loop thread only.
 final class BodySource {
-    private enum Bytes {
-        case memory([UInt8])
-        case file(SourceFile)
-    }
-
     let byteCount: Int64
-    private let bytes: Bytes
+    let contentType: String?
     let digests: Digests
+    private let pieces: [BodyContents.Piece]
+    private let subject: Int?
+    private let tail: DigestTail?
     private(set) var sent: Int64 = 0
-    private let makeTail: (SourceFile, Digests) -> DigestTail
-    private var tail: DigestTail?
+    /// The piece that comes next, and how much of it has been sent.
+    private var index = 0
+    private var offset: Int64 = 0
 
     /// `makeTail` gives a large file's digest to the file threads.
-    init(payload: [UInt8], digests: Digests) {
-        bytes = .memory(payload)
-        byteCount = Int64(payload.count)
+    init(_ contents: BodyContents, digests: Digests, makeTail: (SourceFile, Digests) -> DigestTail) {
+        byteCount = contents.byteCount
+        contentType = contents.contentType
+        pieces = contents.pieces
+        subject = contents.subject
         self.digests = digests
-        makeTail = { _, _ in preconditionFailure("a payload is hashed where it is") }
+        if let subject, case .file(let file) = pieces[subject],
+            file.byteCount > EngineLimits.inlineDigestByteCountMax
+        {
+            tail = makeTail(file, digests)
+        } else {
+            tail = nil
+        }
     }
 
-    init(file: SourceFile, digests: Digests, makeTail: @escaping (SourceFile, Digests) -> DigestTail) {
-        bytes = .file(file)
-        byteCount = file.byteCount
-        self.digests = digests
-        self.makeTail = makeTail
-        if file.byteCount > EngineLimits.inlineDigestByteCountMax { tail = makeTail(file, digests) }
-    }
+    /// Bytes of what an upload is about, without the form around it.
+    var subjectByteCount: Int64 { subject.map { pieces[$0].byteCount } ?? 0 }
+    var isSent: Bool { sent == byteCount }
 
-    /// Fills the buffer as far as there are bytes; 0 is the end. Throws `source_changed` when the file has
+    /// Fills the buffer as far as there are bytes; 0 is the end. Throws `source_changed` when a file has
     /// shrunk.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> Int {
-        let count = Int(min(Int64(buffer.count), byteCount - sent))
-        guard count > 0 else { return 0 }
-        switch bytes {
-        case .memory(let payload):
-            let start = Int(sent)
-            buffer.copyBytes(from: payload[start..<(start + count)])
-        case .file(let file):
-            try file.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]), at: sent)
+        var filled = 0
+        while filled < buffer.count, index < pieces.count {
+            let count = Int(min(Int64(buffer.count - filled), pieces[index].byteCount - offset))
+            guard count > 0 else {
+                index += 1
+                offset = 0
+                continue
+            }
+            try readPiece(into: UnsafeMutableRawBufferPointer(rebasing: buffer[filled..<(filled + count)]))
+            filled += count
         }
-        sent += Int64(count)
-        if let tail {
-            tail.advance(to: sent)
-        } else {
-            digests.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+        sent += Int64(filled)
+        return filled
+    }
+
+    private func readPiece(into target: UnsafeMutableRawBufferPointer) throws(TransferError) {
+        switch pieces[index] {
+        case .bytes(let bytes): target.copyBytes(from: bytes[Int(offset)..<(Int(offset) + target.count)])
+        case .file(let file): try file.read(into: target, at: offset)
         }
-        return count
+        offset += Int64(target.count)
+        guard index == subject else { return }
+        if let tail { tail.advance(to: offset) } else { digests.update(UnsafeRawBufferPointer(target)) }
     }
 
     /// From the beginning again. What a file thread has hashed stays hashed: the file has not changed, or the
-    /// end will say so.
-    func rewind() {
+    /// end will say so. Throws `source_changed` when it is known already.
+    func rewind() throws(TransferError) {
+        guard sent > 0 else { return }
+        try check()
         sent = 0
-        if tail == nil { digests.reset() }
+        index = 0
+        offset = 0
+        if tail == nil, subject != nil { digests.reset() }
     }
 
-    /// Whether everything was sent, unchanged.
+    /// Whether the files are still what they were when they were opened.
     func check() throws(TransferError) {
-        if case .file(let file) = bytes, !file.isUnchanged { throw SourceFile.changed }
+        for case .file(let file) in pieces where !file.isUnchanged { throw SourceFile.changed }
     }
 
-    /// Calls `body` on a file thread once everything that was sent is hashed, or at once when it is.
-    func whenHashed(_ lane: FileLane, _ body: @escaping @Sendable (DigestTail?) -> Void) {
+    /// Calls `body` on a file thread once the whole subject is hashed, or at once when it is.
+    func whenHashed(_ body: @escaping @Sendable (DigestTail?) -> Void) {
         guard let tail else {
             body(nil)
             return
         }
-        tail.finish(at: sent, then: .run { body(tail) })
+        tail.finish(at: subjectByteCount, then: .run { body(tail) })
     }
 }
 

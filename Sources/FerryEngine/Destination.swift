@@ -7,7 +7,8 @@ struct Destination: Sendable {
     let root: StorageDirectory
     /// Relative to the root; empty is the root itself.
     let directory: String
-    let name: String
+    /// Empty until the answer has suggested one, when the job names only a directory.
+    var name: String
     let ifExists: JobSpec.Destination.IfExists
     let job: JobID
     let attempt: Int32
@@ -33,9 +34,7 @@ struct Destination: Sendable {
 
     /// The name with a number before its extension, for `if_exists: rename`.
     func name(numbered number: Int) -> String {
-        guard number > 0 else { return name }
-        guard let dot = name.lastIndex(of: "."), dot != name.startIndex else { return "\(name)-\(number)" }
-        return "\(name[..<dot])-\(number)\(name[dot...])"
+        number > 0 ? fittedName(name, insert: "-\(number)") : name
     }
 
     /// Takes over what earlier attempts of this job left and removes what cannot be used. The job's file may
@@ -79,6 +78,14 @@ struct Destination: Sendable {
 
     /// Removes the final name of an inode, if it has one.
     private func takeBack(_ inode: ino_t, in place: StorageDirectory) -> Bool {
+        // The answer had suggested the name, and may suggest another one now.
+        if name.isEmpty {
+            let published = place.names(beginningWith: "").first {
+                PartialNames.owner(of: $0) == nil && place.inode($0) == inode
+            }
+            if let published { place.remove(published) }
+            return published != nil
+        }
         let last = ifExists == .rename ? EngineLimits.renameCountMax : 0
         for number in 0...last {
             let candidate = name(numbered: number)

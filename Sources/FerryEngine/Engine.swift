@@ -20,10 +20,10 @@ package final class Engine: AttemptRunner {
     /// Starts the threads. Throws when libcurl cannot be used or the process is out of descriptors.
     package init(
         configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
-        clock: any WallClock,
-        logger: Logger
+        jobs: any JobLookup, clock: any WallClock, logger: Logger
     ) throws {
-        let context = EngineContext(configuration, sink: sink, lease: lease, clock: clock, logger: logger)
+        let context = EngineContext(
+            configuration, sink: sink, lease: lease, jobs: jobs, clock: clock, logger: logger)
         self.context = context
         let count = max(1, configuration.loopCount)
         lanes = try (0..<count).map { index in

@@ -16,6 +16,7 @@ final class EngineContext: Sendable {
     let space: StorageSpace
     let rates = Rates()
     let lease: any LeaseHolder
+    let jobs: any JobLookup
     let clock: any WallClock
     let logger: Logger
     private let failures: FailureLog
@@ -24,8 +25,7 @@ final class EngineContext: Sendable {
 
     init(
         _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
-        clock: any WallClock,
-        logger: Logger
+        jobs: any JobLookup, clock: any WallClock, logger: Logger
     ) {
         self.configuration = configuration
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
@@ -36,6 +36,7 @@ final class EngineContext: Sendable {
             gate: configuration.downloads)
         self.sink = sink
         self.lease = lease
+        self.jobs = jobs
         self.clock = clock
         self.logger = logger
         failures = FailureLog(logger)

@@ -79,6 +79,11 @@ final class EngineLoop {
 
     func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey) { live[key]?.report(outcome) }
 
+    /// The body of an attempt is put together, or cannot be.
+    func opened(_ contents: Result<BodyContents, TransferError>, for key: AttemptKey) {
+        live[key]?.opened(contents)
+    }
+
     func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
 
     func ended(_ key: AttemptKey) { live[key] = nil }

@@ -42,6 +42,9 @@ final class LiveTransfer: EasyDelegate {
     var waitsForDigest = false
     /// Nil when nothing limits the transfer.
     var pacing: Pacing?
+    /// Whether a byte of the current request may have been sent.
+    var mayHaveReached = false
+    var hasLookedForAnswer = false
     var decoding: Decoding?
     let startedAt: Timestamp
     private let start: Int64
@@ -69,47 +72,7 @@ final class LiveTransfer: EasyDelegate {
         resourceDeadline = loop.multi.now + Int64(left * 1e9)
     }
 
-    // MARK: Preparation
-
-    /// Opens the source, and sees to what earlier attempts have left.
-    func begin() {
-        do throws(TransferError) {
-            source = try makeSource()
-            hop.sendsBody = source != nil
-            progress.expect(toSend: source?.byteCount)
-            guard attempt.spec.kind == .download else {
-                handle(.prepared)
-                return
-            }
-            let destination = try context.destination(of: attempt)
-            self.destination = destination
-            guard attempt.number > 1 else {
-                handle(.prepared)
-                return
-            }
-            takeOver(destination)
-        } catch {
-            handle(.preparationFailed(error))
-        }
-    }
-
-    private func makeSource() throws(TransferError) -> BodySource? {
-        let digests = Digests(attempt.spec.kind == .upload ? attempt.spec.integrity : JobSpec.Integrity())
-        if let payload = attempt.payload { return BodySource(payload: payload, digests: digests) }
-        guard case .path(let path)? = attempt.spec.source else { return nil }
-        let root = try context.root(context.configuration.storageRoot(attempt.tenant))
-        let file = try SourceFile(path, below: root)
-        if file.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
-        let lane = context.lane
-        return BodySource(file: file, digests: digests) { file, digests in
-            DigestTail(
-                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
-                lane: lane
-            ) {}
-        }
-    }
-
-    private func becomeBulk() {
+    func becomeBulk() {
         guard !isBulk else { return }
         isBulk = true
         context.bulk.note(attempt.origin)
@@ -150,11 +113,11 @@ final class LiveTransfer: EasyDelegate {
         isHeadHeld = false
         sink = .none
         discardedByteCount = 0
+        mayHaveReached = false
         lastActivity = loop.multi.now
-        source?.rewind()
-        let isRepeatable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
+        guard rewindSource() else { return }
         var request = context.builder.request(
-            for: attempt, hop, body: source?.byteCount, expects: expects, codings: decoding?.codings,
+            for: attempt, hop, body: source, expects: expects, codings: decoding?.codings,
             resuming: resumption?.headers ?? [])
         request.receiveBufferSize = receiveBufferSize
         if let pacing {
@@ -177,7 +140,10 @@ final class LiveTransfer: EasyDelegate {
     // MARK: What libcurl says
 
     func willConnect(to address: SocketAddress) -> Bool { allows(address) }
-    func willSend(to address: SocketAddress) -> Bool { allows(address) }
+    func willSend(to address: SocketAddress) -> Bool {
+        mayHaveReached = allows(address)
+        return mayHaveReached
+    }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         lastActivity = loop.multi.now
@@ -202,6 +168,13 @@ final class LiveTransfer: EasyDelegate {
     }
 
     func takeHead(_ head: ResponseHead) -> Bool {
+        guard head.hasClearLength else {
+            return refuse(.responseInvalid, "The length of the server's answer is ambiguous.")
+        }
+        // Nobody asked for another protocol (RFC 9110 §15.2.2).
+        guard head.status != 101 else {
+            return refuse(.responseInvalid, "The server switched to another protocol.")
+        }
         let finding = decoding?.examine(head) ?? .plain
         let judge = ResponseJudge(
             spec: attempt.spec, egress: context.configuration.egress, isDecoded: finding != .plain)
@@ -226,11 +199,18 @@ final class LiveTransfer: EasyDelegate {
         return true
     }
 
+    /// In a directory the file gets the name that the answer suggests.
+    private func nameDestination(_ head: ResponseHead) {
+        guard destination?.name.isEmpty == true else { return }
+        destination?.name = suggestedFilename(head, url: hop.url) ?? attempt.job.description
+    }
+
     /// `total`: of the file that is resumed; nil: it begins anew.
     private func makeDrain(_ head: ResponseHead, total: Int64?) throws(TransferError) -> BodyDrain {
         let isDecoded = decoding?.isActive ?? false
-        let length = hop.method == "HEAD" ? 0 : isDecoded ? nil : total ?? head.contentLength
+        let length = !head.hasBody(hop.method) ? 0 : isDecoded ? nil : total ?? head.contentLength
         progress.expect(toReceive: length)
+        nameDestination(head)
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
         let (key, tell, lane) = (key, loop.teller, context.lane)
         let syncs = context.configuration.fileSync == .full
@@ -298,7 +278,7 @@ final class LiveTransfer: EasyDelegate {
         context.metrics.received(count)
         guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
         handle(.enoughDiscarded)
-        guard !machine.isEnded, let source, source.sent == source.byteCount, next == nil else {
+        guard !machine.isEnded, let source, source.isSent, next == nil else {
             return .abort
         }
         // An upload is over; how much the server has to say about it does not matter.
@@ -315,36 +295,6 @@ final class LiveTransfer: EasyDelegate {
         waitsForDigest = false
         lastActivity = loop.multi.now
         transfer?.resume()
-    }
-
-    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
-        lastActivity = loop.multi.now
-        guard let source else { return .bytes(0) }
-        let room = min(buffer.count, pacing?.portion ?? .max)
-        guard source.sent == source.byteCount || mayMove(room, .sending) else { return .pause }
-        do throws(TransferError) {
-            let count = try source.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<room]))
-            progress.set(sent: source.sent)
-            if source.sent == source.byteCount { meter?.requestEnded() }
-            context.metrics.sent(count)
-            return .bytes(count)
-        } catch {
-            handle(.bodyRefused(error))
-            return .abort
-        }
-    }
-
-    func rewindBody() -> Bool {
-        // What was answered with 401 was not done.
-        let isRefused = isHeadHeld && (head?.status == 401 || head?.status == 407)
-        guard let source,
-            source.sent == 0 || isRefused
-                || RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
-        else {
-            return false
-        }
-        source.rewind()
-        return true
     }
 
     func finished(_ outcome: TransferOutcome) {
@@ -366,10 +316,9 @@ final class LiveTransfer: EasyDelegate {
             handle(.transferEnded(.init(blockedAddress(.connecting), mayRepeatAtOnce: false)))
             return
         }
-        let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
         let facts = TransportContext(
-            hasHead: head != nil, isRepeatable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
-            sentWholeBody: isSent,
+            hasHead: head != nil, isRepeatable: isRepeatable,
+            sentWholeBody: hasSentBody,
             proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https)
         handle(.transferEnded(transportFailure(error, outcome.info, facts)))
     }

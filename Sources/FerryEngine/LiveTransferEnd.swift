@@ -4,6 +4,12 @@ import FerryCore
 /// What an attempt does once libcurl has seen the whole answer.
 extension LiveTransfer {
     func store() {
+        do throws(TransferError) {
+            try source?.check()
+        } catch {
+            handle(.storageFailed(error))
+            return
+        }
         if attempt.spec.kind == .upload {
             storeUpload()
             return
@@ -38,7 +44,7 @@ extension LiveTransfer {
 
     private func verification(_ digests: Digests) -> TransferResult.Verification {
         if digests.isProof { return .digest }
-        return attempt.spec.integrity.size != nil || head?.isDelimited ?? false ? .length : .none
+        return attempt.spec.integrity.size != nil || head?.isDelimited(hop.method) ?? false ? .length : .none
     }
 
     private func publish(_ drain: BodyDrain, to destination: Destination) {
@@ -71,25 +77,19 @@ extension LiveTransfer {
     }
 
     private func storeUpload() {
-        guard let source, source.sent == source.byteCount || !hop.sendsBody else {
+        guard let source, source.isSent else {
             handle(
                 .storageFailed(
                     TransferError(
                         .connectionLost, "The server answered before it had the whole body.", phase: .sending,
-                        isRetryable: RequestBuilder.isRepeatable(attempt.spec, method: hop.method))))
-            return
-        }
-        do throws(TransferError) {
-            try source.check()
-        } catch {
-            handle(.storageFailed(error))
+                        isRetryable: true)))
             return
         }
         let (key, tell, digests, verification) = (
             key, loop.teller, source.digests, verification(source.digests)
         )
-        let size = source.byteCount
-        source.whenHashed(context.lane) { tail in
+        let size = source.subjectByteCount
+        source.whenHashed { tail in
             let event: AttemptMachine.Event
             do throws(TransferError) {
                 if let failure = tail?.failure { throw failure }
@@ -119,7 +119,8 @@ extension LiveTransfer {
 
     func result(_ outcome: AttemptResult.Outcome) -> AttemptResult {
         AttemptResult(
-            attempt: attempt, outcome: outcome, response: response, bytesReceived: progress.bytesReceived,
+            attempt: attempt, outcome: harmless(outcome), response: response,
+            bytesReceived: progress.bytesReceived,
             bytesSent: progress.bytesSent, trace: trace)
     }
 
@@ -147,19 +148,17 @@ extension LiveTransfer {
         } else if let transfer, !transfer.isPaused,
             now - lastActivity > Int64(attempt.spec.request.timeoutForRequest * 1e9)
         {
-            let isRetryable = RequestBuilder.isRepeatable(attempt.spec, method: hop.method)
             handle(
                 .timedOut(
                     TransferError(
                         .timedOut, "No byte moved for \(attempt.spec.request.timeoutForRequest) seconds.",
-                        phase: phase, isRetryable: isRetryable)))
+                        phase: phase, isRetryable: true)))
         }
     }
 
     private var phase: TransferError.Phase {
         if head != nil { return .receiving }
         guard let info = transfer?.info, info.timings.preTransfer > 0 else { return .connecting }
-        let isSent = !hop.sendsBody || source.map { $0.sent == $0.byteCount } ?? true
-        return isSent ? .waiting : .sending
+        return hasSentBody ? .waiting : .sending
     }
 }

@@ -7,6 +7,10 @@ struct Hop: Sendable {
     var method: String
     var sendsBody: Bool
     var redirectCount = 0
+    /// A redirect has taken the body away, and what describes it.
+    var hasDroppedBody = false
+    /// A request that is not idempotent was answered with a redirect to its outcome.
+    var hasActed = false
     /// False once a redirect has left the job's origin, unless the job allows it.
     var keepsCredentials = true
 }
@@ -30,15 +34,16 @@ struct RequestBuilder: Sendable {
     /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: what libcurl asks for and undoes.
     /// `resuming`: what asks for the rest of a file.
     func request(
-        for attempt: Attempt, _ hop: Hop, body: Int64?, expects: Bool, codings: [String]?,
+        for attempt: Attempt, _ hop: Hop, body: BodySource?, expects: Bool, codings: [String]?,
         resuming: [JobSpec.Pair]
     ) -> TransferRequest {
         let spec = attempt.spec
         var request = TransferRequest(url: hop.url.string)
         request.method = hop.method
-        request.body = hop.sendsBody ? .known(body ?? 0) : .none
+        request.body = hop.sendsBody ? .known(body?.byteCount ?? 0) : .none
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
-        request.headers = headers(attempt, hop, asksForCodings: codings != nil)
+        request.headers = headers(
+            attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
         for pair in resuming { request.headers.append(.init(pair.name, pair.value)) }
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
@@ -48,7 +53,7 @@ struct RequestBuilder: Sendable {
         request.connectTimeout = min(
             EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
         request.sendBufferSize =
-            (body ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
+            (body?.byteCount ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
         return request
     }
 
@@ -94,12 +99,15 @@ struct RequestBuilder: Sendable {
 
     /// Whether a repetition cannot do harm (RFC 9110 §9.2.2), or the job says so.
     static func isRepeatable(_ spec: JobSpec, method: String) -> Bool {
-        spec.retry.repeatsNonIdempotent
-            || ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method.uppercased())
+        spec.retry.repeatsNonIdempotent || isIdempotent(method)
+    }
+
+    static func isIdempotent(_ method: String) -> Bool {
+        ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
     }
 
     private func headers(
-        _ attempt: Attempt, _ hop: Hop, asksForCodings: Bool
+        _ attempt: Attempt, _ hop: Hop, contentType: String?, asksForCodings: Bool
     ) -> [TransferRequest.Header] {
         let spec = attempt.spec
         var headers: [TransferRequest.Header] = []
@@ -119,7 +127,7 @@ struct RequestBuilder: Sendable {
             if isSecret || Self.ownedHeaders.contains(name) { continue }
             if !hop.keepsCredentials, Self.isCredential(name) { continue }
             if hop.redirectCount > 0, name == "host" { continue }
-            if !hop.sendsBody, name.hasPrefix("content-") { continue }
+            if hop.hasDroppedBody, name.hasPrefix("content-") { continue }
             named.insert(name)
             headers.append(.init(pair.name, pair.value))
         }
@@ -130,7 +138,7 @@ struct RequestBuilder: Sendable {
         // Without it any coding may come (RFC 9110 §12.5.3), and the bytes would not be the file's.
         if !asksForCodings { add("Accept-Encoding", "identity") }
         add("traceparent", attempt.traceparent)
-        if hop.sendsBody { add("Content-Type", Self.contentType(spec)) }
+        if hop.sendsBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
         return headers
     }
 
@@ -139,13 +147,14 @@ struct RequestBuilder: Sendable {
         switch (spec.request.body, spec.source) {
         case (let body?, _): form = body.form
         case (nil, .inline(let body)?): form = body.form
-        case (nil, .path?), (nil, nil): return nil
+        case (nil, _): return nil
         }
         switch form {
         case .json: return "application/json"
         case .form: return "application/x-www-form-urlencoded"
         case .text: return "text/plain; charset=utf-8"
         case .base64: return "application/octet-stream"
+        case .multipart: return nil
         }
     }
 

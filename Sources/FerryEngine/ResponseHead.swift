@@ -18,23 +18,46 @@ package struct ResponseHead: Sendable, Equatable {
         headers.first { equalIgnoringCase($0.name, name) }?.value
     }
 
-    /// All fields of that name, ignoring case.
-    func all(_ name: String) -> [String] {
-        headers.filter { equalIgnoringCase($0.name, name) }.map(\.value)
+    /// The values of all fields of that name, ignoring case.
+    package func all(_ name: String) -> [String] {
+        headers.compactMap { equalIgnoringCase($0.name, name) ? $0.value : nil }
     }
 
-    /// `Content-Length`, when it is one number (RFC 9110 §8.6 lets equal duplicates pass; libcurl refuses
-    /// others).
+    /// `Content-Length`, when it is one number, equal duplicates counted as one (RFC 9110 §8.6), and no
+    /// transfer coding overrides it (RFC 9112 §6.3).
     package var contentLength: Int64? {
-        guard let text = first("content-length"), !text.isEmpty,
-            text.utf8.allSatisfy({ (48...57).contains($0) })
-        else { return nil }
-        return Int64(text)
+        guard case .some(.some(let length)) = announcedLength, first("transfer-encoding") == nil else {
+            return nil
+        }
+        return length
     }
+
+    /// Whether the length can be read in one way only; libcurl takes the first of several.
+    package var hasClearLength: Bool { announcedLength != nil }
+
+    /// Nil: what is announced contradicts itself or is no number. `.some(nil)`: nothing is announced.
+    private var announcedLength: Int64?? {
+        var length: Int64?
+        for header in headers where equalIgnoringCase(header.name, "content-length") {
+            for part in header.value.utf8.split(
+                separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
+            {
+                let digits = trim(part)
+                guard !digits.isEmpty, digits.allSatisfy({ (48...57).contains($0) }),
+                    let number = Int64(String(Substring(digits))), length == nil || length == number
+                else { return nil }
+                length = number
+            }
+        }
+        return .some(length)
+    }
+
+    /// Whether bytes follow the head at all, whatever it says about them (RFC 9112 §6.3).
+    package func hasBody(_ method: String) -> Bool { method != "HEAD" && status != 204 && status != 304 }
 
     /// Whether the end of the body is marked by anything but the end of the connection.
-    package var isDelimited: Bool {
-        if !isHTTP1 || contentLength != nil || status == 204 || status == 304 { return true }
+    package func isDelimited(_ method: String) -> Bool {
+        if !isHTTP1 || contentLength != nil || !hasBody(method) { return true }
         return first("transfer-encoding")?.lowercased().hasSuffix("chunked") ?? false
     }
 

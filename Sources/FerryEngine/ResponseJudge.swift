@@ -32,10 +32,9 @@ struct ResponseJudge: Sendable {
     func judge(
         _ head: ResponseHead, _ hop: Hop, expected: Bool, resumption: Resumption?, now: Timestamp
     ) -> Judgement {
-        if Self.redirects.contains(head.status), spec.redirects.policy == .follow,
-            let location = head.first("location")
-        {
-            return redirect(head.status, to: location, hop)
+        if Self.redirects.contains(head.status), spec.redirects.policy == .follow {
+            let locations = head.all("location")
+            if locations.contains(where: { !$0.isEmpty }) { return redirect(head.status, to: locations, hop) }
         }
         if head.status == 417, expected { return .resend }
         if let resumption, head.status == 206 || head.status == 416 {
@@ -54,7 +53,7 @@ struct ResponseJudge: Sendable {
                     .unacceptableContentType, "The answer's content type is not one that the job accepts.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
-        if !isDecoded, hop.method != "HEAD", let length = head.contentLength,
+        if !isDecoded, head.hasBody(hop.method), let length = head.contentLength,
             let most = spec.accept.byteCountMax,
             length > most
         {
@@ -94,9 +93,10 @@ struct ResponseJudge: Sendable {
     private func acceptsType(_ type: String?) -> Bool {
         spec.accept.contentTypes.isEmpty
             || spec.accept.contentTypes.contains { pattern in
+                if pattern == "*/*" { return true }
                 guard let type else { return false }
                 let pattern = pattern.lowercased()
-                return pattern == "*/*" || pattern == type
+                return pattern == type
                     || pattern.hasSuffix("/*") && type.hasPrefix(pattern.dropLast())
             }
     }
@@ -112,8 +112,10 @@ struct ResponseJudge: Sendable {
         }
         // 425 and 429 say that nothing was done (RFC 8470 §5.2, RFC 6585 §4); of the others nobody knows.
         let isRetryable =
-            [425, 429].contains(status)
-            || Self.passing.contains(status) && RequestBuilder.isRepeatable(spec, method: hop.method)
+            spec.retry.repeatsNonIdempotent && Self.passing.contains(status)
+            || !hop.hasActed
+                && ([425, 429].contains(status)
+                    || Self.passing.contains(status) && RequestBuilder.isRepeatable(spec, method: hop.method))
         return .refuse(
             TransferError(
                 .unacceptableStatus, "The server answered with status \(status).", phase: .waiting,
@@ -123,18 +125,18 @@ struct ResponseJudge: Sendable {
     /// Statuses of a trouble that may pass; 520 to 524 are what large proxies say about their origin.
     private static let passing: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524]
 
-    private func redirect(_ status: Int, to location: String, _ hop: Hop) -> Judgement {
+    private func redirect(_ status: Int, to locations: [String], _ hop: Hop) -> Judgement {
         guard hop.redirectCount < spec.redirects.countMax else {
             return .refuse(
                 TransferError(
                     .tooManyRedirects, "The server redirected more than \(spec.redirects.countMax) times.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
-        guard let url = try? hop.url.resolving(location) else {
-            return .refuse(
-                TransferError(
-                    .redirectInvalid, "The server redirected to something that is no http or https URL.",
-                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        guard Set(locations).count == 1, let url = try? hop.url.resolving(locations[0]) else {
+            return invalidRedirect(
+                locations.count > 1
+                    ? "The server redirected to several places at once."
+                    : "The server redirected to something that is no http or https URL.")
         }
         guard egress.refusal(of: url) == nil else {
             return .refuse(blockedAddress(.waiting), retryAfter: nil)
@@ -154,10 +156,21 @@ struct ResponseJudge: Sendable {
         // RFC 9110 §15.4: 303 asks for GET; after 301 and 302 a POST becomes one, as everybody does it.
         let becomesGET = status == 303 && hop.method != "HEAD" || status < 303 && hop.method == "POST"
         if becomesGET, hop.method != "GET" {
+            next.hasActed = hop.hasActed || !RequestBuilder.isIdempotent(hop.method)
             next.method = "GET"
             next.sendsBody = false
+            next.hasDroppedBody = true
+        }
+        if next.sendsBody, hop.url.scheme == .https, url.scheme == .http {
+            return invalidRedirect(
+                "The server redirected a body from https to http, where all could read it.")
         }
         return .follow(next)
+    }
+
+    private func invalidRedirect(_ message: String) -> Judgement {
+        .refuse(
+            TransferError(.redirectInvalid, message, phase: .waiting, isRetryable: false), retryAfter: nil)
     }
 }
 

@@ -81,8 +81,19 @@ private func safeFilename(_ name: String) -> String? {
     }
     var safe = String(String.UnicodeScalarView(visible)).drop { $0 == "." || $0 == " " }
     while safe.last == " " || safe.last == "." { safe = safe.dropLast() }
-    while safe.utf8.count > 255 { safe = safe.dropLast() }
-    return safe.isEmpty ? nil : String(safe)
+    return safe.isEmpty ? nil : fittedName(String(safe), insert: "")
+}
+
+/// The name with something before its extension, its stem cut where it would have more than the 255 bytes of
+/// a file system.
+func fittedName(_ name: String, insert: String) -> String {
+    var (stem, suffix) = (name[...], name[name.endIndex...])
+    if let dot = name.lastIndex(of: "."), dot != name.startIndex, name[dot...].utf8.count <= 64 {
+        (stem, suffix) = (name[..<dot], name[dot...])
+    }
+    let room = 255 - insert.utf8.count - suffix.utf8.count
+    while stem.utf8.count > room { stem = stem.dropLast() }
+    return "\(stem)\(insert)\(suffix)"
 }
 
 /// Safe as it is, as most names are: visible ASCII without a slash or spaces, neither dot first nor last.

@@ -142,7 +142,8 @@ final class Application: Sendable {
         settings.keptConnectionCount =
             max(64, min(configuration.concurrency, 4096)) * configuration.transferLoops
         return try Engine(
-            configuration: settings, sink: store.dispatcher, lease: store.watch, clock: clock, logger: logger)
+            configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
+            clock: clock, logger: logger)
     }
 
     private static func makeWebhooks(

@@ -33,9 +33,8 @@ final class ContentDoor: ContentStore {
     func stop() { mailbox.close() }
 
     private static func open(_ job: JobRecord, _ paths: StoragePaths) -> Result<OpenContent, StoreError> {
-        let result = job.resultJSON.flatMap { try? JSON.parse($0) }
         let descriptor: Int32
-        if let path = result?["path"]?.string {
+        if case .path(let path)? = JobContent(job)?.place {
             let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             guard root >= 0 else { return .failure(.notFound) }
             defer { close(root) }

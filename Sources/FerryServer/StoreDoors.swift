@@ -22,7 +22,7 @@ struct StoreDoor: JobIntake {
 
 extension StoreDoor: JobReader, JobControl {
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
-        control.job(id, tenant: tenant) { reply($0.map(\.record)) }
+        control.job(id, tenant: tenant, reply: reply)
     }
 
     func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) { control.jobs(query, reply: reply) }
@@ -56,7 +56,7 @@ extension StoreDoor: JobReader, JobControl {
     }
 
     func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>) {
-        control.job(id, tenant: tenant) { result in
+        control.storedJob(id, tenant: tenant) { result in
             reply(
                 result.flatMap { stored in
                     guard stored.record.state.isTerminal else {

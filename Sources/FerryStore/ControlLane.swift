@@ -5,7 +5,7 @@ import Synchronization
 import Sys
 
 /// Reads and commands of the API. Any thread asks; the reply comes on the lane's thread and must not block.
-package final class ControlLane: Sendable {
+package final class ControlLane: JobLookup {
     /// What one request does with the connection; `fail` answers it when that was not possible.
     struct Work: Sendable {
         let name: StaticString
@@ -67,10 +67,14 @@ package final class ControlLane: Sendable {
 
     /// Reads one job of a tenant, finished or not; what gathers is read with one statement. Another tenant's
     /// job is `notFound`.
-    package func job(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
+    package func storedJob(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
         if !mailbox(isRead: true).send(.read(id, tenant: tenant, reply: reply)) {
             reply(.failure(.unavailable))
         }
+    }
+
+    package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
     }
 
     private func mailbox(isRead: Bool) -> Mailbox<Message> {

@@ -24,7 +24,7 @@ private let badURLs =
     ]
 private let badPaths =
     notString + [
-        "null", #""""#, #""/etc/passwd""#, #""..""#, #""a/../b""#, #""./a""#, #""a//b""#, #""a/""#,
+        "null", #""""#, #""/etc/passwd""#, #""..""#, #""a/../b""#, #""./a""#, #""a//b""#, #""a//""#, #""/""#,
         #""a\u0000b""#,
         #""a\nb""#, #"".ferry-x""#, "\"" + String(repeating: "x", count: 256) + "\"",
         "\"" + String(repeating: "x/", count: 600) + "x\"",
@@ -179,8 +179,8 @@ struct JobSpecFuzzTests {
             "#/source/job"
         ),
         (
-            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a","form":{}}}"#,
-            "#/source/form"
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"path":"a/"}}"#,
+            "#/source/path"
         ),
         (
             #"{"kind":"upload","request":{"url":"http://a.example/","method":"GET"},"#

@@ -172,5 +172,15 @@ let fullJobs = [
         + #""integrity":{"md5":"d41d8cd98f00b204e9800998ecf8427e","crc32c":"00000000","#
         + #""adler32":"00000001"}}"#,
     #"{"kind":"download","request":{"url":"http://a.example/"}}"#,
+    #"{"kind":"download","request":{"url":"http://a.example/"},"destination":{"path":"in/box/"}}"#,
+    #"{"kind":"upload","request":{"url":"http://a.example/"},"#
+        + #""source":{"job":"job_01hzzzzzzzzzzzzzzzzzzzzzzz"}}"#,
+    #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"path":"a/é.bin","form":"#
+        + #"{"field":"f","fields":{"a":"1","\"é":""}}}}"#,
+    #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"abc","form":{}}}"#,
+    #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","body":{"multipart":["#
+        + #"{"name":"a","text":"b"},{"name":"c","base64":"AAEC","file_name":"x"},"#
+        + #"{"name":"d","path":"in/a.png","content_type":"image/png; x=1"},"#
+        + #"{"name":"e","job":"job_01hzzzzzzzzzzzzzzzzzzzzzzz"}]}}}"#,
     #"{"kind":"data","request":{"url":"http://[2001:db8::1]/","method":"REPORT","body":{"form":{"a":"b"}}}}"#,
 ]

@@ -27,6 +27,16 @@ final class Fixture: Sendable {
         let isHeld = Atomic<Bool>(true)
         func holdsLease(of job: JobID, attempt: Int32) -> Bool { isHeld.load(ordering: .relaxed) }
     }
+    /// Jobs that have ended, as the store would know them.
+    final class Jobs: JobLookup {
+        private let records = Mutex<[JobID: JobRecord]>([:])
+        func add(_ record: JobRecord) { records.withLock { $0[record.id] = record } }
+        func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+            let found = records.withLock { $0[id] }
+            reply(
+                found.map { $0.tenant == tenant ? .success($0) : .failure(.notFound) } ?? .failure(.notFound))
+        }
+    }
     struct SystemClock: WallClock {
         func now() -> Timestamp { Timestamp(microseconds: wallMicroseconds()) }
     }
@@ -35,6 +45,7 @@ final class Fixture: Sendable {
     let engine: Engine
     let sink = Sink()
     let lease = Lease()
+    let jobs = Jobs()
     private let ids = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
 
     /// The tenant's files.
@@ -55,7 +66,7 @@ final class Fixture: Sendable {
         change(&configuration)
         mkdir(directory + "/tenant", 0o755)
         engine = try Engine(
-            configuration: configuration, sink: sink, lease: lease, clock: SystemClock(),
+            configuration: configuration, sink: sink, lease: lease, jobs: jobs, clock: SystemClock(),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
@@ -87,6 +98,22 @@ final class Fixture: Sendable {
     ) -> AttemptResult? {
         engine.begin([attempt(kind, url, job: job, number: number, change)])
         return sink.arrived.wait().first
+    }
+
+    /// Makes a job known that has succeeded with this result, or is in another state.
+    func addJob(
+        _ result: TransferResult, state: JobState = .succeeded, tenant: String = "tenant",
+        response: TransferResponse? = nil
+    ) -> JobID {
+        let id: JobID = ids.make()
+        let now = SystemClock().now()
+        jobs.add(
+            JobRecord(
+                id: id, tenant: tenant, state: state, waitingFor: nil, revision: 2, attempt: 1,
+                failedAttemptCount: 0, node: nil, createdAt: now, startedAt: now, finishedAt: now,
+                nextAttemptAt: nil, retryOf: nil, specJSON: [], responseJSON: response?.json,
+                resultJSON: result.json(job: id), errorJSON: nil, body: result.body))
+        return id
     }
 
     /// Every name below the directory but directories.

@@ -81,7 +81,7 @@ final class TestNode: Sendable {
     }
 
     func job(_ id: JobID, tenant: String = "acme") -> Result<StoredJob, StoreError> {
-        wait { store.control.job(id, tenant: tenant, reply: $0) }
+        wait { store.control.storedJob(id, tenant: tenant, reply: $0) }
     }
 
     func status() throws -> StoreStatus { try wait { store.control.status(reply: $0) }.get() }

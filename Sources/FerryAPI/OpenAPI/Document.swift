@@ -24,7 +24,9 @@ let openAPIDocument: [UInt8] = {
     writer.name("headers")
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
-    let schemas = [jobRequestSchemas, connectionSchemas, answerSchemas, attemptSchemas, errorSchemas]
+    let schemas = [
+        jobRequestSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas, errorSchemas,
+    ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()
     writer.endObject()

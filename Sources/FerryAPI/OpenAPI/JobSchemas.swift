@@ -55,7 +55,8 @@ let jobRequestSchemas = #"""
       "unevaluatedProperties": false
     },
     "UploadRequest": {
-      "description": "Sends a file or inline bytes. Succeeds on a 2xx answer unless accept.status says \#
+      "description": "Sends a file, what another job has left, or inline bytes, as they are or in a \#
+    form. Succeeds on a 2xx answer unless accept.status says \#
     otherwise.",
       "allOf": [{"$ref": "#/components/schemas/JobCommon"}],
       "type": "object",
@@ -170,62 +171,6 @@ let jobRequestSchemas = #"""
       "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s/?#]{1,253}([/?#]\\S*)?$",
       "description": "Absolute, http or https, without user information. Addresses that the egress \#
     policy refuses are a 422."
-    },
-    "Body": {
-      "description": "The bytes that are sent; shown afterwards as {\"json\": {\"size\": 5}}.",
-      "oneOf": [
-        {
-          "type": "object", "required": ["json"], "properties": {"json": {}},
-          "additionalProperties": false
-        },
-        {
-          "type": "object", "required": ["form"], "additionalProperties": false,
-          "properties": {
-            "form": {"type": "object", "maxProperties": 1000, "additionalProperties": {"type": "string"}}
-          }
-        },
-        {"$ref": "#/components/schemas/InlineText"},
-        {"$ref": "#/components/schemas/InlineBase64"}
-      ]
-    },
-    "InlineText": {
-      "type": "object", "required": ["text"],
-      "properties": {"text": {"type": "string"}},
-      "additionalProperties": false
-    },
-    "InlineBase64": {
-      "type": "object", "required": ["base64"], "additionalProperties": false,
-      "properties": {
-        "base64": {
-          "type": "string", "contentEncoding": "base64",
-          "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
-        }
-      }
-    },
-    "Source": {
-      "oneOf": [
-        {
-          "type": "object", "required": ["path"],
-          "properties": {"path": {"$ref": "#/components/schemas/Path"}},
-          "additionalProperties": false
-        },
-        {"$ref": "#/components/schemas/InlineText"},
-        {"$ref": "#/components/schemas/InlineBase64"}
-      ]
-    },
-    "Path": {
-      "type": "string", "minLength": 1, "maxLength": 1024,
-      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\\u0000-\\u001f\\u007f]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
-    [^/\\u0000-\\u001f\\u007f]{1,255})*$",
-      "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of \#
-    at most 255 bytes that do not begin with .ferry-."
-    },
-    "Destination": {
-      "type": "object", "required": ["path"], "additionalProperties": false,
-      "properties": {
-        "path": {"$ref": "#/components/schemas/Path"},
-        "if_exists": {"enum": ["replace", "fail", "rename"], "default": "replace"}
-      }
     },
     "Integrity": {
       "type": "object", "additionalProperties": false,

@@ -1,0 +1,166 @@
+// multipart/form-data (RFC 7578): the body of a data job, or the envelope of an upload.
+
+extension JobDecoding {
+    /// `{"multipart": [{"name", "text" | "base64" | "path" | "job", "file_name", "content_type"}]}`. The
+    /// payload is what came along, part after part.
+    func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
+        guard let values = fields.array("multipart", countMax: Limits.partCountMax) else { return nil }
+        if values.isEmpty {
+            fields.complain("multipart", "invalid_value", "A multipart body has at least one part.")
+        }
+        var parts: [JobSpec.Part] = []
+        var payload: [UInt8] = []
+        for (index, value) in values.enumerated() {
+            let place = "\(fields.pointer("multipart"))/\(index)"
+            guard var object = FieldReader(value, at: place, complaints) else { continue }
+            if let part = part(&object, &payload) { parts.append(part) }
+            object.finish()
+        }
+        return (parts, payload)
+    }
+
+    private func part(_ fields: inout FieldReader, _ payload: inout [UInt8]) -> JobSpec.Part? {
+        if !fields.has("name") { fields.complain("name", "required", "A part needs a name.") }
+        let name = partName(&fields, "name")
+        let content = place(&fields, exactlyOne(&fields, ["text", "base64", "path", "job"]))
+        let fileName = partName(&fields, "file_name", isNullable: true)
+        let type = mediaType(&fields)
+        guard let name, let content else { return nil }
+        payload += content.payload ?? []
+        var part = JobSpec.Part(name: name, source: content.source, fileName: fileName, contentType: type)
+        part.nameFile()
+        return part
+    }
+
+    /// `source.form`: the source as a file among fields; the source itself without it.
+    func form(
+        _ fields: inout FieldReader, around source: (source: JobSpec.Source, payload: [UInt8]?)?
+    ) -> (source: JobSpec.Source, payload: [UInt8]?)? {
+        guard var object = fields.object("form", isNullable: true) else { return source }
+        let name = partName(&object, "field") ?? "file"
+        let fileName = partName(&object, "file_name", isNullable: true)
+        let type = mediaType(&object)
+        var (parts, payload) = formFields(&object)
+        object.finish()
+        guard let source else { return nil }
+        var file = JobSpec.Part(name: name, source: source.source, fileName: fileName, contentType: type)
+        file.nameFile()
+        if case .inline = file.source {
+            // Without a name it would be a field (RFC 7578 §4.2).
+            file.fileName = fileName ?? "file"
+            file.contentType = type ?? octetStream
+        }
+        parts.append(file)
+        payload += source.payload ?? []
+        let whole = JobSpec.Source.form(parts)
+        return (whole, whole.hasPayload ? payload : nil)
+    }
+
+    private func formFields(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8]) {
+        guard var object = fields.object("fields") else { return ([], []) }
+        var parts: [JobSpec.Part] = []
+        var payload: [UInt8] = []
+        for member in object.all(countMax: Limits.partCountMax - 1) {
+            if let reason = partNameReason(member.name) {
+                object.complain(member.name, "invalid_value", reason)
+            }
+            guard let value = object.string(member.name) else { continue }
+            payload += value.utf8
+            let body = JobSpec.Body(form: .text, byteCount: value.utf8.count)
+            parts.append(JobSpec.Part(name: member.name, source: .inline(body)))
+        }
+        return (parts, payload)
+    }
+
+    private func partName(_ fields: inout FieldReader, _ name: String, isNullable: Bool = false) -> String? {
+        guard let text = fields.string(name, isNullable: isNullable) else { return nil }
+        if let reason = partNameReason(text) { fields.complain(name, "invalid_value", reason) }
+        return text
+    }
+
+    private func partNameReason(_ name: String) -> String? {
+        (1...Limits.partNameByteCountMax).contains(name.utf8.count) && !name.utf8.contains(0)
+            ? nil : "A name has 1 to \(Limits.partNameByteCountMax) bytes and no U+0000."
+    }
+
+    /// `type/subtype`, with parameters if need be (RFC 9110 §8.3.1).
+    private func mediaType(_ fields: inout FieldReader) -> String? {
+        guard let text = fields.string("content_type", isNullable: true) else { return nil }
+        let parts = text.utf8.prefix { $0 != UInt8(ascii: ";") }
+            .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let isType =
+            parts.count == 2 && text.utf8.count <= 255 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+            && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(HeaderRules.isTokenByte) }
+        if !isType {
+            fields.complain(
+                "content_type", "invalid_value", "This must be a media type such as \"image/png\".")
+        }
+        return text
+    }
+
+    /// The boundary is made for each attempt, so nobody else can say what the type is.
+    func checkContentType(_ request: DecodedRequest?, _ source: JobSpec.Source?, at prefix: String) {
+        var isForm = request?.spec.body?.form == .multipart
+        if case .form? = source { isForm = true }
+        guard isForm, let request else { return }
+        for header in request.spec.headers where header.name.lowercased() == "content-type" {
+            complaints.add(
+                "\(prefix)/request/headers/\(pointerStep(header.name))", "invalid_combination",
+                "The service sets the type of a multipart body itself, with its boundary.")
+        }
+    }
+}
+
+private let octetStream = "application/octet-stream"
+
+extension JobSpec {
+    /// One part of a `multipart/form-data` body.
+    package struct Part: Sendable, Equatable {
+        package var name: String
+        /// Never a form itself.
+        package var source: Source
+        /// Nil: a field; of a job's file: what the job says.
+        package var fileName: String?
+        /// Nil: text; of a job's file: what the job says.
+        package var contentType: String?
+        package init(name: String, source: Source, fileName: String? = nil, contentType: String? = nil) {
+            self.name = name
+            self.source = source
+            self.fileName = fileName
+            self.contentType = contentType
+        }
+
+        /// What is not said about a file: its name is the path's last part, its type is bytes.
+        fileprivate mutating func nameFile() {
+            if case .path(let path) = source {
+                fileName = fileName ?? path.split(separator: "/").last.map(String.init)
+                contentType = contentType ?? octetStream
+            } else if case .inline(let body) = source, body.form == .base64 {
+                contentType = contentType ?? octetStream
+            }
+        }
+    }
+
+    /// Whether bytes are kept beside the spec (the payload).
+    package var hasPayload: Bool { request.body?.hasPayload ?? source?.hasPayload ?? false }
+
+    /// The parts of a multipart body; nil for any other.
+    package var parts: [Part]? {
+        if case .form(let parts)? = source { return parts }
+        return request.body.flatMap { $0.form == .multipart ? $0.parts : nil }
+    }
+}
+
+extension JobSpec.Body {
+    var hasPayload: Bool { form != .multipart || parts.contains { $0.source.hasPayload } }
+}
+
+extension JobSpec.Source {
+    var hasPayload: Bool {
+        switch self {
+        case .path, .job: false
+        case .inline: true
+        case .form(let parts): parts.contains { $0.source.hasPayload }
+        }
+    }
+}

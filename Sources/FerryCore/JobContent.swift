@@ -1,0 +1,34 @@
+/// What a succeeded job has left: where its bytes are, and what they are.
+package struct JobContent: Sendable {
+    package enum Place: Sendable {
+        case body([UInt8])
+        /// Below the tenant's storage root.
+        case path(String)
+        /// Among the files that the service keeps.
+        case kept
+    }
+
+    package let place: Place
+    /// Bytes.
+    package let size: Int64
+    package let sha256: String
+    /// Nil when the server did not say.
+    package let mediaType: String?
+    package let fileName: String
+
+    /// Nil when the job has not succeeded or has left nothing, as uploads do.
+    package init?(_ job: JobRecord) {
+        guard job.state == .succeeded, let text = job.resultJSON, let result = try? JSON.parse(text),
+            let sha256 = result["sha256"]?.string, let size = result["size"]?.integer,
+            result["content_url"]?.string != nil
+        else { return nil }
+        self.size = size
+        self.sha256 = sha256
+        let response = job.responseJSON.flatMap { try? JSON.parse($0) }
+        mediaType = response?["mime_type"]?.string
+        let path = result["path"]?.string
+        let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
+        fileName = name ?? response?["suggested_filename"]?.string ?? job.id.description
+        place = if let body = job.body { .body(body) } else if let path { .path(path) } else { .kept }
+    }
+}

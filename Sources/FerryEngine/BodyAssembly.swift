@@ -1,0 +1,157 @@
+import FerryCore
+
+/// Opens a body that is more than the payload or one file: jobs whose results are sent on are looked up,
+/// files are opened by a file thread, parts get their heads. No loop waits for any of it.
+struct BodyAssembly: Sendable {
+    private let attempt: Attempt
+    private let context: EngineContext
+
+    /// Nil: there is nothing to put together.
+    init?(_ attempt: Attempt, _ context: EngineContext) {
+        guard attempt.spec.needsAssembly else { return nil }
+        self.attempt = attempt
+        self.context = context
+    }
+
+    /// `reply` is called once, on a thread that must not block.
+    func open(_ reply: @escaping @Sendable (Result<BodyContents, TransferError>) -> Void) {
+        find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
+            context.lane.send(
+                .run {
+                    reply(
+                        Result { () throws(TransferError) in
+                            try contents(try found.get())
+                        })
+                })
+        }
+    }
+
+    private typealias Found = [JobID: JobContent]
+
+    /// Looks the jobs up one after the other; there are few.
+    private func find(
+        _ jobs: [JobID], _ found: Found, _ done: @escaping @Sendable (Result<Found, TransferError>) -> Void
+    ) {
+        guard let job = jobs.last else { return done(.success(found)) }
+        context.jobs.job(job, tenant: attempt.tenant) { result in
+            do throws(TransferError) {
+                var found = found
+                found[job] = try Self.content(result)
+                find(jobs.dropLast(), found, done)
+            } catch {
+                done(.failure(error))
+            }
+        }
+    }
+
+    private static func content(_ result: Result<JobRecord, StoreError>) throws(TransferError) -> JobContent {
+        let record: JobRecord
+        switch result {
+        case .success(let found): record = found
+        case .failure(.notFound): throw missing("The source's job does not exist.")
+        case .failure:
+            throw TransferError(
+                .storageFailed, "The source's job could not be looked up.", phase: .sending, isRetryable: true
+            )
+        }
+        guard record.state.isTerminal else {
+            throw missing("The source's job has not finished yet: it is \(record.state.rawValue).")
+        }
+        guard record.state == .succeeded else {
+            throw missing("The source's job has not succeeded: it is \(record.state.rawValue).")
+        }
+        guard let content = JobContent(record) else { throw missing("The source's job has left no bytes.") }
+        return content
+    }
+
+    private static func missing(_ message: String) -> TransferError {
+        TransferError(.sourceNotFound, message, phase: .sending, isRetryable: false)
+    }
+
+    // MARK: On a file thread
+
+    private func contents(_ found: Found) throws(TransferError) -> BodyContents {
+        var payload = (attempt.payload ?? [])[...]
+        let isUpload = attempt.spec.kind == .upload
+        guard let parts = attempt.spec.parts else {
+            guard case .job(let job)? = attempt.spec.source, let content = found[job] else {
+                throw Self.missing("The job names no source.")
+            }
+            var contents = BodyContents([try piece(of: job, content)], subject: isUpload ? 0 : nil)
+            contents.contentType = content.mediaType
+            contents.integrity = content.integrity
+            return contents
+        }
+        var opened: [MultipartForm.Part] = []
+        for part in parts { opened.append(try open(part, found, &payload)) }
+        var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
+        if isUpload, case .job(let job)? = parts.last?.source, let content = found[job] {
+            contents.integrity = content.integrity
+        }
+        return contents
+    }
+
+    private func open(
+        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>
+    ) throws(TransferError) -> MultipartForm.Part {
+        func make(_ content: BodyContents.Piece, _ fileName: String?, _ type: String?) -> MultipartForm.Part {
+            MultipartForm.Part(
+                name: part.name, fileName: part.fileName ?? fileName, contentType: part.contentType ?? type,
+                content: content)
+        }
+        switch part.source {
+        case .path(let path): return make(.file(try file(path)), nil, nil)
+        case .job(let job):
+            guard let content = found[job] else { throw Self.missing("The source's job does not exist.") }
+            let type = content.mediaType ?? "application/octet-stream"
+            return make(try piece(of: job, content), content.fileName, type)
+        case .inline(let body):
+            let bytes = payload.prefix(body.byteCount)
+            payload = payload.dropFirst(body.byteCount)
+            return make(.bytes(Array(bytes)), nil, nil)
+        case .form: throw Self.missing("A part of a form cannot be a form.")
+        }
+    }
+
+    private func file(_ path: String) throws(TransferError) -> SourceFile {
+        try SourceFile(path, below: context.root(context.configuration.storageRoot(attempt.tenant)))
+    }
+
+    private func piece(of job: JobID, _ content: JobContent) throws(TransferError) -> BodyContents.Piece {
+        let file: SourceFile
+        switch content.place {
+        case .body(let bytes): return .bytes(bytes)
+        case .path(let path): file = try self.file(path)
+        case .kept:
+            let root = try context.root(context.configuration.keptDirectory)
+            file = try SourceFile(KeptFiles.path(for: job), below: root)
+        }
+        guard file.byteCount == content.size else {
+            throw TransferError(
+                .sourceChanged, "The file is no longer the one that the source's job has fetched.",
+                phase: .sending, isRetryable: false)
+        }
+        return .file(file)
+    }
+}
+
+extension JobContent {
+    /// A job's result is sent on as it was fetched, or not at all.
+    fileprivate var integrity: JobSpec.Integrity { JobSpec.Integrity(size: size, sha256: sha256) }
+}
+
+extension JobSpec {
+    /// Whether the body takes more than the payload or one file.
+    fileprivate var needsAssembly: Bool {
+        switch source {
+        case .job?, .form?: true
+        case .path?, .inline?: false
+        case nil: request.body?.form == .multipart
+        }
+    }
+
+    fileprivate var sourceJobs: [JobID] {
+        if case .job(let job)? = source { return [job] }
+        return (parts ?? []).compactMap { if case .job(let job) = $0.source { job } else { nil } }
+    }
+}

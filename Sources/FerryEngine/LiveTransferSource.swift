@@ -1,0 +1,149 @@
+import Curl
+import FerryCore
+
+/// What an attempt sends: opened before the first request, read while one runs, sent anew when another one
+/// needs it.
+extension LiveTransfer {
+    /// Opens the source, and sees to what earlier attempts have left.
+    func begin() {
+        do throws(TransferError) {
+            if let assembly = BodyAssembly(attempt, context) {
+                let (key, tell) = (key, loop.teller)
+                assembly.open { contents in tell { $0.opened(contents, for: key) } }
+                return
+            }
+            if let contents = try plainContents() { take(contents) }
+            guard attempt.spec.kind == .download else {
+                handle(.prepared)
+                return
+            }
+            let destination = try context.destination(of: attempt)
+            self.destination = destination
+            guard attempt.number > 1 else {
+                handle(.prepared)
+                return
+            }
+            takeOver(destination)
+        } catch {
+            handle(.preparationFailed(error))
+        }
+    }
+
+    /// The payload, or one file.
+    private func plainContents() throws(TransferError) -> BodyContents? {
+        let subject = attempt.spec.kind == .upload ? 0 : nil
+        if let payload = attempt.payload { return BodyContents([.bytes(payload)], subject: subject) }
+        guard case .path(let path)? = attempt.spec.source else { return nil }
+        let root = try context.root(context.configuration.storageRoot(attempt.tenant))
+        return BodyContents([.file(try SourceFile(path, below: root))], subject: subject)
+    }
+
+    /// What `BodyAssembly` found.
+    func opened(_ contents: Result<BodyContents, TransferError>) {
+        switch contents {
+        case .success(let contents):
+            take(contents)
+            handle(.prepared)
+        case .failure(let error): handle(.preparationFailed(error))
+        }
+    }
+
+    private func take(_ contents: BodyContents) {
+        var integrity = contents.subject == nil ? JobSpec.Integrity() : attempt.spec.integrity
+        integrity.size = integrity.size ?? contents.integrity.size
+        integrity.sha256 = integrity.sha256 ?? contents.integrity.sha256
+        let lane = context.lane
+        let source = BodySource(contents, digests: Digests(integrity)) { file, digests in
+            DigestTail(
+                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
+                lane: lane
+            ) {}
+        }
+        self.source = source
+        hop.sendsBody = true
+        progress.expect(toSend: source.byteCount)
+        if source.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
+    }
+
+    // MARK: While a request runs
+
+    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
+        lastActivity = loop.multi.now
+        guard let source else { return .bytes(0) }
+        guard !looksForAnswer() else { return .pause }
+        let room = min(buffer.count, pacing?.portion ?? .max)
+        guard source.isSent || mayMove(room, .sending) else { return .pause }
+        do throws(TransferError) {
+            let count = try source.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<room]))
+            progress.set(sent: source.sent)
+            if source.isSent { meter?.requestEnded() }
+            context.metrics.sent(count)
+            return .bytes(count)
+        } catch {
+            handle(.bodyRefused(error))
+            return .abort
+        }
+    }
+
+    /// An answer in the middle of a body is an early refusal, and the server may hang up with it: what is
+    /// sent then fails, and libcurl would never read why. True when there is something to be read first, but
+    /// not twice in a row: it need not be an answer.
+    private func looksForAnswer() -> Bool {
+        guard let source, source.sent > 0, !source.isSent, head == nil, !hasLookedForAnswer,
+            let transfer, transfer.hasUnreadBytes
+        else {
+            hasLookedForAnswer = false
+            return false
+        }
+        hasLookedForAnswer = true
+        loop.multi.after(nanoseconds: 0) { [weak transfer] in transfer?.resume() }
+        return true
+    }
+
+    /// libcurl sends the request once more by itself.
+    func rewindBody() -> Bool {
+        // What was answered with 401 was not done.
+        let isRefused = isHeadHeld && (head?.status == 401 || head?.status == 407)
+        guard let source, source.sent == 0 || isRefused || isRepeatable else { return false }
+        return rewindSource()
+    }
+
+    /// Before the body goes out again; false when that is not possible, and the attempt has ended.
+    func rewindSource() -> Bool {
+        guard let source, hop.sendsBody else { return true }
+        do throws(TransferError) {
+            try source.rewind()
+            return true
+        } catch {
+            handle(.bodyRefused(error))
+            return false
+        }
+    }
+
+    var hasSentBody: Bool { !hop.sendsBody || source?.isSent ?? true }
+
+    // MARK: Another time
+
+    /// Whether the current request may be sent twice.
+    var isRepeatable: Bool { RequestBuilder.isRepeatable(attempt.spec, method: hop.method) }
+
+    /// Whether the job may be tried again: unless it allows more, nothing that is not idempotent may have had
+    /// its effect.
+    private var isHarmless: Bool {
+        attempt.spec.retry.repeatsNonIdempotent || !hop.hasActed && (isRepeatable || !mayHaveReached)
+    }
+
+    /// What an attempt may end as. Which statuses allow a repetition is the judge's business.
+    func harmless(_ outcome: AttemptResult.Outcome) -> AttemptResult.Outcome {
+        switch outcome {
+        case .failed(let error, _)
+        where error.isRetryable && error.code != .unacceptableStatus && !isHarmless:
+            .failed(
+                TransferError(error.code, error.message, phase: error.phase, isRetryable: false),
+                retryAfter: nil)
+        case .released where !isHarmless:
+            .failed(.outcomeUnknown, retryAfter: nil)
+        default: outcome
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import Curl
+import TestSupport
+import Testing
+
+/// Looks, while it sends, whether an answer has come; libcurl has had no chance to read it.
+private final class Lookout: EasyDelegate {
+    let seen = Signal<Bool>()
+    let ended = Signal<TransferOutcome>()
+    private let wantsAnswer: Signal<Void>
+    var transfer: Transfer?
+    private var callCount = 0
+
+    init(_ wantsAnswer: Signal<Void>) { self.wantsAnswer = wantsAnswer }
+
+    func willConnect(to address: SocketAddress) -> Bool { true }
+    func willSend(to address: SocketAddress) -> Bool { true }
+    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool { true }
+    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict { .proceed }
+    func rewindBody() -> Bool { false }
+
+    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
+        callCount += 1
+        if callCount == 2 {
+            seen.fire(transfer?.hasUnreadBytes ?? true)
+            wantsAnswer.fire(())
+            seen.fire(eventually { self.transfer?.hasUnreadBytes ?? false })
+        }
+        buffer.initializeMemory(as: UInt8.self, repeating: 0)
+        return .bytes(buffer.count)
+    }
+
+    func finished(_ outcome: TransferOutcome) { ended.fire(outcome) }
+}
+
+@Suite struct UnreadBytesTests {
+    @Test("an answer that has come is seen while a body is sent, and libcurl then stops sending")
+    func early() throws {
+        let wantsAnswer = Signal<Void>()
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            _ = wantsAnswer.wait(seconds: 60)
+            connection.send("HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n")
+            _ = connection.waitUntilClosed()
+        }
+        defer { origin.stop() }
+        let loop = try CurlLoop(name: "test-curl", keptConnections: 16)
+        defer { loop.stop() }
+        var request = TransferRequest(url: origin.url)
+        request.method = "PUT"
+        request.body = .known(1 << 30)
+        request.expectsContinue = false
+        request.sendBufferSize = 65_536
+        let begun = Signal<(seen: Signal<Bool>, ended: Signal<TransferOutcome>)>()
+        loop.perform { [request] multi in
+            let lookout = Lookout(wantsAnswer)
+            lookout.transfer = try? multi.start(request, delegate: lookout)
+            begun.fire((lookout.seen, lookout.ended))
+        }
+        let signals = try #require(begun.wait(seconds: 60).first)
+        #expect(signals.seen.wait(for: 2, seconds: 60) == [false, true])
+        let outcome = try #require(signals.ended.wait(seconds: 60).first)
+        #expect(outcome.error == nil && outcome.info.status == 413)
+        #expect(outcome.info.bodyBytesSent < 1 << 30)
+    }
+}

@@ -1,0 +1,109 @@
+import FerryCore
+import Testing
+
+@Suite("Multipart bodies")
+struct FormDecodingTests {
+    private func data(_ multipart: String, headers: String = "{}") -> String {
+        #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","headers":\#(headers),"#
+            + #""body":{"multipart":\#(multipart)}}}"#
+    }
+
+    private func upload(_ source: String) -> String {
+        #"{"kind":"upload","request":{"url":"http://a.example/"},"source":\#(source)}"#
+    }
+
+    @Test("parts keep their order, their bytes become the payload, and files get names and types")
+    func parts() throws {
+        let job = try decode(
+            data(
+                #"[{"name":"a","text":"é"},{"name":"b","base64":"AAEC"},{"name":"c","path":"in/d.csv"},"#
+                    + #"{"name":"e","text":"f","file_name":"g","content_type":"text/csv"}]"#))
+        let parts = try #require(job.spec.request.body?.parts)
+        #expect(parts.map(\.name) == ["a", "b", "c", "e"])
+        #expect(parts.map(\.fileName) == [nil, nil, "d.csv", "g"])
+        #expect(
+            parts.map(\.contentType)
+                == [nil, "application/octet-stream", "application/octet-stream", "text/csv"])
+        #expect(parts[2].source == .path("in/d.csv"))
+        #expect(job.payload == [0xC3, 0xA9, 0, 1, 2, 0x66])
+        #expect(job.spec.request.body?.byteCount == 6 && job.spec.hasPayload)
+        let shown = String(decoding: job.spec.encode(), as: UTF8.self)
+        #expect(shown.contains(#"{"name":"a","text":{"size":2},"file_name":null,"content_type":null}"#))
+    }
+
+    @Test("a form around a source has its fields first; without inline bytes nothing is kept beside it")
+    func form() throws {
+        let job = try decode(upload(#"{"path":"a/b.png","form":{"fields":{"x":"1","y":"22"}}}"#))
+        guard case .form(let parts)? = job.spec.source else { throw StoreError.failed }
+        #expect(parts.map(\.name) == ["x", "y", "file"])
+        #expect(parts.last?.source == .path("a/b.png") && parts.last?.fileName == "b.png")
+        #expect(job.payload == Array("122".utf8))
+        let bare = try decode(upload(#"{"path":"a","form":{"field":"f","file_name":"n"}}"#))
+        #expect(bare.payload == nil && !bare.spec.hasPayload)
+        let inline = try decode(upload(#"{"text":"abc","form":{"fields":{"x":"1"}}}"#))
+        #expect(inline.payload == Array("1abc".utf8))
+        #expect(inline.spec.parts?.last?.fileName == "file")
+        let shown = String(decoding: job.spec.encode(), as: UTF8.self)
+        #expect(
+            shown.contains(
+                #""source":{"path":"a/b.png","form":{"field":"file","file_name":"b.png","#
+                    + #""content_type":"application/octet-stream","fields":{"x":{"size":1},"y":{"size":2}}}}"#
+            ))
+    }
+
+    @Test("what is wrong with a part is said where it is")
+    func wrong() {
+        let long = String(repeating: "x", count: 256)
+        for (text, pointers) in [
+            (data("[]"), ["#/request/body/multipart"]), (data("{}"), ["#/request/body/multipart"]),
+            (data("[1]"), ["#/request/body/multipart/0"]),
+            (data(#"[{"text":"a"}]"#), ["#/request/body/multipart/0/name"]),
+            (data(#"[{"name":"a"}]"#), ["#/request/body/multipart/0"]),
+            (data(#"[{"name":"a","text":"b","path":"c"}]"#), ["#/request/body/multipart/0"]),
+            (data(#"[{"name":"","text":"b"}]"#), ["#/request/body/multipart/0/name"]),
+            (data(#"[{"name":"\u0000","text":"b"}]"#), ["#/request/body/multipart/0/name"]),
+            (data(#"[{"name":"a","text":1}]"#), ["#/request/body/multipart/0/text"]),
+            (data(#"[{"name":"a","path":"../b"}]"#), ["#/request/body/multipart/0/path"]),
+            (data(#"[{"name":"a","path":"b/"}]"#), ["#/request/body/multipart/0/path"]),
+            (data(#"[{"name":"a","job":"job_1"}]"#), ["#/request/body/multipart/0/job"]),
+            (data(#"[{"name":"a","base64":"A"}]"#), ["#/request/body/multipart/0/base64"]),
+            (
+                data(#"[{"name":"a","text":"b","file_name":"\#(long)"}]"#),
+                ["#/request/body/multipart/0/file_name"]
+            ),
+            (
+                data(#"[{"name":"a","text":"b","content_type":"a/b\r\nX: y"}]"#),
+                ["#/request/body/multipart/0/content_type"]
+            ),
+            (
+                data(#"[{"name":"a","text":"b","content_type":"image/*"}]"#), []
+            ),
+            (data(#"[{"name":"a","text":"b","more":1}]"#), ["#/request/body/multipart/0/more"]),
+            (
+                data(#"[{"name":"a","text":"b"}]"#, headers: #"{"content-type":"multipart/form-data"}"#),
+                ["#/request/headers/content-type"]
+            ),
+            (upload(#"{"text":"a","form":1}"#), ["#/source/form"]),
+            (upload(#"{"text":"a","form":{"fields":{"x":1}}}"#), ["#/source/form/fields/x"]),
+            (upload(#"{"text":"a","form":{"fields":{"":"1"}}}"#), ["#/source/form/fields/"]),
+            (upload(#"{"text":"a","form":{"field":""}}"#), ["#/source/form/field"]),
+            (upload(#"{"form":{}}"#), ["#/source"]), (upload(#"{"job":"x"}"#), ["#/source/job"]),
+        ] {
+            #expect(complaints(text).map(\.pointer) == pointers, "\(text.prefix(200))")
+        }
+        let many = (0..<101).map { _ in #"{"name":"a","text":"b"}"# }.joined(separator: ",")
+        #expect(complaints(data("[\(many)]")).map(\.code) == ["too_many"])
+    }
+
+    @Test("a destination that ends with a slash is a directory, where nothing is replaced unasked")
+    func directory() throws {
+        let decode = { (destination: String) in
+            try FerryCoreTests.decode(
+                #"{"kind":"download","request":{"url":"http://a.example/"},"destination":\#(destination)}"#
+            ).spec.destination
+        }
+        #expect(try decode(#"{"path":"a/"}"#) == .init(path: "a/", ifExists: .rename))
+        #expect(try decode(#"{"path":"a/b/","if_exists":"replace"}"#)?.ifExists == .replace)
+        #expect(try decode(#"{"path":"a/b"}"#)?.isDirectory == false)
+    }
+}

@@ -1,0 +1,215 @@
+import FerryCore
+import FerryEngine
+import Glibc
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+/// When a body goes out again, and when a request must not.
+@Suite(.serialized) struct RepetitionTests {
+    private static func with(
+        _ script: @escaping @Sendable (OriginConnection) -> Void,
+        _ body: (ScriptedOrigin, Fixture) throws -> Void
+    ) throws {
+        let origin = try ScriptedOrigin(script)
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try body(origin, fixture)
+    }
+
+    private static func post(_ draft: inout Draft) {
+        draft.spec.request.method = "POST"
+        draft.payload = [1, 2, 3]
+    }
+
+    @Test("an outcome that lies behind a redirect is not asked for twice: the POST has happened")
+    func actedOn() throws {
+        for (status, allows, expected) in [
+            (503, false, false), (429, false, false), (503, true, true), (0, false, false), (0, true, true),
+        ] {
+            try Self.with { connection in
+                while let request = connection.readRequest() {
+                    _ = connection.readBody(of: request)
+                    if request.method == "POST" {
+                        connection.send("HTTP/1.1 303 x\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n")
+                    } else if status > 0 {
+                        connection.send("HTTP/1.1 \(status) x\r\nContent-Length: 0\r\n\r\n")
+                    } else {
+                        return
+                    }
+                }
+            } _: { origin, fixture in
+                let result = fixture.run(.upload, origin.url) {
+                    Self.post(&$0)
+                    $0.spec.source = .inline(.init(form: .base64, byteCount: 3))
+                    $0.spec.retry.repeatsNonIdempotent = allows
+                }
+                let error = try #require(result?.failure)
+                #expect(error.isRetryable == expected, "\(status) \(allows): \(error)")
+                #expect(origin.requests.filter { $0.method == "POST" }.count == 1)
+            }
+        }
+    }
+
+    @Test("a POST whose answer cannot be kept is not made again")
+    func answerRefused() throws {
+        try Self.with { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
+        } _: { origin, fixture in
+            let result = fixture.run(.data, origin.url) {
+                Self.post(&$0)
+                $0.spec.integrity.sha256 = sha256([])
+            }
+            #expect(result?.failure?.code == .digestMismatch && result?.failure?.isRetryable == false)
+        }
+    }
+
+    @Test("a POST that reached nobody is tried again, also after silence")
+    func reachedNobody() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let url = "http://127.0.0.1:\(try FreePort.find())/"
+        let refused = fixture.run(.data, url) { Self.post(&$0) }
+        #expect(refused?.failure?.code == .couldNotConnect && refused?.failure?.isRetryable == true)
+    }
+
+    @Test("a POST that is given up under way may have happened, and is not queued again")
+    func released() throws {
+        let arrived = Signal<Void>()
+        try Self.with { connection in
+            _ = connection.readRequest()
+            arrived.fire(())
+            _ = connection.waitUntilClosed(milliseconds: 20_000)
+        } _: { origin, fixture in
+            let attempts = [
+                fixture.attempt(.data, origin.url) { Self.post(&$0) }, fixture.attempt(.data, origin.url),
+            ]
+            fixture.engine.begin(attempts)
+            #expect(arrived.wait(for: 2).count == 2)
+            fixture.engine.drain(seconds: 0)
+            let results = fixture.sink.arrived.wait(for: 2)
+            let post = try #require(results.first { $0.attempt.spec.request.method == "POST" })
+            let get = try #require(results.first { $0.attempt.spec.request.method == "GET" })
+            #expect(post.failure == .outcomeUnknown)
+            #expect(get.isReleased)
+        }
+    }
+
+    @Test("a kept connection that has died costs a GET nothing, and a POST never travels on one")
+    func keptConnections() throws {
+        try Self.with { connection in
+            guard let request = connection.readRequest() else { return }
+            _ = connection.readBody(of: request)
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
+            // The next one is read and not answered.
+            _ = connection.readRequest()
+        } _: { origin, fixture in
+            #expect(fixture.run(.data, origin.url)?.success != nil)
+            #expect(fixture.run(.data, origin.url) { Self.post(&$0) }?.success != nil)
+            #expect(origin.requests.filter { $0.method == "POST" }.count == 1)
+            #expect(fixture.run(.data, origin.url)?.success != nil)
+        }
+    }
+
+    @Test("a large body does not wait for a 100 that never comes for longer than a second")
+    func noContinue() throws {
+        try Self.with { connection in
+            guard let request = connection.readRequest() else { return }
+            #expect(request.header("expect") == "100-continue")
+            let body = connection.readBody(of: request)
+            connection.send("HTTP/1.1 200 OK\r\nX-Got: \(body.count)\r\nContent-Length: 0\r\n\r\n")
+        } _: { origin, fixture in
+            try writeFile(fixture.root + "/source", patternBytes(2_000_000))
+            let begun = monotonicNanoseconds()
+            let result = fixture.run(.upload, origin.url) { $0.spec.source = .path("source") }
+            #expect(result?.success?.size == 2_000_000, "\(String(describing: result))")
+            #expect(monotonicNanoseconds() - begun < 8_000_000_000)
+        }
+    }
+
+    @Test("a refusal in the middle of a body is the error, and stops the body")
+    func refusedMidway() throws {
+        let closed = Signal<Bool>()
+        try Self.with { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 100 Continue\r\n\r\n")
+            _ = connection.read(300_000)
+            connection.send("HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
+            closed.fire(connection.waitUntilClosed())
+        } _: { origin, fixture in
+            try writeFile(fixture.root + "/source", patternBytes(50_000_000))
+            let result = fixture.run(.upload, origin.url) { $0.spec.source = .path("source") }
+            #expect(result?.failure?.code == .unacceptableStatus, "\(String(describing: result))")
+            #expect(result?.response?.status == 413 && result?.bytesSent ?? .max < 50_000_000)
+            #expect(closed.wait().first == true)
+        }
+    }
+
+    @Test("a file that changed before it is sent again is not sent again")
+    func changedBetween() throws {
+        let arrived = Signal<Void>()
+        let goOn = Signal<Void>()
+        try Self.with { connection in
+            while let request = connection.readRequest() {
+                _ = connection.readBody(of: request)
+                arrived.fire(())
+                _ = goOn.wait()
+                connection.send("HTTP/1.1 307 x\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n")
+            }
+        } _: { origin, fixture in
+            let path = fixture.root + "/source"
+            try writeFile(path, patternBytes(100_000))
+            fixture.engine.begin([fixture.attempt(.upload, origin.url) { $0.spec.source = .path("source") }])
+            #expect(arrived.wait().count == 1)
+            truncate(path, 99_999)
+            goOn.fire(())
+            #expect(fixture.sink.arrived.wait().first?.failure?.code == .sourceChanged)
+            #expect(origin.requests.count == 1)
+        }
+    }
+
+    @Test("an upload that a redirect turned into a GET tells the digest of what was sent")
+    func seeOther() throws {
+        try Self.with { connection in
+            while let request = connection.readRequest() {
+                _ = connection.readBody(of: request)
+                connection.send(
+                    request.method == "POST"
+                        ? "HTTP/1.1 303 x\r\nLocation: /done\r\nContent-Length: 0\r\n\r\n"
+                        : "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            }
+        } _: { origin, fixture in
+            let bytes = patternBytes(50_000)
+            try writeFile(fixture.root + "/source", bytes)
+            let result = fixture.run(.upload, origin.url) {
+                $0.spec.request.method = "POST"
+                $0.spec.request.headers = [.init("Content-Type", "text/csv"), .init("X-Test", "1")]
+                $0.spec.source = .path("source")
+            }
+            #expect(result?.success?.sha256 == sha256(bytes), "\(String(describing: result))")
+            let last = try #require(origin.requests.last)
+            #expect(
+                last.method == "GET" && last.header("content-type") == nil && last.header("x-test") == "1")
+            #expect(last.header("content-length") == nil)
+        }
+    }
+
+    @Test("an upload that was answered before it was sent is no success")
+    func answeredEarly() throws {
+        try Self.with { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 303 x\r\nLocation: /done\r\nContent-Length: 0\r\n\r\n")
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        } _: { origin, fixture in
+            try writeFile(fixture.root + "/source", patternBytes(5_000_000))
+            let result = fixture.run(.upload, origin.url) { $0.spec.source = .path("source") }
+            #expect(result?.success == nil && result?.failure != nil, "\(String(describing: result))")
+        }
+    }
+}

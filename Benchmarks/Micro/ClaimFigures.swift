@@ -80,6 +80,8 @@ final class ClaimFigures: AttemptRunner, CommitObserver {
     }
     func cancel(_ job: JobID) {}
     func progress(of job: JobID) -> TransferProgress? { nil }
+    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {}
+    func setLimits(_ limits: TransferLimits, workerCount: Int) {}
     func jobsFinished(_ jobs: [JobID]) { finished.send(jobs.count) }
     func deliveriesAdded(_ count: Int) {}
 }

@@ -14,6 +14,8 @@ final class EasyContext {
     var isSendPaused = false
     /// Of the connection that carried the last request; nil without TLS.
     private(set) var tls: TLSNames?
+    /// Whether a request was begun: until then libcurl 8 gives times of what has not happened.
+    fileprivate(set) var hasBegunRequest = false
     private var raw: UnsafeMutableRawPointer?
 
     /// Static texts of the TLS library.
@@ -65,8 +67,9 @@ private func refusal(of count: Int) -> Int { count == 0 ? 1 : 0 }
 private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     let length = size * count
     guard let delegate = EasyContext.from(raw)?.delegate, let bytes else { return refusal(of: length) }
-    var end = length
-    if end > 0, bytes[end - 1] == 0x0A { end -= 1 }
+    // Without its end it is no line: the connection ended within. libcurl 8 takes a lone CR for a head's end.
+    guard length > 0, bytes[length - 1] == 0x0A else { return length }
+    var end = length - 1
     if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
     let line = UnsafeRawBufferPointer(start: bytes, count: end)
     return delegate.receiveHeaderLine(line) ? length : refusal(of: length)
@@ -134,6 +137,7 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
         context.blocked = target
         return CURL_PREREQFUNC_ABORT
     }
+    context.hasBegunRequest = true
     context.noteTLS()
     return CURL_PREREQFUNC_OK
 }

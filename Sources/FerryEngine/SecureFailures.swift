@@ -1,74 +1,80 @@
 import Curl
 import FerryCore
 
+private func atProxy(_ code: TransferError.Code, _ message: String, retry: Bool) -> TransferError {
+    TransferError(code, message, phase: .connecting, isRetryable: retry)
+}
+
+private func securing(_ code: TransferError.Code, _ message: String, retry: Bool) -> TransferError {
+    TransferError(code, message, phase: .securing, isRetryable: retry)
+}
+
 /// What went wrong between us and the proxy; nil when it was not there.
 func proxyFailure(_ error: CurlError, _ context: TransportContext) -> TransferError? {
     guard let proxy = context.proxy else { return nil }
-    func make(_ code: TransferError.Code, _ message: String, retry isRetryable: Bool) -> TransferError {
-        TransferError(code, message, phase: .connecting, isRetryable: isRetryable)
-    }
+    if let refusal = connectRefusal(error.proxyStatus) { return refusal }
     switch error.code {
     case CurlError.couldNotResolveProxy:
-        return make(.hostNotFound, "The proxy's name could not be resolved.", retry: true)
+        return atProxy(.hostNotFound, "The proxy's name could not be resolved.", retry: true)
     case CurlError.couldNotConnect:
-        return make(.couldNotConnect, "The proxy could not be connected.", retry: true)
+        return atProxy(.couldNotConnect, "The proxy could not be connected.", retry: true)
     case CurlError.proxyHandshake:
         return socksFailure(error.proxyReason)
     case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.sslConnectError:
         // Until the proxy has answered CONNECT, the only handshake is the proxy's.
         guard proxy == .https, !(context.isSecure && error.proxyStatus / 100 == 2) else { return nil }
         return error.code == CurlError.sslConnectError
-            ? make(.tlsFailed, "The TLS handshake with the proxy failed.", retry: true)
-            : make(.certificateInvalid, "The proxy's certificate is not valid.", retry: false)
-    default: break
+            ? atProxy(.tlsFailed, "The TLS handshake with the proxy failed.", retry: true)
+            : atProxy(.certificateInvalid, "The proxy's certificate is not valid.", retry: false)
+    default:
+        return nil
     }
-    switch error.proxyStatus {
-    case 0, 200..<300: return nil
+}
+
+/// What a proxy's answer to CONNECT means; nil when it was none, or granted.
+private func connectRefusal(_ status: Int) -> TransferError? {
+    switch status {
+    case 0, 200..<300:
+        return nil
     case 401, 407:
         // Some proxies say 401 to wrong credentials.
-        return make(
-            .authenticationRequired, "The proxy asks for other credentials (status \(error.proxyStatus)).",
+        return atProxy(
+            .authenticationRequired, "The proxy asks for other credentials (status \(status)).",
             retry: false)
-    case let status:
+    default:
         // The proxy tried and failed (502 to 504), or it has too much to do.
-        return make(
+        return atProxy(
             .couldNotConnect, "The proxy did not connect the server (status \(status)).",
             retry: status >= 500 || status == 429)
     }
 }
 
 private func socksFailure(_ reason: Int) -> TransferError {
-    func make(_ code: TransferError.Code, _ message: String, retry isRetryable: Bool) -> TransferError {
-        TransferError(code, message, phase: .connecting, isRetryable: isRetryable)
-    }
     if CurlError.proxyWantsCredentials.contains(reason) {
-        return make(.authenticationRequired, "The proxy asks for other credentials.", retry: false)
+        return atProxy(.authenticationRequired, "The proxy asks for other credentials.", retry: false)
     }
     return reason == CurlError.proxyForbids
-        ? make(.couldNotConnect, "The proxy does not allow a connection to the server.", retry: false)
-        : make(.couldNotConnect, "The proxy did not connect the server.", retry: true)
+        ? atProxy(.couldNotConnect, "The proxy does not allow a connection to the server.", retry: false)
+        : atProxy(.couldNotConnect, "The proxy did not connect the server.", retry: true)
 }
 
 /// What a failed handshake or certificate means; nil for other failures.
 func tlsFailure(_ error: CurlError, _ phase: TransferError.Phase) -> TransferError? {
-    func make(_ code: TransferError.Code, _ message: String, retry isRetryable: Bool) -> TransferError {
-        TransferError(code, message, phase: .securing, isRetryable: isRetryable)
-    }
     switch error.code {
     case CurlError.pinnedKeyMismatch:
-        return make(.certificateInvalid, "The server's key is none of the pinned ones.", retry: false)
+        return securing(.certificateInvalid, "The server's key is none of the pinned ones.", retry: false)
     case CurlError.peerFailedVerification, CurlError.sslIssuerError:
-        return make(.certificateInvalid, verificationMessage(error.verifyResult), retry: false)
+        return securing(.certificateInvalid, verificationMessage(error.verifyResult), retry: false)
     case CurlError.sslCertificateProblem, CurlError.caCertificateBadFile:
-        return make(.tlsFailed, "The TLS credentials could not be used.", retry: false)
+        return securing(.tlsFailed, "The TLS credentials could not be used.", retry: false)
     case CurlError.sslConnectError, CurlError.sslCipher:
         if let refusal = clientCertificateRefusal(error.text) { return refusal }
         let isVersion = ["protocol version", "unsupported protocol", "no protocols available"].contains {
             error.text.contains($0)
         }
         return isVersion
-            ? make(.tlsFailed, "The server has no TLS version that the job allows.", retry: false)
-            : make(.tlsFailed, "The TLS handshake failed.", retry: true)
+            ? securing(.tlsFailed, "The server has no TLS version that the job allows.", retry: false)
+            : securing(.tlsFailed, "The TLS handshake failed.", retry: true)
     case CurlError.receiveError, CurlError.sendError:
         // With TLS 1.3 the server's verdict comes after our side of the handshake (RFC 8446 §4.4.2.4).
         return phase == .receiving ? nil : clientCertificateRefusal(error.text)
@@ -91,16 +97,14 @@ private func verificationMessage(_ result: Int) -> String {
 /// The alerts of RFC 8446 §6.2 that are about our certificate, in OpenSSL's words.
 private func clientCertificateRefusal(_ text: String) -> TransferError? {
     if text.contains("alert certificate required") {
-        return TransferError(
-            .clientCertificateRequired, "The server asks for a client certificate.", phase: .securing,
-            isRetryable: false)
+        return securing(
+            .clientCertificateRequired, "The server asks for a client certificate.", retry: false)
     }
     let alerts = [
         "alert bad certificate", "alert unsupported certificate", "alert certificate revoked",
         "alert certificate expired", "alert certificate unknown", "alert unknown ca", "alert access denied",
     ]
     guard alerts.contains(where: { text.contains($0) }) else { return nil }
-    return TransferError(
-        .clientCertificateRequired, "The server does not accept the client certificate.", phase: .securing,
-        isRetryable: false)
+    return securing(
+        .clientCertificateRequired, "The server does not accept the client certificate.", retry: false)
 }

@@ -19,7 +19,9 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
 {
     let phase = phase(info, context)
     let mapped = proxyFailure(error, context) ?? tlsFailure(error, phase) ?? mapped(error, phase)
-    let mayHaveReached = info.timings.preTransfer > 0 || info.headerBytesSent > 0
+    // What was sent to a proxy has not reached the server.
+    let mayHaveReached =
+        info.timings.preTransfer > 0 || context.proxy == nil && info.headerBytesSent > 0
     let isRetryable = mapped.isRetryable && (context.isRepeatable || !mayHaveReached)
     let diedOnArrival: Set<Int> = [CurlError.gotNothing, CurlError.sendError, CurlError.receiveError]
     return AttemptMachine.Failure(

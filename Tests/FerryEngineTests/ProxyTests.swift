@@ -128,6 +128,13 @@ import Testing
             let behind = fixture.run(.download, "https://localhost:1/") { try? $0.pass(proxy.url) }?.failure
             #expect(behind?.code == .couldNotConnect && behind?.isRetryable == true)
             #expect(behind?.message.contains("did not connect the server") == true)
+            // CONNECT is no request of the job's: a POST may be tried again after it.
+            let post = fixture.run(.data, "https://localhost:1/") {
+                try? $0.pass(proxy.url)
+                $0.spec.request.method = "POST"
+                $0.payload = [1]
+            }?.failure
+            #expect(post?.code == .couldNotConnect && post?.isRetryable == true)
         }
         try Self.with(.socks5) { proxy, _, fixture in
             let behind = fixture.run(.download, "http://localhost:1/") { try? $0.pass(proxy.url) }?.failure

@@ -100,16 +100,15 @@ import Testing
                 $0.trust(authority.certificate)
                 $0.show(authority.alice)
             }
-            #expect(
-                own?.text == "CN=alice|-|HTTP/1.1" || own?.text == "CN=alice||HTTP/1.1", "\(own?.text ?? "")")
-            for (sends, expected) in [(false, "||HTTP/1.1"), (true, "CN=alice||HTTP/1.1")] {
+            #expect(own?.text?.hasPrefix("CN=alice||HTTP/") == true, "\(own?.text ?? "")")
+            for (sends, expected) in [(false, "||HTTP/"), (true, "CN=alice||HTTP/")] {
                 let target = nginx.url(.mutual) + "/to?url=" + nginx.url(.valid) + "/echo"
                 let away = fixture.run(.data, target) {
                     $0.trust(authority.certificate)
                     $0.show(authority.alice)
                     $0.spec.redirects.sendsCredentialsAcrossOrigins = sends
                 }
-                #expect(away?.text == expected, "\(away?.text ?? "\(String(describing: away?.failure))")")
+                #expect(away?.text?.hasPrefix(expected) == true, "\(away?.text ?? "\(String(describing: away?.failure))")")
             }
         }
     }
@@ -128,7 +127,7 @@ import Testing
                     case authority.bob.pin?: "CN=bob"
                     default: ""
                     }
-                #expect(result?.text == "\(name)||HTTP/1.1")
+                #expect(result?.text?.hasPrefix("\(name)||HTTP/") == true)
             }
             #expect(fixture.engine.snapshot.connectionsReused >= 3)
             // Nor does one that was trusted help a job that does not trust it, or that pins another key.

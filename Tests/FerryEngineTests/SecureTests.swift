@@ -108,7 +108,9 @@ import Testing
                     $0.show(authority.alice)
                     $0.spec.redirects.sendsCredentialsAcrossOrigins = sends
                 }
-                #expect(away?.text?.hasPrefix(expected) == true, "\(away?.text ?? "\(String(describing: away?.failure))")")
+                #expect(
+                    away?.text?.hasPrefix(expected) == true,
+                    "\(away?.text ?? "\(String(describing: away?.failure))")")
             }
         }
     }

@@ -1,6 +1,7 @@
 """The built binary, started as a user starts it, for programs that other people wrote to judge."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import http.server
 import os
@@ -59,9 +60,9 @@ def binary() -> pathlib.Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def ferry():
-    """One for each file: what a fuzzer leaves behind, ten thousands of jobs for hosts that do not exist, is its own."""
+@contextlib.contextmanager
+def running(**settings: str):
+    """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
     data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
     data.chmod(0o755)
@@ -71,7 +72,7 @@ def ferry():
         "FERRY_LISTEN": f"127.0.0.1:{port}", "FERRY_DATA_DIR": str(data), "FERRY_ADMIN_KEY": ADMIN_KEY,
         "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_WEBHOOK_SECRET": WEBHOOK_SECRET,
         "FERRY_LOG_LEVEL": "warning", "FERRY_LOG_FORMAT": "json", "FERRY_DRAIN_SECONDS": "2",
-    }
+    } | settings
     with open(data / "log", "wb") as log:
         process = subprocess.Popen([binary(), "serve"], env=environment, stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log, start_new_session=True)
@@ -94,6 +95,13 @@ def ferry():
             process.kill()
             process.wait()
         shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def ferry():
+    """One for each file: what a fuzzer leaves behind, ten thousands of jobs for hosts that do not exist, is its own."""
+    with running() as service:
+        yield service
 
 
 @dataclasses.dataclass

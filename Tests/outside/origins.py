@@ -1,0 +1,131 @@
+"""Servers with TLS for checks from outside: certificates by openssl, nginx, Caddy."""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import shutil
+import socket
+import subprocess
+
+from conftest import eventually, free_port
+
+
+@dataclasses.dataclass
+class Authority:
+    """A private authority, and a certificate of it for 127.0.0.1 and localhost."""
+    folder: pathlib.Path
+
+    @property
+    def pem(self) -> str:
+        return (self.folder / "ca.pem").read_text()
+
+    @classmethod
+    def make(cls, folder: pathlib.Path) -> Authority:
+        def openssl(*words: str):
+            subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "30", "-subj", "/CN=Outside")
+        openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
+        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                "-days", "30", "-extfile", "extensions", "-out", "server.pem")
+        return cls(folder)
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextlib.contextmanager
+def _process(command: list[str], port: int, **options):
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    try:
+        eventually(20, lambda: process.poll() is None and _is_open(port), f"{command[0]} listens")
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@contextlib.contextmanager
+def nginx(authority: Authority, folder: pathlib.Path, upstream: int):
+    """HTTP/2 over TLS: files, `/put/`, and `/upstream/` from a server on that port. Gives the port."""
+    port = free_port()
+    folder.chmod(0o755)
+    (folder / "put").mkdir()
+    (folder / "put").chmod(0o777)
+    paths = "\n".join(f"{name}_temp_path {folder}/{name};" for name in
+                      ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (folder / "nginx.conf").write_text(f"""
+        daemon off; master_process off; pid {folder}/pid;
+        events {{ worker_connections 1024; }}
+        http {{
+          access_log off; client_max_body_size 0; default_type application/octet-stream; {paths}
+          server {{
+            listen 127.0.0.1:{port} ssl http2; root {folder};
+            ssl_certificate {authority.folder}/server.pem; ssl_certificate_key {authority.folder}/server.key;
+            location /put/ {{ dav_methods PUT; }}
+            location /upstream/ {{ proxy_http_version 1.1; proxy_buffering off; proxy_pass http://127.0.0.1:{upstream}; }}
+          }}
+        }}
+        """)
+    with _process(["nginx", "-p", str(folder), "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"], port):
+        yield port
+
+
+@contextlib.contextmanager
+def caddy(authority: Authority, folder: pathlib.Path):
+    """HTTP/3 beside HTTP/2 over TLS: files. Gives the port, or None where Caddy is not installed."""
+    if not shutil.which("caddy"):
+        yield None
+        return
+    port = free_port()
+    (folder / "Caddyfile").write_text(f"""
+        {{
+          admin off
+          auto_https off
+        }}
+        https://127.0.0.1:{port}, https://localhost:{port} {{
+          bind 127.0.0.1
+          tls {authority.folder}/server.pem {authority.folder}/server.key
+          root * {folder}
+          file_server
+        }}
+        """)
+    command = ["caddy", "run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
+    with _process(command, port, env={"HOME": str(folder), "PATH": "/usr/bin:/bin"}):
+        yield port
+
+
+class Script:
+    """A server whose every answer is a list of bytes by path; the connection is closed behind it."""
+
+    def __init__(self):
+        self.answers: dict[str, bytes] = {}
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection:
+                head = connection.recv(65_536)
+                path = head.split(b" ")[1].decode() if head else ""
+                with contextlib.suppress(OSError):
+                    connection.sendall(self.answers.get(path, b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"))
+                    # What was sent is to arrive before the end does.
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.settimeout(5)
+                    while connection.recv(65_536):
+                        pass
+
+    def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+

@@ -26,6 +26,7 @@ extension NodeAbilities {
             return switch error {
             case .unreadable: "This is not a PEM text of a private key that can be read."
             case .encrypted: "The key is encrypted; give it without a password, it is kept sealed."
+            case .tooLarge: "A key may have at most \(PEM.keyBitCountMax) bits."
             case .mismatch: "The key does not belong to the client certificate."
             }
         }

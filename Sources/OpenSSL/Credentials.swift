@@ -9,7 +9,12 @@ package enum PEM {
         case encrypted
         /// The key belongs to another certificate.
         case mismatch
+        /// More than `keyBitCountMax`.
+        case tooLarge
     }
+
+    /// Signing with 16,384 bits takes half a second, in which a thread serves nobody else.
+    package static let keyBitCountMax = 8_192
 
     /// Reads every certificate of the text; throws when there is none.
     package static func checkCertificates(_ text: String) throws(Failure) {
@@ -30,6 +35,7 @@ package enum PEM {
             throw text.contains("ENCRYPTED") ? .encrypted : .unreadable
         }
         defer { EVP_PKEY_free(key) }
+        guard EVP_PKEY_get_bits(key) <= Int32(keyBitCountMax) else { throw .tooLarge }
         guard let certificate, let chain = try? Source(certificate),
             let first = PEM_read_bio_X509(chain.bio, nil, refusePassword, nil)
         else { return }

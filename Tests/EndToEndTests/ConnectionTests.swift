@@ -74,7 +74,11 @@ struct ConnectionTests {
                 "client_key"
             ),
         ]
-        for (tls, member) in cases {
+        let huge = try Program.run(["openssl", "genrsa", "-primes", "5", "8208"])
+        let large =
+            #"{"client_certificate":\#(quoted(authority.alice.certificate)),"client_key":"#
+            + #"\#(quoted(huge.output))}"#
+        for (tls, member) in cases + [(large, "client_key")] {
             let answer = try ferry.call(
                 "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"https://127.0.0.1:1/","tls":\#(tls)}}"#
             )

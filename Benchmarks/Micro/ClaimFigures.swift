@@ -78,10 +78,10 @@ final class ClaimFigures: AttemptRunner, CommitObserver {
                     response: nil, bytesReceived: 1, bytesSent: 0))
         }
     }
-    func cancel(_ job: JobID) {}
-    func progress(of job: JobID) -> TransferProgress? { nil }
+    func stop(_ job: JobID, _ how: AttemptStop) {}
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {}
     func setLimits(_ limits: TransferLimits, workerCount: Int) {}
+    func progress(of job: JobID) -> TransferProgress? { nil }
     func jobsFinished(_ jobs: [JobID]) { finished.send(jobs.count) }
     func deliveriesAdded(_ count: Int) {}
 }

@@ -47,6 +47,8 @@ package struct APIPorts: Sendable {
     package var progress: @Sendable (JobID) -> TransferProgress?
     /// Encrypts what must not be readable in the database.
     package var seal: @Sendable ([UInt8]) -> [UInt8]
+    /// Reads resume data; nil when this service has not made it.
+    package var openResumeData: @Sendable (String) -> ResumePoint?
     /// Cached: must not block.
     package var readiness: @Sendable () -> [ReadinessCheck]
     /// The Prometheus text; must not block.
@@ -72,6 +74,7 @@ package struct APIPorts: Sendable {
         self.waiters = waiters
         progress = { _ in nil }
         seal = { $0 }
+        openResumeData = { _ in nil }
         readiness = { [] }
         metrics = { [] }
         uptime = { 0 }

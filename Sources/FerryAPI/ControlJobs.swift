@@ -1,40 +1,77 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// Seconds that a cancellation waits for the node that runs the job, so that its answer usually says
-/// `cancelled`.
-private let cancelWait = 1.0
+/// Seconds that a cancellation or suspension waits for the node that runs the job, so that its answer usually
+/// says what has become of it.
+private let stopWait = 1.0
 
 extension API {
     /// `POST /v1/jobs/{id}/cancel`
     func cancelJob(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            try checkCancelBody(call)
+            let keepsBytes = try cancelBody(call)
             let tenant = call.principal.tenant
-            ports.control.cancel(id, tenant: tenant, revision: call.expectedRevision) { [self] result in
+            ports.control.cancel(
+                id, tenant: tenant, revision: call.expectedRevision, keepsBytes: keepsBytes
+            ) { [self] in answerStop($0, id, call) { $0.isTerminal } }
+        }
+    }
+
+    /// `produce_resume_data`.
+    private func cancelBody(_ call: Call) throws(Problem) -> Bool {
+        let complaints = Complaints()
+        var keepsBytes = false
+        if var fields = FieldReader(try call.json(isOptional: true), at: "#", complaints) {
+            keepsBytes = fields.bool("produce_resume_data") ?? false
+            fields.finish()
+        }
+        if !complaints.isEmpty { throw Problem(InvalidFields(complaints.errors)) }
+        return keepsBytes
+    }
+
+    /// `POST /v1/jobs/{id}/suspend`
+    func suspendJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            try needEmptyObject(call)
+            ports.control.suspend(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
+                [self] in answerStop($0, id, call) { $0 != .running }
+            }
+        }
+    }
+
+    /// `POST /v1/jobs/{id}/resume`
+    func resumeJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            try needEmptyObject(call)
+            ports.control.resume(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
+                [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)
-                case .success(let record) where record.state.isTerminal: send(record, 200, call)
-                case .success:
-                    whenTerminal(id, tenant: tenant, seconds: cancelWait) { [self] result in
-                        switch result {
-                        case .failure(let error): call.fail(error)
-                        case .success(let record): send(record, 200, call)
-                        }
-                    }
+                case .success(let record): send(record, 200, call)
                 }
             }
         }
     }
 
-    private func checkCancelBody(_ call: Call) throws(Problem) {
-        let complaints = Complaints()
-        if var fields = FieldReader(try call.json(isOptional: true), at: "#", complaints) {
-            fields.off("produce_resume_data", .bool(false), "Resume data is")
-            fields.finish()
+    /// Answers when the job has come to a state that `isDone`, or does not come to it in time.
+    private func answerStop(
+        _ result: Result<JobRecord, StoreError>, _ id: JobID, _ call: Call,
+        isDone: @escaping @Sendable (JobState) -> Bool
+    ) {
+        switch result {
+        case .failure(let error): call.fail(error)
+        case .success(let record) where isDone(record.state): send(record, 200, call)
+        case .success:
+            when(isDone, id, tenant: call.principal.tenant, seconds: stopWait) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let record): send(record, 200, call)
+                }
+            }
         }
-        if !complaints.isEmpty { throw Problem(InvalidFields(complaints.errors)) }
     }
 
     /// `DELETE /v1/jobs/{id}`

@@ -29,7 +29,7 @@ extension API {
         var errors: [FieldError] = []
         for (index, document) in documents.enumerated() {
             do throws(InvalidFields) {
-                let job = try validate(document, at: "#/jobs/\(index)")
+                let job = try validate(document, at: "#/jobs/\(index)", call)
                 if errors.isEmpty { jobs.append(newJob(job, call, trace: trace, retryOf: nil)) }
             } catch {
                 errors += error.errors

@@ -6,7 +6,7 @@ extension API {
     /// `POST /v1/jobs`
     func submitJob(_ call: Call) {
         call.answering { () throws(Problem) in
-            let job = try validated(try call.json(), at: "#")
+            let job = try validated(try call.json(), at: "#", call)
             let new = newJob(job, call, trace: traceparent(call.fields), retryOf: nil)
             submit(new, call, idempotency: try idempotency(call))
         }
@@ -46,19 +46,31 @@ extension API {
         guard !spec.hasPayload || source.payload != nil else {
             throw Problem(.notRepeatable, "The bytes that it sent are not kept; submit it again with them.")
         }
-        return ValidatedJob(spec: spec, payload: source.payload, secrets: source.secrets, origin: url.origin)
+        var secrets = source.secrets
+        secrets.resumePoint = nil
+        return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
     }
 
-    func validated(_ json: JSON, at prefix: String) throws(Problem) -> ValidatedJob {
+    func validated(_ json: JSON, at prefix: String, _ call: Call) throws(Problem) -> ValidatedJob {
         do throws(InvalidFields) {
-            return try validate(json, at: prefix)
+            return try validate(json, at: prefix, call)
         } catch {
             throw Problem(error)
         }
     }
 
-    func validate(_ json: JSON, at prefix: String) throws(InvalidFields) -> ValidatedJob {
-        try ValidatedJob(json, at: prefix, node: node) { ports.egress.refusal(of: $0) }
+    func validate(_ json: JSON, at prefix: String, _ call: Call) throws(InvalidFields) -> ValidatedJob {
+        try ValidatedJob(
+            json, at: prefix, node: node, refusal: { ports.egress.refusal(of: $0) },
+            resumePoint: { resumePoint($0, call) })
+    }
+
+    /// What resume data says, if it was given to this tenant.
+    private func resumePoint(_ text: String, _ call: Call) -> ResumePoint? {
+        guard let point = ports.openResumeData(text), point.tenant == call.principal.tenant else {
+            return nil
+        }
+        return point
     }
 
     func needEmptyObject(_ call: Call) throws(Problem) {

@@ -72,6 +72,17 @@ package final class JobWaiters: Sendable {
         for waiter in woken { waiter.done() }
     }
 
+    /// These jobs have changed: whoever waits for one looks at it now.
+    package func changed(_ jobs: [JobID]) {
+        let looking = state.withLock { state -> [(Token, Waiter)] in
+            guard !state.waiters.isEmpty else { return [] }
+            return jobs.flatMap { job in
+                (state.waiters[job] ?? [:]).map { (Token(job: job, number: $0.key), $0.value) }
+            }
+        }
+        for (token, waiter) in looking { waiter.look(token) }
+    }
+
     /// This waiter's job has ended; nothing happens when it does not wait any more.
     package func finish(_ token: Token) { take(token)?.done() }
 

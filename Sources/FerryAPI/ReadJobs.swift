@@ -60,22 +60,33 @@ extension API {
 
     /// Reads a job once it is terminal or the time is over.
     func whenTerminal(_ id: JobID, tenant: String, seconds: Double, then: @escaping Reply<JobRecord>) {
+        when({ $0.isTerminal }, id, tenant: tenant, seconds: seconds, then: then)
+    }
+
+    /// Reads a job once it is in one of these states or the time is over.
+    func when(
+        _ isDone: @escaping @Sendable (JobState) -> Bool, _ id: JobID, tenant: String, seconds: Double,
+        then: @escaping Reply<JobRecord>
+    ) {
         let reader = ports.reader
         let token = ports.waiters.wait(
-            for: id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant) },
+            for: id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant, isDone) },
             done: { reader.job(id, tenant: tenant, reply: then) })
         reader.job(id, tenant: tenant) { [self] result in
             var isOver = true
-            if case .success(let record) = result { isOver = record.state.isTerminal }
+            if case .success(let record) = result { isOver = isDone(record.state) }
             // Whoever takes the waiter away answers; the other one does not.
             if isOver, ports.waiters.remove(token) { then(result) }
         }
     }
 
     /// A waiter's look at a job that may end on another node.
-    func lookAfter(_ token: JobWaiters.Token, tenant: String) {
+    func lookAfter(
+        _ token: JobWaiters.Token, tenant: String,
+        _ isDone: @escaping @Sendable (JobState) -> Bool = { $0.isTerminal }
+    ) {
         ports.reader.job(token.job, tenant: tenant) { [self] result in
-            if case .success(let record) = result, record.state.isTerminal { ports.waiters.finish(token) }
+            if case .success(let record) = result, isDone(record.state) { ports.waiters.finish(token) }
         }
     }
 }

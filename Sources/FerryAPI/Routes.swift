@@ -41,8 +41,8 @@ struct Route: Sendable {
 
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
-    case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, retryJob, readContent,
-        readAttempts
+    case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, suspendJob, resumeJob, retryJob,
+        readContent, readAttempts
     case listDeliveries, readDelivery, redeliver
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case live, ready, metrics, openapi, docs
@@ -56,6 +56,8 @@ let routes: [Route] = [
     Route(.readJob, "GET", "/v1/jobs/{id}", .viewer) { $0.readJob },
     Route(.deleteJob, "DELETE", "/v1/jobs/{id}", .client) { $0.deleteJob },
     Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.cancelJob },
+    Route(.suspendJob, "POST", "/v1/jobs/{id}/suspend", .client, .upTo(4_096)) { $0.suspendJob },
+    Route(.resumeJob, "POST", "/v1/jobs/{id}/resume", .client, .upTo(4_096)) { $0.resumeJob },
     Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
     Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.readContent },
     Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.readAttempts },

@@ -146,24 +146,50 @@ package struct Cancel: ParsableCommand {
 
     package init() {}
 
-    package func run() throws {
-        let console = Console.current
-        let service = try client.service()
-        var failures: [ClientFailure] = []
-        for id in ids {
-            do throws(ClientFailure) {
-                let answer = try service.send(
-                    "POST", "/v1/jobs/\(percentEncoded(id))/cancel", body: Array("{}".utf8))
-                if client.json {
-                    try console.data(json: answer.bytes)
-                } else {
-                    try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
-                }
-            } catch {
-                failures.append(ClientFailure(error.kind, "\(id): \(error.description)"))
+    package func run() throws { try post("cancel", to: ids, client) }
+}
+
+/// `ferry suspend`.
+package struct Suspend: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Suspends jobs that have not ended; downloads keep their bytes.")
+    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws { try post("suspend", to: ids, client) }
+}
+
+/// `ferry resume`.
+package struct Resume: ParsableCommand {
+    package static let configuration = CommandConfiguration(abstract: "Lets suspended jobs go on.")
+    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws { try post("resume", to: ids, client) }
+}
+
+/// Tells all of these jobs to do it, and throws afterwards what went wrong.
+private func post(_ verb: String, to ids: [String], _ client: ClientOptions) throws {
+    let console = Console.current
+    let service = try client.service()
+    var failures: [ClientFailure] = []
+    for id in ids {
+        do throws(ClientFailure) {
+            let answer = try service.send(
+                "POST", "/v1/jobs/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
+            if client.json {
+                try console.data(json: answer.bytes)
+            } else {
+                try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
             }
+        } catch {
+            failures.append(ClientFailure(error.kind, "\(id): \(error.description)"))
         }
-        guard let first = failures.first else { return }
-        throw ClientFailure(first.kind, failures.map(\.description).joined(separator: "\n"))
     }
+    guard let first = failures.first else { return }
+    throw ClientFailure(first.kind, failures.map(\.description).joined(separator: "\n"))
 }

@@ -87,6 +87,9 @@ package struct TransferResult: Sendable, Equatable {
     /// How the length is known: `length`, `digest` or `none` (delimited by the end of the connection).
     package var verified: Verification
 
+    /// As in `TransferProgress`.
+    package var resumedAtOffset: Int64?
+
     package enum Verification: String, Sendable { case digest, length, none }
 
     package init(
@@ -108,6 +111,7 @@ package struct AttemptResult: Sendable {
         /// `retryAfter`: seconds the server asked for, if it did.
         case failed(TransferError, retryAfter: Double?)
         case cancelled
+        case suspended
         /// The node drains: the lease goes back, no attempt is used up.
         case released
     }
@@ -118,11 +122,14 @@ package struct AttemptResult: Sendable {
     package let bytesSent: Int64
     /// Nil: it ended before it began.
     package let trace: AttemptTrace?
+    /// The bytes of a download were left for another attempt.
+    package let leavesBytes: Bool
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
-        bytesSent: Int64, trace: AttemptTrace? = nil
+        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false
     ) {
+        self.leavesBytes = leavesBytes
         self.attempt = attempt
         self.outcome = outcome
         self.response = response
@@ -149,10 +156,14 @@ package struct TransferProgress: Sendable, Equatable {
     package var bytesExpectedToSend: Int64?
     /// Over the last seconds.
     package var bytesPerSecond: Double
+    /// Where a download went on from the bytes of an earlier attempt; 0: they were of no use; nil: there were
+    /// none.
+    package var resumedAtOffset: Int64?
     package init(
         bytesReceived: Int64 = 0, bytesExpectedToReceive: Int64? = nil, bytesSent: Int64 = 0,
-        bytesExpectedToSend: Int64? = nil, bytesPerSecond: Double = 0
+        bytesExpectedToSend: Int64? = nil, bytesPerSecond: Double = 0, resumedAtOffset: Int64? = nil
     ) {
+        self.resumedAtOffset = resumedAtOffset
         self.bytesReceived = bytesReceived
         self.bytesExpectedToReceive = bytesExpectedToReceive
         self.bytesSent = bytesSent

@@ -7,6 +7,8 @@ package struct AttemptRecord: Sendable, Equatable {
         case released
         /// The node died or lost touch with the database; what the attempt did is not known.
         case lost
+        /// Somebody suspended the job.
+        case suspended
         package var name: String { "\(self)" }
     }
 

@@ -235,6 +235,11 @@ package enum EventType: String, Sendable, CaseIterable {
     case jobSucceeded = "job.succeeded"
     case jobFailed = "job.failed"
     case jobCancelled = "job.cancelled"
+    /// A download goes on from bytes that were there, or begins at 0 although there were some.
+    case jobResumedAtOffset = "job.resumed_at_offset"
+
+    /// What a webhook gets that names no events.
+    package static let standard: [EventType] = [.jobSucceeded, .jobFailed, .jobCancelled]
 }
 
 /// What must not be readable in the database or in any answer.
@@ -244,11 +249,19 @@ package struct JobSecrets: Sendable, Equatable {
     /// `whsec_…` of the job's own webhook.
     package var webhookSecret: String?
     var boxedConnection: Boxed<ConnectionSecrets>?
+    /// Whose bytes the job goes on from (`resume_data`).
+    package var resumePoint: ResumePoint? {
+        get { boxedResumePoint?.value }
+        set { boxedResumePoint = newValue.map(Boxed.init) }
+    }
+    private var boxedResumePoint: Boxed<ResumePoint>?
     package init(headers: [JobSpec.Pair] = [], webhookSecret: String? = nil) {
         self.headers = headers
         self.webhookSecret = webhookSecret
     }
-    package var isEmpty: Bool { headers.isEmpty && webhookSecret == nil && boxedConnection == nil }
+    package var isEmpty: Bool {
+        headers.isEmpty && webhookSecret == nil && boxedConnection == nil && boxedResumePoint == nil
+    }
 }
 
 /// A validated job on its way into the store.
@@ -313,6 +326,8 @@ package struct JobRecord: Sendable {
     package var errorJSON: [UInt8]?
     /// The body of a finished data job, when it is kept in the database.
     package var body: [UInt8]?
+    /// With it another job goes on from the bytes that a failed or cancelled one has left; opaque.
+    package var resumeData: String?
 
     package init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,

@@ -32,6 +32,7 @@ extension JobRecord {
         writeResult(into: &writer)
         writer.name("error")
         if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
+        writer.memberOrNull("resume_data", resumeData)
         writer.endObject()
     }
 
@@ -75,7 +76,9 @@ extension JobRecord {
         }
         return isUpload
             ? TransferProgress(bytesSent: size, bytesExpectedToSend: size)
-            : TransferProgress(bytesReceived: size, bytesExpectedToReceive: size)
+            : TransferProgress(
+                bytesReceived: size, bytesExpectedToReceive: size,
+                resumedAtOffset: result["resumed_at_offset"]?.integer)
     }
 
     /// `JobSpec.encodeStored` writes the kind first.
@@ -116,6 +119,7 @@ extension TransferProgress {
         writer.memberOrNull("fraction_completed", isSucceeded ? 1 : fractionCompleted)
         writer.member("bytes_per_second", bytesPerSecond)
         writer.memberOrNull("seconds_remaining", isSucceeded ? 0 : secondsRemaining)
+        writer.memberOrNull("resumed_at_offset", resumedAtOffset)
         writer.endObject()
     }
 
@@ -187,6 +191,8 @@ extension TransferResult {
         writer.member("size", size)
         writer.member("sha256", sha256)
         writer.member("verified", verified.rawValue)
+        // Few jobs have it, and all are stored.
+        if let resumedAtOffset { writer.member("resumed_at_offset", resumedAtOffset) }
         writer.name("content_url")
         // Of an upload nothing stays here that could be fetched.
         if path != nil || isKept || body != nil {

@@ -10,15 +10,19 @@ package struct ValidatedJob: Sendable {
     /// Reads and checks one job; every complaint is thrown at once.
     ///
     /// `prefix` is where the job is in the document: `#`, or `#/jobs/17` in a batch. `refusal` is the egress
-    /// policy: why a URL cannot be accepted, nil when it may be tried.
+    /// policy: why a URL cannot be accepted, nil when it may be tried. `resumePoint` opens resume
+    /// data; nil when it is none of this tenant's.
     package init(
         _ json: JSON, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
-        refusal: (WebURL) -> String?
+        refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil }
     ) throws(InvalidFields) {
         let complaints = Complaints()
         let job = withoutActuallyEscaping(refusal) { refusal in
-            let decoding = JobDecoding(complaints: complaints, node: node, refusal: refusal)
-            return decoding.job(json, at: prefix)
+            withoutActuallyEscaping(resumePoint) { resumePoint in
+                let decoding = JobDecoding(
+                    complaints: complaints, node: node, refusal: refusal, openResumeData: resumePoint)
+                return decoding.job(json, at: prefix)
+            }
         }
         guard complaints.isEmpty, let job else { throw InvalidFields(complaints.errors) }
         self = job
@@ -39,6 +43,7 @@ struct JobDecoding {
     let complaints: Complaints
     let node: NodeAbilities
     let refusal: (WebURL) -> String?
+    let openResumeData: (String) -> ResumePoint?
     /// Sizes and lengths beyond this are no safe JSON numbers (RFC 8259 §6).
     static let byteCountMax: Int64 = 1 << 53 - 1
 
@@ -61,7 +66,7 @@ struct JobDecoding {
         let retry = retry(&fields, kind)
         let webhook = webhook(&fields)
         fields.off("mirrors", .array([]), "Mirrors are")
-        fields.off("resume_data", .null, "Resume data is")
+        let resumePoint = resumePoint(&fields, kind, request?.spec)
         fields.only(["fail"], "on_challenge", later: ["ask"])
         segments(&fields)
         fields.finish()
@@ -73,6 +78,7 @@ struct JobDecoding {
             accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
         var secrets = request.secrets
         secrets.webhookSecret = webhook?.secret
+        secrets.resumePoint = resumePoint
         return ValidatedJob(
             spec: spec, payload: request.payload ?? source?.payload, secrets: secrets,
             origin: request.origin)

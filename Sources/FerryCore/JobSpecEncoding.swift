@@ -40,8 +40,6 @@ extension JobSpec {
     /// Everything between the source and the webhook.
     fileprivate func writeRuleMembers(into writer: inout JSONWriter) {
         writeIntegrity(into: &writer)
-        writer.name("resume_data")
-        writer.null()
         writeRules(into: &writer)
         writeSchedule(into: &writer)
         writer.name("network")
@@ -239,6 +237,10 @@ extension JobSecrets {
         writer.endArray()
         writer.memberOrNull("webhook_secret", webhookSecret)
         connection?.write(into: &writer)
+        if let resumePoint {
+            writer.name("resume_point")
+            resumePoint.write(into: &writer)
+        }
         writer.endObject()
         return writer.bytes
     }
@@ -257,5 +259,6 @@ extension JobSecrets {
         }
         webhookSecret = stored.string("webhook_secret")
         connection = ConnectionSecrets(stored)
+        resumePoint = stored.json["resume_point"].flatMap(ResumePoint.init)
     }
 }

@@ -31,6 +31,8 @@ package struct JobStateMachine: Sendable, Equatable {
         case succeed
         case fail
         case cancel
+        case suspend
+        case resume
     }
 
     package private(set) var state: JobState
@@ -51,7 +53,9 @@ package struct JobStateMachine: Sendable, Equatable {
         case (.running, .retryLater): .waiting
         case (.running, .release): .queued
         case (.running, .succeed): .succeeded
-        case (.running, .fail), (.queued, .fail), (.waiting, .fail): .failed
+        case (.waiting, .suspend), (.queued, .suspend), (.running, .suspend): .suspended
+        case (.suspended, .resume): .queued
+        case (.running, .fail), (.queued, .fail), (.waiting, .fail), (.suspended, .fail): .failed
         case (.waiting, .cancel), (.queued, .cancel), (.running, .cancel), (.suspended, .cancel): .cancelled
         case (.waiting, _), (.queued, _), (.running, _), (.suspended, _): nil
         case (.succeeded, _), (.failed, _), (.cancelled, _): nil

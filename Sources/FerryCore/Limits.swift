@@ -41,6 +41,10 @@ package enum Limits {
     package static let attemptCountMax = 50
     /// Transactions of an attempt that are kept: the first ones and the last.
     package static let transactionCountMax = 32
+    /// Bytes of `resume_data`.
+    package static let resumeDataByteCountMax = 16_384
+    /// Seconds for which the bytes of a failed or cancelled job are kept for another one.
+    package static let resumeDataSeconds = 86_400.0
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

@@ -94,13 +94,27 @@ package enum StoreError: Error, Sendable, Equatable {
 /// `ResultSink`.
 package protocol AttemptRunner: Sendable {
     func begin(_ attempts: [Attempt])
-    /// Stops the attempt if it runs here; its result is `cancelled` (or what it became just before).
-    func cancel(_ job: JobID)
+    /// Stops the attempt if it runs here; its result is `cancelled` or `suspended` (or what it became just
+    /// before).
+    func stop(_ job: JobID, _ how: AttemptStop)
     func progress(of job: JobID) -> TransferProgress?
     /// Another `network.max_bytes_per_second` for a job, if it runs here; nil: none.
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
     /// The limits of the service, which this node shares with the other ones of `workerCount`.
     func setLimits(_ limits: TransferLimits, workerCount: Int)
+}
+
+/// How somebody wants an attempt to end. The raw value is what nodes tell each other.
+package enum AttemptStop: String, Sendable, CaseIterable {
+    case cancel
+    /// Cancels, and leaves the bytes to another job.
+    case cancelKeepingBytes = "keep"
+    /// Leaves the bytes to the next attempt.
+    case suspend
+}
+
+extension AttemptRunner {
+    package func cancel(_ job: JobID) { stop(job, .cancel) }
 }
 
 /// Finds a job of a tenant, finished or not; another tenant's is `notFound`. The reply comes once, on a
@@ -112,6 +126,9 @@ package protocol JobLookup: Sendable {
 /// Takes results; they are committed in batches, and the slot is freed afterwards.
 package protocol ResultSink: Sendable {
     func record(_ result: AttemptResult)
+    /// An attempt goes on from bytes that were there (0: they were of no use), and the job's webhook is to be
+    /// told.
+    func resumed(_ attempt: Attempt, at offset: Int64)
 }
 
 /// Says whether this node may still act for the attempts it holds: false once its last heartbeat that the
@@ -125,4 +142,13 @@ package protocol LeaseHolder: Sendable {
 package protocol CommitObserver: Sendable {
     func jobsFinished(_ jobs: [JobID])
     func deliveriesAdded(_ count: Int)
+    /// These jobs are suspended now.
+    func jobsSuspended(_ jobs: [JobID])
+    /// These jobs are about to be told as finished, and the bytes that they have left are kept for others.
+    func jobsLeaveBytes(_ jobs: [JobID])
+}
+
+extension CommitObserver {
+    package func jobsSuspended(_ jobs: [JobID]) {}
+    package func jobsLeaveBytes(_ jobs: [JobID]) {}
 }

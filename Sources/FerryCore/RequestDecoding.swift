@@ -280,6 +280,25 @@ extension JobDecoding {
         return path
     }
 
+    func resumePoint(
+        _ fields: inout FieldReader, _ kind: JobKind?, _ request: JobSpec.RequestSpec?
+    ) -> ResumePoint? {
+        let lengths = 1...Limits.resumeDataByteCountMax
+        guard let text = fields.string("resume_data", byteCounts: lengths, isNullable: true) else {
+            return nil
+        }
+        guard let point = openResumeData(text) else {
+            fields.complain("resume_data", "invalid_value", "This is no resume data of this service.")
+            return nil
+        }
+        if let kind, kind != .download || request.map({ $0.method != "GET" }) ?? false {
+            fields.complain("resume_data", "invalid_combination", "Only a download with GET resumes.")
+        } else if let request, request.url != point.url {
+            fields.complain("resume_data", "invalid_combination", "This resume data is of another URL.")
+        }
+        return point
+    }
+
     func webhook(_ fields: inout FieldReader) -> (spec: JobSpec.WebhookSpec, secret: String?)? {
         guard var object = fields.object("webhook", isNullable: true) else { return nil }
         if !object.has("url") { object.complain("url", "required", "A webhook needs a url.") }
@@ -300,7 +319,7 @@ extension JobDecoding {
     private func events(_ fields: inout FieldReader) -> [EventType] {
         let isEmpty = fields.value("events") == .array([])
         guard let names = fields.strings("events", countMax: 20, byteCountMax: 64) else {
-            return EventType.allCases
+            return EventType.standard
         }
         if isEmpty {
             fields.complain("events", "invalid_value", "Name at least one event, or leave this out.")
@@ -325,6 +344,6 @@ extension JobDecoding {
 /// Events of the contract that this version does not have yet.
 private let laterEvents: Set<String> = [
     "job.created", "job.started", "job.waiting_for_connectivity", "job.will_begin", "job.challenge",
-    "job.redirect", "job.resumed_at_offset", "job.attempt_failed", "session.events_finished",
+    "job.redirect", "job.attempt_failed", "session.events_finished",
     "session.invalidated",
 ]

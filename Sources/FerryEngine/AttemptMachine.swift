@@ -44,7 +44,8 @@ package struct AttemptMachine: Sendable {
         case storageFailed(TransferError)
         /// The publication was stopped before the file got its name.
         case revoked
-        case cancel
+        /// Somebody wants it to end.
+        case stop(AttemptStop)
         /// The node drains.
         case release
     }
@@ -71,13 +72,15 @@ package struct AttemptMachine: Sendable {
     }
 
     private enum Stop {
-        case cancelled, released
+        case asked(AttemptStop), released
         var outcome: AttemptResult.Outcome {
             switch self {
-            case .cancelled: .cancelled
+            case .asked(.cancel), .asked(.cancelKeepingBytes): .cancelled
+            case .asked(.suspend): .suspended
             case .released: .released
             }
         }
+        var keepsBytes: Bool { if case .asked(.cancel) = self { false } else { true } }
     }
 
     private enum State {
@@ -105,21 +108,33 @@ package struct AttemptMachine: Sendable {
         }
     }
 
-    private mutating func end(_ outcome: AttemptResult.Outcome, after actions: [Action] = []) -> [Action] {
+    private mutating func end(
+        _ outcome: AttemptResult.Outcome, keepsBytes: Bool, after actions: [Action] = []
+    ) -> [Action] {
         state = .ended
-        return actions + [outcome.keepsBytes ? .keepBytes : .discardBytes, .report(outcome)]
+        return actions + [keepsBytes ? .keepBytes : .discardBytes, .report(outcome)]
+    }
+
+    private mutating func end(_ stop: Stop, after actions: [Action] = []) -> [Action] {
+        end(stop.outcome, keepsBytes: stop.keepsBytes, after: actions)
+    }
+
+    private mutating func fail(
+        _ error: TransferError, retryAfter: Double? = nil, after actions: [Action] = []
+    ) -> [Action] {
+        end(.failed(error, retryAfter: retryAfter), keepsBytes: error.leavesBytesUsable, after: actions)
     }
 
     private mutating func whilePreparing(_ event: Event, _ stop: Stop?) -> [Action] {
         switch event {
         case .prepared:
-            if let stop { return end(stop.outcome) }
+            if let stop { return end(stop) }
             state = .exchanging(nil)
             return [.start(fresh: false)]
         case .preparationFailed(let error):
-            return end(stop?.outcome ?? .failed(error, retryAfter: nil))
-        case .cancel:
-            state = .preparing(.cancelled)
+            return stop.map { end($0) } ?? fail(error)
+        case .stop(let how):
+            state = .preparing(.asked(how))
             return []
         case .release:
             state = .preparing(stop ?? .released)
@@ -140,12 +155,12 @@ package struct AttemptMachine: Sendable {
             guard let verdict, verdict != .accept else { return [] }
             return [.stopTransfer] + conclude(verdict, nil)
         case .bodyRefused(let error), .timedOut(let error):
-            return end(.failed(error, retryAfter: nil), after: [.stopTransfer])
+            return fail(error, after: [.stopTransfer])
         case .transferEnded(let failure):
             guard let verdict else { return endedWithoutHead(failure) }
             return conclude(verdict, failure)
-        case .cancel:
-            return end(.cancelled, after: [.stopTransfer])
+        case .stop(let how):
+            return end(.asked(how), after: [.stopTransfer])
         case .release:
             return end(.released, after: [.stopTransfer])
         case .prepared, .preparationFailed, .stored, .published, .storageFailed, .revoked:
@@ -157,10 +172,10 @@ package struct AttemptMachine: Sendable {
         guard let failure else {
             let error = TransferError(
                 .responseInvalid, "The server's answer had no head.", phase: .waiting, isRetryable: true)
-            return end(.failed(error, retryAfter: nil))
+            return fail(error)
         }
         guard failure.mayRepeatAtOnce, !hasRepeated else {
-            return end(.failed(failure.error, retryAfter: nil))
+            return fail(failure.error)
         }
         hasRepeated = true
         return [.start(fresh: true)]
@@ -170,7 +185,7 @@ package struct AttemptMachine: Sendable {
     private mutating func conclude(_ verdict: HeadVerdict, _ failure: Failure?) -> [Action] {
         switch verdict {
         case .accept:
-            if let failure { return end(.failed(failure.error, retryAfter: nil)) }
+            if let failure { return fail(failure.error) }
             state = .storing(nil)
             return [.store]
         case .redirect:
@@ -181,7 +196,7 @@ package struct AttemptMachine: Sendable {
                 let error = TransferError(
                     .unacceptableStatus, "The server answered with status 417.", phase: .waiting,
                     isRetryable: false)
-                return end(.failed(error, retryAfter: nil))
+                return fail(error)
             }
             hasResent = true
             state = .exchanging(nil)
@@ -191,13 +206,13 @@ package struct AttemptMachine: Sendable {
                 let error = TransferError(
                     .responseInvalid, "The server answered with a part that nobody asked for.",
                     phase: .waiting, isRetryable: true)
-                return end(.failed(error, retryAfter: nil))
+                return fail(error)
             }
             hasRestarted = true
             state = .exchanging(nil)
             return [.leaveOutRange, .start(fresh: false)]
         case .refuse(let error, let retryAfter):
-            return end(.failed(error, retryAfter: retryAfter))
+            return fail(error, retryAfter: retryAfter)
         }
     }
 
@@ -211,27 +226,16 @@ package struct AttemptMachine: Sendable {
             state = .ended
             return [.leave]
         case .storageFailed(let error):
-            return end(stop?.outcome ?? .failed(error, retryAfter: nil))
+            return stop.map { end($0) } ?? fail(error)
         case .revoked:
-            return end((stop ?? .released).outcome)
-        case .cancel:
-            state = .storing(.cancelled)
+            return end(stop ?? .released)
+        case .stop(let how):
+            state = .storing(.asked(how))
             return [.revokeStorage]
         case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded,
             .timedOut:
             // A drain waits for what is nearly done.
             return []
-        }
-    }
-}
-
-extension AttemptResult.Outcome {
-    /// Whether the bytes that came are worth keeping for a later attempt.
-    fileprivate var keepsBytes: Bool {
-        switch self {
-        case .succeeded, .cancelled: false
-        case .released: true
-        case .failed(let error, _): error.leavesBytesUsable
         }
     }
 }

@@ -27,6 +27,16 @@ struct Destination: Sendable {
         self.isKept = isKept
     }
 
+    /// Of a job that is over: all its attempts count as earlier ones.
+    init(root: StorageDirectory, path: String, job: JobID) {
+        self.root = root
+        (directory, name) = splitPath(path)
+        ifExists = .replace
+        self.job = job
+        attempt = .max
+        isKept = false
+    }
+
     var partialName: String { PartialNames.partial(of: job, attempt: attempt) }
 
     /// The path below the root of a name in this directory.
@@ -67,6 +77,24 @@ struct Destination: Sendable {
             }
         }
         return best
+    }
+
+    /// Takes the bytes that another job has left as if an attempt of this one had: once, by whoever comes
+    /// first. File thread.
+    func adopt(from other: Destination, identity: String) {
+        guard let found = other.takeOver(identity: identity) else { return }
+        defer { found.file.letGo() }
+        guard let from = try? other.root.directory(other.directory, making: false),
+            let into = try? root.directory(directory, making: true)
+        else { return }
+        let name = PartialNames.partial(of: job, attempt: 0)
+        let record = PartialNames.record(of: name)
+        let isMoved =
+            renameat(
+                from.descriptor, PartialNames.record(of: found.file.name), into.descriptor, record) == 0
+            && renameat(from.descriptor, found.file.name, into.descriptor, name) == 0
+        // From one file system to another: then the bytes stay where they are until their time is over.
+        if !isMoved { into.remove(record) }
     }
 
     /// A record without its file, or one that was being written.

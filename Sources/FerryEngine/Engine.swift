@@ -71,10 +71,10 @@ package final class Engine: AttemptRunner {
     }
 
     /// Closes the attempt's socket within a turn of its loop. Does nothing when the job does not run here.
-    package func cancel(_ job: JobID) {
+    package func stop(_ job: JobID, _ how: AttemptStop) {
         guard let entry = context.registry[job] else { return }
         let lane = lanes[entry.loop]
-        lane.loop.perform { [state = lane.state] multi in state.get(multi).cancel(job) }
+        lane.loop.perform { [state = lane.state] multi in state.get(multi).stop(job, how) }
     }
 
     /// A new limit for a job that may run here; nil: none. At once.
@@ -114,6 +114,15 @@ package final class Engine: AttemptRunner {
         guard !leftovers.isEmpty else { return }
         context.lane.send(.run { for one in leftovers { one.remove() } })
     }
+
+    /// The job is gone: so is what its attempts have left here.
+    package func forget(_ point: ResumePoint) {
+        context.lane.send(
+            .run { [context] in _ = try? context.destination(of: point).takeOver(identity: nil) })
+    }
+
+    /// What these jobs have left is kept for others, until its time is over.
+    package func leaveBytes(_ jobs: [JobID]) { _ = context.leftovers.take(jobs) }
 
     /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and
     /// waits for it. Twice is once more the waiting.

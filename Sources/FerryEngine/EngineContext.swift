@@ -66,6 +66,18 @@ final class EngineContext: Sendable {
             of: attempt, isKept: true)
     }
 
+    /// Where the file of another job went, whose bytes somebody may go on from.
+    func destination(of point: ResumePoint) throws(TransferError) -> Destination {
+        let root = point.path == nil ? configuration.keptDirectory : configuration.storageRoot(point.tenant)
+        return Destination(
+            root: try self.root(root), path: point.path ?? KeptFiles.path(for: point.job), job: point.job)
+    }
+
+    func noteResumption(_ attempt: Attempt, at offset: Int64) {
+        guard attempt.spec.webhook?.events.contains(.jobResumedAtOffset) ?? false else { return }
+        sink.resumed(attempt, at: offset)
+    }
+
     /// The one place from which results leave.
     func report(_ result: AttemptResult) {
         metrics.ended(result.outcome)

@@ -47,9 +47,9 @@ final class EngineLoop {
         transfer.begin()
     }
 
-    func cancel(_ job: JobID) {
+    func stop(_ job: JobID, _ how: AttemptStop) {
         guard let number = context.registry[job]?.number else { return }
-        live[AttemptKey(job, number)]?.handle(.cancel)
+        live[AttemptKey(job, number)]?.handle(.stop(how))
     }
 
     /// The job's attempt as far as it is; nil when it is not here any more.
@@ -77,7 +77,9 @@ final class EngineLoop {
 
     func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.prepared(resumption) }
 
-    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey) { live[key]?.report(outcome) }
+    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, leavesBytes: Bool) {
+        live[key]?.report(outcome, leavesBytes: leavesBytes)
+    }
 
     /// The body of an attempt is put together, or cannot be.
     func opened(_ contents: Result<BodyContents, TransferError>, for key: AttemptKey) {

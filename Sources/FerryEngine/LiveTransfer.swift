@@ -39,6 +39,8 @@ final class LiveTransfer: EasyDelegate {
     var lastActivity: Int64
     let resourceDeadline: Int64
     var isBulk: Bool
+    /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
+    var awaitsResumption = false
     var waitsForDigest = false
     /// Nil when nothing limits the transfer.
     var pacing: Pacing?
@@ -188,8 +190,10 @@ final class LiveTransfer: EasyDelegate {
             if case .accept = judgement, attempt.spec.kind != .upload {
                 dropResumption()
                 sink = .drain(try makeDrain(head, total: nil))
+                noteResumption(at: 0)
             } else if case .resume(let total) = judgement {
                 sink = .drain(try makeDrain(head, total: total))
+                noteResumption(at: resumption?.offset ?? 0)
             }
         } catch {
             handle(.bodyRefused(error))

@@ -54,6 +54,7 @@ extension LiveTransfer {
         let lease = context.lease
         let holdsLease: @Sendable () -> Bool = { lease.holdsLease(of: key.job, attempt: key.number) }
         let verification = verification(drain.digests)
+        let offset = progress.resumedAtOffset
         // The answer is over: nothing of the result but its outcome changes from here on.
         let ended = result(.released)
         let plan = { [context, loop] (bytes: Publication.Bytes) in
@@ -62,7 +63,10 @@ extension LiveTransfer {
                 syncs: context.configuration.fileSync == .full, holdsLease: holdsLease,
                 leftovers: context.leftovers,
                 loop: loop.loop,
-                report: { context.report(ended.with(.succeeded($0), at: context.clock.now())) },
+                report: { result in
+                    let result = result.resumed(at: offset)
+                    context.report(ended.with(.succeeded(result), at: context.clock.now()))
+                },
                 deliver: { multi, outcome in
                     let event: AttemptMachine.Event =
                         switch outcome {
@@ -107,9 +111,9 @@ extension LiveTransfer {
 
 /// What an attempt leaves behind.
 extension LiveTransfer {
-    func report(_ outcome: AttemptResult.Outcome) {
+    func report(_ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
         leave()
-        context.report(result(outcome))
+        context.report(result(outcome, leavesBytes: leavesBytes))
     }
 
     func leave() {
@@ -117,11 +121,11 @@ extension LiveTransfer {
         loop.ended(key)
     }
 
-    func result(_ outcome: AttemptResult.Outcome) -> AttemptResult {
+    func result(_ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) -> AttemptResult {
         AttemptResult(
             attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived,
-            bytesSent: progress.bytesSent, trace: trace)
+            bytesSent: progress.bytesSent, trace: trace, leavesBytes: leavesBytes)
     }
 
     var response: TransferResponse? {
@@ -160,5 +164,14 @@ extension LiveTransfer {
         if head != nil { return .receiving }
         guard let info = transfer?.info, info.timings.preTransfer > 0 else { return .connecting }
         return hasSentBody ? .waiting : .sending
+    }
+}
+
+extension TransferResult {
+    fileprivate func resumed(at offset: Int64?) -> TransferResult {
+        guard let offset else { return self }
+        var result = self
+        result.resumedAtOffset = offset
+        return result
     }
 }

@@ -8,8 +8,12 @@ extension LiveTransfer {
         let (key, tell, request) = (key, loop.teller, attempt.spec.request)
         let identity = PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: request) : nil
         _ = context.leftovers.take([attempt.job])
+        let point = attempt.secrets.resumePoint
         context.lane.send(
-            .run {
+            .run { [context] in
+                if let point, let identity, let place = try? context.destination(of: point) {
+                    destination.adopt(from: place, identity: identity)
+                }
                 let found = destination.takeOver(identity: identity)
                 tell { $0.prepared(key, found) }
             })
@@ -17,11 +21,21 @@ extension LiveTransfer {
 
     func prepared(_ resumption: Resumption?) {
         self.resumption = resumption
+        // Whoever gave resume data is told also when it is of no use.
+        awaitsResumption = resumption != nil || attempt.number == 1
         if let resumption {
             progress.resume(at: resumption.offset)
             progress.expect(toReceive: resumption.record.total)
         }
         handle(.prepared)
+    }
+
+    /// The answer has decided from where on bytes are fetched that were there before.
+    func noteResumption(at offset: Int64) {
+        guard awaitsResumption else { return }
+        awaitsResumption = false
+        progress.resumedAt(offset)
+        context.noteResumption(attempt, at: offset)
     }
 
     /// What earlier attempts have left is of no use.
@@ -68,12 +82,9 @@ extension LiveTransfer {
         if case .drain(let drain) = sink {
             kept = drain.resumableFile
             if kept == nil { drain.discard(context.lane) }
-        } else if let resumption {
-            // Nothing was written: what was found stays as it was.
-            resumption.file.letGo()
-            if let destination {
-                context.leftovers.add(Leftover(destination, partial: resumption.file.name))
-            }
+        } else {
+            // Nothing was written: what was found stays.
+            kept = resumption?.file
         }
         sink = .none
         resumption = nil
@@ -86,12 +97,9 @@ extension LiveTransfer {
         let syncs = context.configuration.fileSync == .full
         context.lane.send(
             .run {
-                if let leftover = file.keep(syncs: syncs) {
-                    leftovers.add(leftover)
-                } else {
-                    file.discard()
-                }
-                tell { $0.report(outcome, for: key) }
+                let leftover = file.keep(syncs: syncs)
+                if let leftover { leftovers.add(leftover) } else { file.discard() }
+                tell { $0.report(outcome, for: key, leavesBytes: leftover != nil) }
             })
     }
 }

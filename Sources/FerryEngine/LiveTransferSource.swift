@@ -19,7 +19,7 @@ extension LiveTransfer {
             }
             let destination = try context.destination(of: attempt)
             self.destination = destination
-            guard attempt.number > 1 else {
+            guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
                 handle(.prepared)
                 return
             }

@@ -8,6 +8,8 @@ final class ProgressMeter: Sendable {
     /// Negative is unknown.
     private let expectedToReceive = Atomic<Int64>(-1)
     private let expectedToSend = Atomic<Int64>(-1)
+    /// Negative is unknown.
+    private let resumed = Atomic<Int64>(-1)
     private let rate = Atomic<UInt64>(Double(0).bitPattern)
     private let measured = Atomic<Int64>(0)
 
@@ -16,6 +18,11 @@ final class ProgressMeter: Sendable {
     func resume(at count: Int64) {
         measured.add(count, ordering: .relaxed)
         received.store(count, ordering: .relaxed)
+    }
+    func resumedAt(_ offset: Int64) { resumed.store(offset, ordering: .relaxed) }
+    var resumedAtOffset: Int64? {
+        let offset = resumed.load(ordering: .relaxed)
+        return offset < 0 ? nil : offset
     }
     func set(sent count: Int64) { sent.store(count, ordering: .relaxed) }
     func expect(toReceive count: Int64?) { expectedToReceive.store(count ?? -1, ordering: .relaxed) }
@@ -38,6 +45,7 @@ final class ProgressMeter: Sendable {
         return TransferProgress(
             bytesReceived: bytesReceived, bytesExpectedToReceive: toReceive < 0 ? nil : toReceive,
             bytesSent: bytesSent, bytesExpectedToSend: toSend < 0 ? nil : toSend,
-            bytesPerSecond: Double(bitPattern: rate.load(ordering: .relaxed)))
+            bytesPerSecond: Double(bitPattern: rate.load(ordering: .relaxed)),
+            resumedAtOffset: resumedAtOffset)
     }
 }

@@ -19,12 +19,14 @@ final class Application: Sendable {
     private let database: Database
     private let surface: Surface
     private let firstStart: FirstStart
+    private let sweeper: Sweeper?
     private let logger: Logger
 
     private init(
         _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
-        surface: Surface, firstStart: FirstStart, logger: Logger
+        surface: Surface, firstStart: FirstStart, sweeper: Sweeper?, logger: Logger
     ) {
+        self.sweeper = sweeper
         self.configuration = configuration
         self.parts = parts
         self.identity = identity
@@ -71,6 +73,7 @@ final class Application: Sendable {
         let downloads = DownloadGate()
         settings.downloads = downloads
         settings.limits = configuration.limits
+        settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(
             configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)
@@ -89,10 +92,15 @@ final class Application: Sendable {
         let surface = try Surface(configuration, parts: parts, logger: logger)
         observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)
         try surface.listen()
+        var sweeper: Sweeper?
+        if isWorker {
+            let paths = StoragePaths(configuration)
+            sweeper = Sweeper(store: store, roots: { paths.roots }, logger: logger)
+        }
+        sweeper?.start()
         return Application(
             configuration, parts, identity: identity, database: database, surface: surface,
-            firstStart: firstStart,
-            logger: logger)
+            firstStart: firstStart, sweeper: sweeper, logger: logger)
     }
 
     /// Says that it is ready: one line on standard output; what is shown only once goes to standard error.
@@ -113,6 +121,7 @@ final class Application: Sendable {
     /// Readiness first, then no new work, then what runs may end; the parts stop against the flow.
     func stop() {
         parts.health.beginDraining()
+        sweeper?.stop()
         parts.store.drain()
         parts.engine?.drain(seconds: configuration.drainSeconds)
         parts.webhooks?.stop()
@@ -182,6 +191,16 @@ struct StoragePaths: Sendable {
 
     /// Files of jobs without a destination.
     var kept: String { dataDirectory + "/results" }
+
+    /// All directories that attempts write to, none of them below another.
+    var roots: [String] {
+        let all = [storageRoot, kept, dataDirectory + "/tenants"]
+        return all.enumerated().filter { index, path in
+            !all.enumerated().contains { other, above in
+                index != other && path.hasPrefix(above + "/") || other < index && path == above
+            }
+        }.map(\.element)
+    }
 
     func root(of tenant: String) -> String {
         tenant == "default" ? storageRoot : "\(dataDirectory)/tenants/\(tenant)/files"

@@ -23,6 +23,10 @@ final class Observers: CommitObserver {
         parts.engine?.settled(jobs)
     }
 
+    func jobsSuspended(_ jobs: [JobID]) { parts.withLock { $0.waiters }?.changed(jobs) }
+
+    func jobsLeaveBytes(_ jobs: [JobID]) { parts.withLock { $0.engine }?.leaveBytes(jobs) }
+
     func deliveriesAdded(_ count: Int) {
         parts.withLock { $0.webhooks }?.wake()
     }

@@ -41,8 +41,18 @@ extension StoreDoor: JobReader, JobControl {
         if let engine { engine.snapshot(of: id, reply: read) } else { read(nil) }
     }
 
-    func cancel(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
-        control.cancel(id, tenant: tenant, revision: revision, reply: reply)
+    func cancel(
+        _ id: JobID, tenant: String, revision: Int32?, keepsBytes: Bool, reply: @escaping Reply<JobRecord>
+    ) {
+        control.cancel(id, tenant: tenant, revision: revision, keepsBytes: keepsBytes, reply: reply)
+    }
+
+    func suspend(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
+        control.suspend(id, tenant: tenant, revision: revision, reply: reply)
+    }
+
+    func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
+        control.resume(id, tenant: tenant, revision: revision, reply: reply)
     }
 
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
@@ -50,7 +60,14 @@ extension StoreDoor: JobReader, JobControl {
         control.delete(id, tenant: tenant, revision: revision) { result in
             // The row is gone: a file that a crash leaves behind here belongs to nobody and is found by its
             // name.
-            if case .success = result { unlink(kept) }
+            if case .success(let record) = result {
+                unlink(kept)
+                if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
+                    engine?.forget(
+                        ResumePoint(
+                            tenant: tenant, job: id, url: spec.request.url, path: spec.destination?.path))
+                }
+            }
             reply(result.map { _ in })
         }
     }

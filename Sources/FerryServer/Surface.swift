@@ -32,6 +32,7 @@ final class Surface: Sendable {
         let (engine, health, box) = (parts.engine, parts.health, parts.box)
         ports.progress = { engine?.progress(of: $0) }
         ports.seal = { box.seal($0) }
+        ports.openResumeData = { box.resumePoint($0) }
         ports.readiness = {
             health.checks.map { ReadinessCheck($0.name, isOK: $0.isPassed, isRequired: $0.isRequired) }
         }

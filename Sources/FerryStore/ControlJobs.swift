@@ -32,25 +32,41 @@ extension ControlLane {
 
     /// Cancels a job. One that no node holds is finished at once; for a running one its node is asked, and
     /// the job that the reply shows is still running. `invalidState` when it is terminal, `stale` when
-    /// `revision` differs.
+    /// `revision` differs. `keepsBytes`: leaves what a download has got to another job (`resume_data`).
     package func cancel(
-        _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
+        _ id: JobID, tenant: String, revision: Int32? = nil, keepsBytes: Bool = false,
+        reply: @escaping Reply<JobRecord>
     ) {
         let context = context
-        perform("cancel", isRead: false, reply) { connection throws(PostgresError) in
+        change("cancel", id, tenant, revision, reply) {
+            (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
+            if stored.record.state.isTerminal { return .failure(.invalidState(stored.record.state)) }
+            guard let cancelled = try Self.cancel(stored, keepsBytes, &connection, context) else {
+                return nil
+            }
+            return .success(cancelled)
+        }
+    }
+
+    /// Tries a change until nobody has changed the job in between; `body` answers nil when somebody has.
+    func change(
+        _ name: StaticString, _ id: JobID, _ tenant: String, _ revision: Int32?,
+        _ reply: @escaping Reply<JobRecord>,
+        _ body:
+            @escaping @Sendable (StoredJob, inout Connection) throws(PostgresError)
+            -> Result<JobRecord, StoreError>?
+    ) {
+        perform(name, isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
             // Each round fails only because the job moved on meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
-                let record = stored.record
-                if record.state.isTerminal { return .failure(.invalidState(record.state)) }
-                if let revision, revision != record.revision {
-                    return .failure(.stale(revision: record.revision))
+                if let revision, revision != stored.record.revision, !stored.record.state.isTerminal {
+                    return .failure(.stale(revision: stored.record.revision))
                 }
-                if let cancelled = try Self.cancel(stored, &connection, context) {
-                    return .success(cancelled)
-                }
+                if let result = try body(stored, &connection) { return result }
             }
             return .failure(.unavailable)
         }
@@ -58,22 +74,26 @@ extension ControlLane {
 
     /// Nil: the job has changed meanwhile.
     private static func cancel(
-        _ stored: StoredJob, _ connection: inout Connection, _ context: StoreContext
+        _ stored: StoredJob, _ keepsBytes: Bool, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> JobRecord? {
         if stored.record.state == .running {
             var parameters = Parameters()
             parameters.append(stored.record.id)
             parameters.append(int32: stored.record.revision)
+            parameters.append(bool: keepsBytes)
             let changed = try connection.execute(Statements.requestCancel, parameters)
             guard changed.rowCount == 1 else { return nil }
-            context.attemptRunner?.cancel(stored.record.id)
+            context.attemptRunner?.stop(stored.record.id, keepsBytes ? .cancelKeepingBytes : .cancel)
             return stored.record
         }
+        var seal: (@Sendable (ResumePoint) -> String?)?
+        if keepsBytes { seal = context.configuration.sealResumePoint }
         let job = FinishedJob(
-            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), identifiers: context.identifiers
-        )
+            stored, .cancelled, .cancelledByRequest, at: context.clock.now(),
+            identifiers: context.identifiers, seal: seal)
         let changed = try connection.execute(Statements.finishJobs, .finished([job]))
         guard changed.rowCount == 1 else { return nil }
+        if job.record.resumeData != nil { context.commitObserver?.jobsLeaveBytes([job.lease.job]) }
         context.commitObserver?.jobsFinished([job.lease.job])
         if job.event != nil { context.commitObserver?.deliveriesAdded(1) }
         return job.record

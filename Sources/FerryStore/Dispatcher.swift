@@ -11,6 +11,8 @@ struct Dispatcher {
     private let lane: LaneConnection
     /// Ended attempts that are not committed yet; each holds a slot.
     private var endings: [Ending] = []
+    /// Events of running jobs that are not committed yet.
+    private var news: [News] = []
     /// Lowered after a statement failed, so that one bad result fails alone.
     private var batchMax = Limits.resultBatchMax
     // Instants of the monotonic clock, in nanoseconds.
@@ -34,7 +36,7 @@ struct Dispatcher {
             })
     }
 
-    var isEmpty: Bool { endings.isEmpty }
+    var isEmpty: Bool { endings.isEmpty && news.isEmpty }
 
     private var slots: SlotLedger { context.configuration.slots }
     private var isLeasing: Bool { context.isLeasing.load(ordering: .relaxed) }
@@ -46,7 +48,7 @@ struct Dispatcher {
     var idleMilliseconds: Int32 {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
-        if !endings.isEmpty { next = now }
+        if !isEmpty { next = now }
         if isLeasing {
             next = min(next, nextPromotion)
             if slots.freeCount > 0 { next = hasBacklog ? now : min(next, nextPoll) }
@@ -68,7 +70,13 @@ struct Dispatcher {
             endings.append(
                 Ending(
                     result, node: context.configuration.node, now: context.clock.now(),
-                    jitter: Double.random(in: 0...1), identifiers: context.identifiers))
+                    jitter: Double.random(in: 0...1), identifiers: context.identifiers,
+                    seal: context.configuration.sealResumePoint))
+        case .resumed(let attempt, let offset):
+            let event = News(
+                resumed: attempt, at: offset, node: context.configuration.node, now: context.clock.now(),
+                identifiers: context.identifiers)
+            if let event { news.append(event) }
         case .wake: nextPoll = 0
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
@@ -87,6 +95,7 @@ struct Dispatcher {
     mutating func step() {
         let now = Sys.monotonicNanoseconds()
         guard lane.retryIn == .zero else { return }
+        if !news.isEmpty { tellNews() }
         let round = Round(
             endings: Array(endings.prefix(batchMax)), promotes: isLeasing && now >= nextPromotion,
             reconciles: now >= nextReconciliation, claimMax: 0)
@@ -142,7 +151,7 @@ struct Dispatcher {
                 outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
             if let due = outcome.nextDue { schedulePromotion(at: due) }
         }
-        for case .retry(_, _, let instant, _, _) in round.endings { schedulePromotion(at: instant) }
+        for case .retry(let retry) in round.endings { schedulePromotion(at: retry.instant) }
         if round.reconciles {
             nextReconciliation = now + Self.reconciliationInterval
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
@@ -153,6 +162,22 @@ struct Dispatcher {
         begin(outcome.claims)
     }
 
+    /// In a transaction of its own, before the jobs' endings, so that sessions are always locked in their
+    /// order.
+    private mutating func tellNews() {
+        do {
+            let told = try lane.withConnection { [news] connection throws(PostgresError) in
+                try connection.execute(Statements.tellJobs, .news(news)).rowCount
+            }
+            news = []
+            if told > 0 { context.commitObserver?.deliveriesAdded(told) }
+        } catch {
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
+            news = []
+        }
+    }
+
     private func tell(_ round: Round, _ outcome: Round.Outcome) {
         if !outcome.fenced.isEmpty {
             context.metrics.fencedResults.add(Int64(outcome.fenced.count), ordering: .relaxed)
@@ -161,11 +186,18 @@ struct Dispatcher {
                 metadata: ["count": "\(outcome.fenced.count)", "job.id": "\(outcome.fenced[0].job)"])
         }
         var finished: [JobID] = []
+        var leaving: [JobID] = []
         var eventCount = 0
         for case .finish(let job) in round.endings {
             finished.append(job.lease.job)
             if job.event != nil { eventCount += 1 }
+            if job.record.resumeData != nil { leaving.append(job.lease.job) }
         }
+        let suspended = round.endings.compactMap { ending -> JobID? in
+            if case .suspend(let lease, _, _) = ending { lease.job } else { nil }
+        }
+        if !suspended.isEmpty { context.commitObserver?.jobsSuspended(suspended) }
+        if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
         // Also the fenced ones: whoever waits for them reads what became of them.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
         if eventCount > 0 { context.commitObserver?.deliveriesAdded(eventCount) }

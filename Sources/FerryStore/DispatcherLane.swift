@@ -9,6 +9,7 @@ import Sys
 package final class DispatcherLane: ResultSink {
     enum Message: Sendable {
         case result(AttemptResult)
+        case resumed(Attempt, Int64)
         /// There may be queued jobs.
         case wake
         /// A waiting job is due then.
@@ -24,6 +25,9 @@ package final class DispatcherLane: ResultSink {
 
     /// Bounded by the slots: each result holds one until it is committed.
     package func record(_ result: AttemptResult) { mailbox.send(.result(result)) }
+
+    /// Bounded by the attempts: each says it once.
+    package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
 
     func send(_ message: Message) { mailbox.send(message) }
 

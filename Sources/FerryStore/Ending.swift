@@ -12,19 +12,30 @@ struct Lease: Sendable, Equatable {
 enum Ending: Sendable {
     case finish(FinishedJob)
     /// `ended`: the attempt as it is kept (`AttemptRecord`); nil: there is nothing to keep.
-    case retry(Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8], ended: [UInt8]?)
+    case retry(Retry)
+    case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
     case release(Lease, ended: [UInt8]?)
+
+    struct Retry: Sendable {
+        let lease: Lease
+        let failedAttemptCount: Int32
+        let instant: Timestamp
+        let errorJSON: [UInt8]
+        let ended: [UInt8]?
+        let leavesBytes: Bool
+    }
 
     var lease: Lease {
         switch self {
         case .finish(let job): job.lease
-        case .retry(let lease, _, _, _, _), .release(let lease, _): lease
+        case .retry(let retry): retry.lease
+        case .suspend(let lease, _, _), .release(let lease, _): lease
         }
     }
 
     init(
         _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double,
-        identifiers: IdentifierGenerator
+        identifiers: IdentifierGenerator, seal: (ResumePoint) -> String? = { _ in nil }
     ) {
         let attempt = result.attempt
         let lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
@@ -33,6 +44,10 @@ enum Ending: Sendable {
         switch result.outcome {
         case .released:
             self = .release(lease, ended: result.packed(.released, nil, node: node, at: now))
+            return
+        case .suspended:
+            let ended = result.packed(.suspended, nil, node: node, at: now)
+            self = .suspend(lease, ended: ended, leavesBytes: result.leavesBytes)
             return
         case .succeeded(let value):
             record.state = .succeeded
@@ -50,14 +65,17 @@ enum Ending: Sendable {
             case .retry(let instant):
                 let json = error.json
                 self = .retry(
-                    lease, failedAttemptCount: record.failedAttemptCount, at: instant, errorJSON: json,
-                    ended: result.packed(.failed, json, node: node, at: now))
+                    Retry(
+                        lease: lease, failedAttemptCount: record.failedAttemptCount, instant: instant,
+                        errorJSON: json, ended: result.packed(.failed, json, node: node, at: now),
+                        leavesBytes: result.leavesBytes))
                 return
             case .final(let error):
                 record.state = .failed
                 record.errorJSON = error.json
             }
         }
+        if result.leavesBytes { record.resumeData = seal(ResumePoint(of: attempt)) }
         let ended = result.packedLast(record, at: now)
         self = .finish(
             FinishedJob(lease, record, spec: attempt.spec, lastAttempt: ended, identifiers: identifiers))
@@ -69,7 +87,7 @@ extension AttemptResult {
     fileprivate func packed(
         _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp
     ) -> [UInt8]? {
-        if trace == nil, outcome == .released { return nil }
+        if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
             outcome, errorJSON: errorJSON)
@@ -81,7 +99,7 @@ extension AttemptResult {
         case .succeeded: packed(.succeeded, nil, node: nil, at: now)
         case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now)
         case .failed(let error, _): packed(.failed, error.json, node: nil, at: now)
-        case .released: nil
+        case .released, .suspended: nil
         }
     }
 }
@@ -153,10 +171,11 @@ final class FinishedJob: Sendable {
         self.event = event
     }
 
-    /// A job that no node holds, as it ends without another attempt.
+    /// A job that no node holds, as it ends without another attempt. `seal`: makes resume data of the bytes
+    /// that it has left; nil: nobody wants them.
     convenience init(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
-        identifiers: IdentifierGenerator
+        identifiers: IdentifierGenerator, seal: (@Sendable (ResumePoint) -> String?)? = nil
     ) {
         let lease = Lease(
             job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
@@ -166,8 +185,9 @@ final class FinishedJob: Sendable {
         record.nextAttemptAt = nil
         record.finishedAt = max(now, record.createdAt)
         record.errorJSON = error.json
-        self.init(
-            lease, record, spec: try? JobSpec(storedJSON: record.specJSON), identifiers: identifiers)
+        let spec = try? JobSpec(storedJSON: record.specJSON)
+        if let seal, let spec, stored.hasBytes { record.resumeData = seal(ResumePoint(record, spec)) }
+        self.init(lease, record, spec: spec, identifiers: identifiers)
     }
 }
 
@@ -183,8 +203,21 @@ extension JobState {
     }
 }
 
+extension ResumePoint {
+    fileprivate init(of attempt: Attempt) {
+        self.init(
+            tenant: attempt.tenant, job: attempt.job, url: attempt.spec.request.url,
+            path: attempt.spec.destination?.path)
+    }
+
+    fileprivate init(_ record: JobRecord, _ spec: JobSpec) {
+        self.init(
+            tenant: record.tenant, job: record.id, url: spec.request.url, path: spec.destination?.path)
+    }
+}
+
 extension JobRecord {
-    fileprivate init(ending attempt: Attempt, node: NodeID, at now: Timestamp) {
+    init(ending attempt: Attempt, node: NodeID, at now: Timestamp) {
         self.init(
             id: attempt.job, tenant: attempt.tenant, state: .running, waitingFor: nil,
             revision: attempt.revision,

@@ -10,16 +10,16 @@ final class ListenLane: Sendable {
     private let stopping = EventDescriptor()
     private let isStopping = Mailbox<Never>()
     private let onWork: @Sendable () -> Void
-    private let onCancel: @Sendable (JobID) -> Void
+    private let onStop: @Sendable (JobID, AttemptStop) -> Void
     private let onLimits: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
-        onCancel: @escaping @Sendable (JobID) -> Void, onLimits: @escaping @Sendable () -> Void
+        onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
-        self.onCancel = onCancel
+        self.onStop = onStop
         self.onLimits = onLimits
     }
 
@@ -52,8 +52,10 @@ final class ListenLane: Sendable {
     private func hear(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            if notification.payload.hasPrefix("cancel:") {
-                if let job = JobID(uuidText: String(notification.payload.dropFirst(7))) { onCancel(job) }
+            // `work`, news of the limits, or how a job's attempt is to end and which.
+            let words = notification.payload.split(separator: ":", maxSplits: 1)
+            if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
+                if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
             } else if notification.payload == LimitsBoard.notification {
                 onLimits()
             } else {

@@ -36,6 +36,7 @@ package enum Migrator {
         Migration(version: 1, name: "jobs", sql: PackageResources._001_jobs_sql),
         Migration(version: 2, name: "deliveries", sql: PackageResources._002_deliveries_sql),
         Migration(version: 3, name: "access", sql: PackageResources._003_access_sql),
+        Migration(version: 4, name: "suspend", sql: PackageResources._004_suspend_sql),
         Migration(version: 5, name: "attempts", sql: PackageResources._005_attempts_sql),
     ]
 

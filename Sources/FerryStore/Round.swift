@@ -31,6 +31,9 @@ struct Round {
         let releases = parts.releases + unknown.map { ($0, nil) }
         var results = try connection.pipeline { pipeline in
             if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases)) }
+            if !parts.suspensions.isEmpty {
+                pipeline.send(Statements.suspendJobs, .suspensions(parts.suspensions))
+            }
             if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
             if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
             if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
@@ -44,6 +47,7 @@ struct Round {
             return results.take(index)
         }
         if !releases.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if !parts.suspensions.isEmpty { changed.formUnion(next(&results).identifiers()) }
         outcome.queuedCount = changed.count
         if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if promotes { outcome.promotedCount = next(&results).rowCount }
@@ -93,20 +97,20 @@ struct Round {
 
 /// Endings by what is done with them.
 private struct Parts {
-    typealias Retry = (
-        lease: Lease, failedAttemptCount: Int32, at: Timestamp, errorJSON: [UInt8], ended: [UInt8]?
-    )
     typealias Release = (lease: Lease, ended: [UInt8]?)
+    typealias Suspension = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool)
     var finished: [FinishedJob] = []
-    var retries: [Retry] = []
+    var retries: [Ending.Retry] = []
+    var suspensions: [Suspension] = []
     var releases: [Release] = []
 
     init(_ endings: [Ending]) {
         for ending in endings {
             switch ending {
             case .finish(let job): finished.append(job)
-            case .retry(let lease, let count, let instant, let error, let ended):
-                retries.append((lease, count, instant, error, ended))
+            case .retry(let retry): retries.append(retry)
+            case .suspend(let lease, let ended, let leavesBytes):
+                suspensions.append((lease, ended, leavesBytes))
             case .release(let lease, let ended): releases.append((lease, ended))
             }
         }
@@ -140,6 +144,15 @@ extension Parameters {
         return parameters
     }
 
+    /// The parameters of suspend_jobs.sql.
+    fileprivate static func suspensions(_ suspensions: [Parts.Suspension]) -> Parameters {
+        var parameters = Parameters(capacity: suspensions.count * 160)
+        parameters.append(suspensions.map(\.lease))
+        parameters.appendArray(.bytea, suspensions) { $0.append(bytea: $1.ended) }
+        parameters.appendArray(.bool, suspensions) { $0.append(bool: $1.leavesBytes) }
+        return parameters
+    }
+
     private mutating func append(_ leases: [Lease]) {
         appendArray(.uuid, leases) { $0.append($1.job) }
         appendArray(.int32, leases) { $0.append(int32: $1.attempt) }
@@ -147,13 +160,14 @@ extension Parameters {
     }
 
     /// The parameters of retry_jobs.sql.
-    fileprivate static func retries(_ retries: [Parts.Retry]) -> Parameters {
+    fileprivate static func retries(_ retries: [Ending.Retry]) -> Parameters {
         var parameters = Parameters(capacity: retries.count * 256)
         parameters.append(retries.map(\.lease))
         parameters.appendArray(.int32, retries) { $0.append(int32: $1.failedAttemptCount) }
-        parameters.appendArray(.timestamp, retries) { $0.append($1.at) }
+        parameters.appendArray(.timestamp, retries) { $0.append($1.instant) }
         parameters.appendArray(.text, retries) { $0.append(text: $1.errorJSON) }
         parameters.appendArray(.bytea, retries) { $0.append(bytea: $1.ended) }
+        parameters.appendArray(.bool, retries) { $0.append(bool: $1.leavesBytes) }
         return parameters
     }
 
@@ -175,6 +189,7 @@ extension Parameters {
         parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.url) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.jobJSON) }
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.lastAttempt) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resumeData) }
         return parameters
     }
 }

@@ -11,10 +11,11 @@ package enum Statements {
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
-    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 17)
+    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
+    package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5, isPlannedAnew: true)
     package static let listJobs = make(
@@ -46,24 +47,32 @@ package enum Statements {
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
     package static let requestCancel = make(
-        "request_cancel", PackageResources.request_cancel_sql, parameters: 2)
+        "request_cancel", PackageResources.request_cancel_sql, parameters: 3)
+    package static let requestSuspend = make(
+        "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 2)
-    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 7)
+    package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
+    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 8)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
     package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 17)
     package static let submitKeyedJobs = make(
         "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 23)
+    package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
+    package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
+    package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 8)
     package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
 
     /// All of them, for the test.
     package static let all = [
         changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts,
         heartbeat,
-        heldJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery, nextDue,
+        heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery,
+        nextDue,
         notify, promoteJobs,
         putSetting, readAttempts, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting,
         readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
-        requestCancel, rescueJobs, retryJobs, revokeKey, submitJobs, submitKeyedJobs, tryLock,
+        requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
+        submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
     ]
 
     private static func make(

@@ -43,7 +43,7 @@ package final class Store: Sendable {
                 context.backlog.addUnknown()
                 wake()
             },
-            onCancel: { context.attemptRunner?.cancel($0) }, onLimits: { [control] in control.adoptLimits() })
+            onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.

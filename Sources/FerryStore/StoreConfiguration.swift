@@ -20,6 +20,8 @@ package struct StoreConfiguration: Sendable {
     package var clock: DatabaseClock
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
+    /// Makes resume data of what it says; nil: there is none.
+    package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
     package var logger: Logger
     /// Connections for reads, beside the one for commands. 0: commands and reads share one.
     package var readLaneCount = 1

@@ -7,6 +7,8 @@ package struct StoredJob: Sendable {
     /// Of an unfinished job.
     package let expiresAt: Timestamp?
     package let isCancelRequested: Bool
+    /// The last attempt has left bytes to go on from; false when the job was claimed.
+    package let hasBytes: Bool
     package let sealedSecrets: [UInt8]?
     package let payload: [UInt8]?
     package let origin: String
@@ -16,7 +18,7 @@ package struct StoredJob: Sendable {
     init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool) {
         let state = JobState(rawValue: rows.text(row, 2))
         precondition(state != nil, "the database has a job state that we do not know")
-        record = JobRecord(
+        var record = JobRecord(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), state: state ?? .failed,
             waitingFor: rows.textOrNil(row, 3).flatMap(WaitingFor.init), revision: rows.int32(row, 4),
             attempt: rows.int32(row, 5), failedAttemptCount: rows.int32(row, 6),
@@ -26,6 +28,9 @@ package struct StoredJob: Sendable {
             specJSON: rows.bytes(row, 14), responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
             resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
             body: isWide ? rows.bytesOrNil(row, 23) : nil)
+        if isWide { record.resumeData = rows.textOrNil(row, 24) }
+        self.record = record
+        hasBytes = isWide && rows.bool(row, 25)
         expiresAt = rows.instantOrNil(row, 11)
         isCancelRequested = rows.bool(row, 12)
         sealedSecrets = rows.bytesOrNil(row, 15)

@@ -127,8 +127,10 @@ package final class WatchLane: LeaseHolder {
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
         context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
-        for row in 0..<held.rowCount where held.bool(row, 3) {
-            context.attemptRunner?.cancel(held.identifier(row, 0))
+        for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
+            let how: AttemptStop =
+                !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel
+            context.attemptRunner?.stop(held.identifier(row, 0), how)
         }
     }
 

@@ -27,7 +27,8 @@ package struct WebhookMessage: Sendable, Equatable {
         self.headers = headers
     }
 
-    /// `{"type","timestamp","data":{"sequence","session","job"}}`.
+    /// `{"type","timestamp","data":{"sequence","session","job"}}`; `data` has `offset` too when a job was
+    /// resumed.
     static func body(of delivery: Delivery) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: delivery.jobJSON.count + 192)
         writer.beginObject()
@@ -37,6 +38,10 @@ package struct WebhookMessage: Sendable, Equatable {
         writer.beginObject()
         writer.member("sequence", delivery.sequence)
         writer.member("session", delivery.session)
+        if delivery.type == .jobResumedAtOffset {
+            let job = try? JSON.parse(delivery.jobJSON)
+            writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
+        }
         writer.name("job")
         writer.raw(delivery.jobJSON)
         writer.endObject()

@@ -30,8 +30,37 @@ struct ControlJobsTests {
     func cancelBody() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
-        for body in [#"{"produce_resume_data":true}"#, #"{"produce_resume_data":1}"#, #"{"x":1}"#, "[]"] {
+        for body in [#"{"produce_resume_data":1}"#, #"{"x":1}"#, "[]"] {
             #expect(try fixture.send("POST", "/v1/jobs/\(id)/cancel", body).status == 422, "\(body)")
+        }
+    }
+
+    @Test("suspend and resume answer with the job, or 409 with its state")
+    func suspend() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        let suspended = try fixture.send("POST", "/v1/jobs/\(id)/suspend")
+        #expect(suspended.status == 200 && suspended.json["state"] == .string("suspended"))
+        let again = try fixture.send("POST", "/v1/jobs/\(id)/suspend", "{}")
+        #expect(again.status == 409 && again.json["state"] == .string("suspended"))
+        #expect(try fixture.send("POST", "/v1/jobs/\(id)/resume", #"{"x":1}"#).status == 422)
+        let resumed = try fixture.send("POST", "/v1/jobs/\(id)/resume", nil, [("If-Match", "\"r2\"")])
+        #expect(resumed.status == 200 && resumed.json["state"] == .string("queued"))
+        #expect(try fixture.send("POST", "/v1/jobs/\(id)/resume").code == "invalid_state")
+    }
+
+    @Test("a cancelled job shows its resume data, which no other service or tenant has made")
+    func resumeData() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        let answer = try fixture.send("POST", "/v1/jobs/\(id)/cancel", #"{"produce_resume_data":true}"#)
+        #expect(answer.json["resume_data"] == .string("x"))
+        for data in [#""x""#, #""""#, "1", "{}"] {
+            let refused = try fixture.send(
+                "POST", "/v1/jobs",
+                #"{"kind":"download","request":{"url":"http://a.example/"},"resume_data":\#(data)}"#)
+            #expect(refused.status == 422)
+            #expect(refused.json["errors"]?.array?.first?["pointer"] == .string("#/resume_data"))
         }
     }
 

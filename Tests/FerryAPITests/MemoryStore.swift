@@ -118,11 +118,33 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         }
     }
 
-    func cancel(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
+    func cancel(
+        _ id: JobID, tenant: String, revision: Int32?, keepsBytes: Bool, reply: @escaping Reply<JobRecord>
+    ) {
         reply(
             checked(id, tenant, revision).flatMap { job in
                 guard !job.state.isTerminal else { return .failure(.invalidState(job.state)) }
-                if job.state == .queued { finish(id, .cancelled) }
+                if job.state == .queued { finish(id, .cancelled) { $0.resumeData = keepsBytes ? "x" : nil } }
+                return found(id, tenant)
+            })
+    }
+
+    func suspend(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
+        move(id, tenant, revision, from: [.queued], to: .suspended, reply)
+    }
+
+    func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>) {
+        move(id, tenant, revision, from: [.suspended], to: .queued, reply)
+    }
+
+    private func move(
+        _ id: JobID, _ tenant: String, _ revision: Int32?, from: [JobState], to: JobState,
+        _ reply: @escaping Reply<JobRecord>
+    ) {
+        reply(
+            checked(id, tenant, revision).flatMap { job in
+                guard from.contains(job.state) else { return .failure(.invalidState(job.state)) }
+                finish(id, to) { $0.finishedAt = nil }
                 return found(id, tenant)
             })
     }

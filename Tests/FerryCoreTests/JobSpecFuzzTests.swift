@@ -81,7 +81,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/integrity/sha512", values: notString + [#""00""#]),
     Wrong(pointer: "#/integrity/crc32c", values: notString + [#""0000000""#, #""yoLQMg==""#]),
     Wrong(pointer: "#/integrity/adler32", values: notString + [#""3da0195""#]),
-    Wrong(pointer: "#/resume_data", values: [#""x""#, "{}"]),
+    Wrong(pointer: "#/resume_data", values: notString + [#""x""#, #""""#]),
     Wrong(pointer: "#/redirects", values: notObject),
     Wrong(pointer: "#/redirects/policy", values: notString + ["null", #""ask""#, #""x""#]),
     Wrong(pointer: "#/redirects/max", values: ["-1", "51", "1.5", "\"1\"", "null"]),

@@ -12,10 +12,11 @@ import Testing
         .transferEnded(nil),
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
-        .timedOut(error), .stored(result), .published, .storageFailed(error), .revoked, .cancel, .release,
+        .timedOut(error), .stored(result), .published, .storageFailed(error), .revoked, .stop(.cancel),
+        .stop(.cancelKeepingBytes), .stop(.suspend), .release,
     ]
 
-    private static let endings = ["succeeded", "failed", "cancelled", "released", "left"]
+    private static let endings = ["succeeded", "failed", "cancelled", "released", "suspended", "left"]
 
     private static func words(_ actions: [AttemptMachine.Action]) -> [String] {
         actions.map { action in
@@ -34,6 +35,7 @@ import Testing
             case .report(.cancelled): "cancelled"
             case .report(.released): "released"
             case .leave: "left"
+            case .report(.suspended): "suspended"
             }
         }
     }
@@ -53,7 +55,7 @@ import Testing
     @Test("a file thread that has reported leaves nothing to report, whatever comes afterwards")
     func published() {
         #expect(
-            Self.run([.prepared, .head(.accept), .transferEnded(nil), .published, .cancel, .release])
+            Self.run([.prepared, .head(.accept), .transferEnded(nil), .published, .stop(.cancel), .release])
                 == ["start", "store", "left"])
     }
 
@@ -91,12 +93,24 @@ import Testing
 
     @Test("a cancelled attempt ends as cancelled from every state it can be in")
     func cancel() {
-        #expect(Self.run([.cancel, .prepared]) == ["discard", "cancelled"])
-        #expect(Self.run([.cancel, .preparationFailed(Self.error)]) == ["discard", "cancelled"])
-        #expect(Self.run([.prepared, .cancel]) == ["start", "stop", "discard", "cancelled"])
-        let storing: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil), .cancel]
+        #expect(Self.run([.stop(.cancel), .prepared]) == ["discard", "cancelled"])
+        #expect(Self.run([.stop(.cancel), .preparationFailed(Self.error)]) == ["discard", "cancelled"])
+        #expect(Self.run([.prepared, .stop(.cancel)]) == ["start", "stop", "discard", "cancelled"])
+        let storing: [AttemptMachine.Event] = [
+            .prepared, .head(.accept), .transferEnded(nil), .stop(.cancel),
+        ]
         #expect(Self.run(storing + [.revoked]) == ["start", "store", "revoke", "discard", "cancelled"])
         #expect(Self.run(storing + [.stored(Self.result)]) == ["start", "store", "revoke", "succeeded"])
+    }
+
+    @Test("a suspended attempt leaves its bytes, and so does a cancelled one that is asked to")
+    func suspend() {
+        #expect(Self.run([.prepared, .stop(.suspend)]) == ["start", "stop", "keep", "suspended"])
+        #expect(Self.run([.stop(.suspend), .prepared]) == ["keep", "suspended"])
+        #expect(Self.run([.prepared, .stop(.cancelKeepingBytes)]) == ["start", "stop", "keep", "cancelled"])
+        #expect(
+            Self.run([.prepared, .head(.accept), .transferEnded(nil), .stop(.suspend), .revoked])
+                == ["start", "store", "revoke", "keep", "suspended"])
     }
 
     @Test("a request that died with its kept connection is repeated once, on a fresh one")

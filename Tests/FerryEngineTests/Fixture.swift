@@ -12,10 +12,12 @@ import Testing
 final class Fixture: Sendable {
     final class Sink: ResultSink {
         let arrived = Signal<AttemptResult>()
+        let resumed = Signal<Int64>()
         func record(_ result: AttemptResult) {
             if let error = result.failure { expectDocumented(error) }
             arrived.fire(result)
         }
+        func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
         /// Whatever happens is in the table of docs/errors.md.
         private func expectDocumented(_ error: TransferError) {
             let isRetryable = error.code.repetition == .always

@@ -41,13 +41,14 @@ struct EndingTests {
     func failures() {
         let job = newJob(attemptCountMax: 3, retryDelay: 10)
         guard
-            case .retry(let lease, let count, let instant, _, let ended) = ending(attempt(of: job), failure())
+            case .retry(let retry) = ending(attempt(of: job), failure())
         else {
             Issue.record("no retry")
             return
         }
-        #expect(lease.revision == 7 && count == 1 && instant == Timestamp(microseconds: 20_000_000))
-        #expect(ended.flatMap { AttemptRecord(packed: $0, node: nil) }?.outcome == .failed)
+        #expect(retry.lease.revision == 7 && retry.failedAttemptCount == 1)
+        #expect(retry.instant == Timestamp(microseconds: 20_000_000))
+        #expect(retry.ended.flatMap { AttemptRecord(packed: $0, node: nil) }?.outcome == .failed)
         guard case .finish(let last) = ending(attempt(of: job, number: 5, failedAttemptCount: 2), failure()),
             case .finish(let hopeless) = ending(attempt(of: job), failure(isRetryable: false))
         else {

@@ -23,7 +23,12 @@ final class RecordingRunner: AttemptRunner {
         if let react = react.withLock({ $0 }) { attempts.forEach(react) }
         begun.send(contentsOf: attempts)
     }
-    func cancel(_ job: JobID) { cancelled.send(job) }
+    func stop(_ job: JobID, _ how: AttemptStop) {
+        stops.withLock { $0[job] = how }
+        cancelled.send(job)
+    }
+    /// How each of those was asked to end, lastly.
+    let stops = Mutex<[JobID: AttemptStop]>([:])
     func progress(of job: JobID) -> TransferProgress? { nil }
 
     let rates = Mailbox<(JobID, Int64?)>()
@@ -35,7 +40,11 @@ final class RecordingRunner: AttemptRunner {
 final class RecordingObserver: CommitObserver {
     let finished = Mailbox<JobID>()
     let deliveries = Atomic<Int>(0)
+    let suspended = Mailbox<JobID>()
+    let leaving = Mutex<Set<JobID>>([])
     func jobsFinished(_ jobs: [JobID]) { finished.send(contentsOf: jobs) }
+    func jobsSuspended(_ jobs: [JobID]) { suspended.send(contentsOf: jobs) }
+    func jobsLeaveBytes(_ jobs: [JobID]) { leaving.withLock { $0.formUnion(jobs) } }
     func deliveriesAdded(_ count: Int) { deliveries.add(count, ordering: .relaxed) }
 }
 
@@ -62,6 +71,7 @@ final class TestNode: Sendable {
             clock: DatabaseClock(), logger: logger,
             openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) })
         configuration.downloads = downloads
+        configuration.sealResumePoint = { "sealed \($0.job)" }
         configuration.leaseSeconds = leaseSeconds
         configuration.heartbeatSeconds = leaseSeconds / 5
         store = Store(configuration)
@@ -134,13 +144,15 @@ func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
     Issue.record(what)
 }
 
-func result(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) -> AttemptResult {
+func result(
+    _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false
+) -> AttemptResult {
     AttemptResult(
         attempt: attempt, outcome: outcome,
         response: TransferResponse(
             status: 200, url: attempt.spec.request.url, headers: [.init("Server", "test")], mimeType: nil,
             suggestedFilename: nil, expectedContentLength: 1),
-        bytesReceived: 1, bytesSent: 0)
+        bytesReceived: 1, bytesSent: 0, leavesBytes: leavesBytes)
 }
 
 let success = AttemptResult.Outcome.succeeded(

@@ -45,7 +45,11 @@ let answerSchemas = #"""
         "mirrors": {"type": "array"},
         "destination": {"type": ["object", "null"]},
         "source": {"type": ["object", "null"]}, "integrity": {"type": "object"},
-        "resume_data": {"type": "null"}, "redirects": {"type": "object"}, "accept": {"type": "object"},
+        "resume_data": {
+          "type": ["string", "null"],
+          "description": "With it another job goes on from the bytes that this one has left, for a day."
+        },
+        "redirects": {"type": "object"}, "accept": {"type": "object"},
         "on_challenge": {"type": "string"}, "schedule": {"type": "object"}, "network": {"type": "object"},
         "retry": {"type": "object"}, "segments": {"type": "integer"},
         "webhook": {"type": ["object", "null"]},
@@ -63,7 +67,7 @@ let answerSchemas = #"""
       "type": "object",
       "required": [
         "bytes_received", "bytes_expected_to_receive", "bytes_sent", "bytes_expected_to_send",
-        "fraction_completed", "bytes_per_second", "seconds_remaining"
+        "fraction_completed", "bytes_per_second", "seconds_remaining", "resumed_at_offset"
       ],
       "properties": {
         "bytes_received": {"type": "integer"},
@@ -72,7 +76,11 @@ let answerSchemas = #"""
         "bytes_expected_to_send": {"type": ["integer", "null"]},
         "fraction_completed": {"type": ["number", "null"]},
         "bytes_per_second": {"type": "number"},
-        "seconds_remaining": {"type": ["number", "null"]}
+        "seconds_remaining": {"type": ["number", "null"]},
+        "resumed_at_offset": {
+          "type": ["integer", "null"],
+          "description": "Where a download went on from bytes that were there; 0: they were of no use."
+        }
       }
     },
     "TransferResponse": {
@@ -130,7 +138,8 @@ let answerSchemas = #"""
             {"type": "object", "required": ["base64"], "properties": {"base64": {"type": "string"}}}
           ]
         },
-        "content_url": {"type": ["string", "null"]}
+        "content_url": {"type": ["string", "null"]},
+        "resumed_at_offset": {"type": "integer", "description": "As in progress, if it was resumed."}
       }
     },
     "JobList": {
@@ -166,7 +175,12 @@ let answerSchemas = #"""
     },
     "CancelRequest": {
       "type": "object", "additionalProperties": false,
-      "properties": {"produce_resume_data": {"const": false}}
+      "properties": {
+        "produce_resume_data": {
+          "type": "boolean", "default": false,
+          "description": "Whether what a download has got is left to another job, as resume_data."
+        }
+      }
     },
     "EmptyRequest": {"type": "object", "maxProperties": 0},
     "Delivery": {
@@ -338,13 +352,17 @@ let answerSchemas = #"""
       "type": "object",
       "required": ["type", "timestamp", "data"],
       "properties": {
-        "type": {"enum": ["job.succeeded", "job.failed", "job.cancelled"]},
+        "type": {"enum": ["job.succeeded", "job.failed", "job.cancelled", "job.resumed_at_offset"]},
         "timestamp": {"type": "string", "format": "date-time"},
         "data": {
           "type": "object",
           "required": ["sequence", "session", "job"],
           "properties": {
             "sequence": {"type": "integer", "description": "Without gaps per tenant and session."},
+            "offset": {
+              "type": ["integer", "null"],
+              "description": "Of job.resumed_at_offset only: the first byte that is fetched; 0: all of them."
+            },
             "session": {"type": "string"},
             "job": {"$ref": "#/components/schemas/Job"}
           }

@@ -31,7 +31,11 @@ let jobRequestSchemas = #"""
         },
         "mirrors": {"type": "array", "maxItems": 0},
         "integrity": {"$ref": "#/components/schemas/Integrity"},
-        "resume_data": {"const": null},
+        "resume_data": {
+          "type": ["string", "null"], "minLength": 1, "maxLength": 16384,
+          "description": "What a cancelled or failed job of the same URL has shown: the download goes on \#
+    from its bytes, or begins at 0 when they are gone."
+        },
         "redirects": {"$ref": "#/components/schemas/Redirects"},
         "accept": {"$ref": "#/components/schemas/Acceptance"},
         "on_challenge": {"const": "fail"},
@@ -270,7 +274,10 @@ let jobRequestSchemas = #"""
         "url": {"$ref": "#/components/schemas/URL"},
         "events": {
           "type": "array", "minItems": 1, "uniqueItems": true,
-          "items": {"enum": ["job.succeeded", "job.failed", "job.cancelled"]}
+          "default": ["job.succeeded", "job.failed", "job.cancelled"],
+          "items": {
+            "enum": ["job.succeeded", "job.failed", "job.cancelled", "job.resumed_at_offset"]
+          }
         },
         "secret": {
           "type": ["string", "null"],

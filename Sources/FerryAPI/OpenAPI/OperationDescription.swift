@@ -31,8 +31,8 @@ private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 extension Operation {
     var description: OperationDescription {
         switch self {
-        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .retryJob, .readContent,
-            .readAttempts:
+        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .suspendJob, .resumeJob,
+            .retryJob, .readContent, .readAttempts:
             jobDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
@@ -87,6 +87,19 @@ extension Operation {
                     .init(
                         status: 200, text: "The job; rarely still running.", content: json("Job"),
                         headers: ["ETag"])
+                ],
+                problems: [404, 409, 412, 413, 415, 422])
+        case .suspendJob, .resumeJob:
+            OperationDescription(
+                tag: "jobs",
+                summary: self == .suspendJob
+                    ? "Suspend a job; a download keeps its bytes" : "Let a suspended job go on",
+                parameters: ["IfMatch"], body: json("EmptyRequest"),
+                answers: [
+                    .init(
+                        status: 200,
+                        text: self == .suspendJob ? "The job; rarely still running." : "The job.",
+                        content: json("Job"), headers: ["ETag"])
                 ],
                 problems: [404, 409, 412, 413, 415, 422])
         case .readContent: contentDescription

@@ -4,33 +4,33 @@
 -- of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed
 -- attempts, $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11
 -- nodes or null; for a job with an event $12 delivery, $13 event, $14 type, $15 URL, $16 the job as JSON,
--- else null; $17 the attempt that ended it (AttemptRecord), or null. Joined by ANY (ARRAY[…]), which has an index and neither a hash nor an order: however wrong the
--- statistics are (a queue that was empty when it was vacuumed), the rows are found one by one through the
--- primary key. Returns the ids that were really finished.
+-- else null; $17 the attempt that ended it (AttemptRecord), or null; $18 resume data or null. Joined by
+-- ANY (ARRAY[…]), which has an index and neither a hash nor an order: however wrong the statistics are (a queue
+-- that was empty when it was vacuumed), the rows are found one by one through the primary key. Returns the ids that were really finished.
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
         $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::uuid[], $13::uuid[], $14::text[],
-        $15::text[], $16::text[], $17::bytea[]
+        $15::text[], $16::text[], $17::bytea[], $18::text[]
     ) WITH ORDINALITY AS u(
         id, attempt, revision, terminal_state, failed_attempts, response, result, error, body, finished_at,
         node, delivery, event, type, url, job_json, last_attempt,
-        position)
+        resume_data, position)
 ), gone AS (
     DELETE FROM jobs j USING u
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
     RETURNING j.id, j.created_at, j.started_at, j.retry_of, j.revision, j.attempt, j.kind, j.state, j.tenant,
         j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.delivery,
-        u.event, u.type, u.url, u.job_json, u.last_attempt, u.position
+        u.event, u.type, u.url, u.job_json, u.last_attempt, u.resume_data, u.position
 ), kept AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, revision, attempt, failed_attempts, kind,
         state, tenant, session, origin, spec, metadata, secrets, payload, traceparent, response, result,
-        error, body, attempts, last_attempt)
+        error, body, attempts, last_attempt, resume_data)
     SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, failed_attempts,
         kind, terminal_state::job_state, tenant, session, origin, spec, metadata, secrets, payload,
-        traceparent, response, result, error, body, attempts, last_attempt
+        traceparent, response, result, error, body, attempts, last_attempt, resume_data
     FROM gone
 ), numbered AS (
     INSERT INTO sessions AS s (tenant, name, last_sequence)

@@ -5,7 +5,8 @@
 (SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node,
     j.created_at, j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
-    NULL::timestamptz AS finished_at, NULL::text AS response, NULL::text AS result, NULL::bytea AS body
+    NULL::timestamptz AS finished_at, NULL::text AS response, NULL::text AS result, NULL::bytea AS body,
+    NULL::text AS resume_data, j.has_bytes
 FROM jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)
@@ -19,7 +20,7 @@ UNION ALL
 (SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, NULL, NULL, false, j.retry_of, j.spec, NULL,
     NULL, j.error, j.origin, j.traceparent, j.finished_at,
-    j.response, j.result, NULL
+    j.response, j.result, NULL, j.resume_data, false
 FROM finished_jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)

@@ -1,18 +1,23 @@
--- Gives back everything that a node holds: at its start (a killed process never said goodbye) and at its end.
+-- Gives back everything that a node holds, as release_jobs.sql: at its start (a killed process never said goodbye) and at its end.
 -- The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql.
 -- Locks: the node's running jobs, then this connection's row of job_counts. $1 the node. Returns their ids.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', node = NULL, revision = j.revision + 1,
+    UPDATE jobs j SET
+        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended' ELSE 'queued' END::job_state,
+        suspend_requested = false, node = NULL, revision = j.revision + 1,
         attempts = (array_append(j.attempts,
             '\x02'::bytea || int4send(j.attempt) || uuid_send(j.node)
             || int8send((extract(epoch FROM now()) * 1000000)::bigint)
         ))[greatest(1, cardinality(j.attempts) - 47):]
     WHERE j.state = 'running' AND j.node = $1::uuid
-    RETURNING j.id
+    RETURNING j.id, j.state
 ), counted AS (
-    INSERT INTO job_counts AS c (shard, running, queued)
-    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed HAVING count(*) > 0
+    INSERT INTO job_counts AS c (shard, running, queued, suspended)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
+        count(*) FILTER (WHERE state = 'suspended')
+    FROM changed HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET
-        running = c.running + excluded.running, queued = c.queued + excluded.queued
+        running = c.running + excluded.running, queued = c.queued + excluded.queued,
+        suspended = c.suspended + excluded.suspended
 )
 SELECT id FROM changed

@@ -1,18 +1,23 @@
--- Gives leases back: the jobs are queued again and no attempt is used up. Fenced and joined as
+-- Gives leases back: the jobs are queued again, or suspended as was asked, and no attempt is used up. Fenced and joined as
 -- finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element a job: $1
 -- ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun; kept as in
 -- retry_jobs.sql. Returns the ids that were really changed.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', node = NULL, revision = j.revision + 1,
+    UPDATE jobs j SET
+        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended' ELSE 'queued' END::job_state,
+        suspend_requested = false, node = NULL, revision = j.revision + 1,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[]) AS u(id, attempt, revision, ended)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
-    RETURNING j.id
+    RETURNING j.id, j.state
 ), counted AS (
-    INSERT INTO job_counts AS c (shard, running, queued)
-    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed HAVING count(*) > 0
+    INSERT INTO job_counts AS c (shard, running, queued, suspended)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
+        count(*) FILTER (WHERE state = 'suspended')
+    FROM changed HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET
-        running = c.running + excluded.running, queued = c.queued + excluded.queued
+        running = c.running + excluded.running, queued = c.queued + excluded.queued,
+        suspended = c.suspended + excluded.suspended
 )
 SELECT id FROM changed

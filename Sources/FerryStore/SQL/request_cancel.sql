@@ -1,8 +1,8 @@
 -- Asks for the cancellation of a job that a node runs, and tells the nodes. Locks: the job.
--- $1 id, $2 revision. Returns the id; no row: it has changed meanwhile.
+-- $1 id, $2 revision, $3 whether its bytes are to be left. Returns the id; no row: it has changed meanwhile.
 WITH changed AS (
-    UPDATE jobs SET cancel_requested = true
+    UPDATE jobs SET cancel_requested = true, keeps_bytes = keeps_bytes OR $3::boolean
     WHERE id = $1::uuid AND revision = $2::integer AND state = 'running'
     RETURNING id
 )
-SELECT id, pg_notify('ferry', 'cancel:' || id::text) FROM changed
+SELECT id, pg_notify('ferry', CASE WHEN $3::boolean THEN 'keep:' ELSE 'cancel:' END || id::text) FROM changed

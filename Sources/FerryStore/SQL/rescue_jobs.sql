@@ -1,9 +1,11 @@
--- Queues again what dead nodes held. A node is dead when it has been silent for longer than its lease.
+-- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent for longer than its lease.
 -- The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql.
 -- Locks: running jobs of dead nodes that nobody else has locked, then this connection's row of job_counts.
 -- $1 seconds of a lease, $2 how many jobs at most. Returns their ids.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', node = NULL, revision = j.revision + 1,
+    UPDATE jobs j SET
+        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended' ELSE 'queued' END::job_state,
+        suspend_requested = false, node = NULL, revision = j.revision + 1,
         attempts = (array_append(j.attempts,
             '\x02'::bytea || int4send(j.attempt) || uuid_send(j.node)
             || int8send((extract(epoch FROM now()) * 1000000)::bigint)
@@ -15,11 +17,14 @@ WITH changed AS (
             WHERE n.id = r.node AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision))
         LIMIT $2::integer
         FOR UPDATE OF r SKIP LOCKED))
-    RETURNING j.id
+    RETURNING j.id, j.state
 ), counted AS (
-    INSERT INTO job_counts AS c (shard, running, queued)
-    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed HAVING count(*) > 0
+    INSERT INTO job_counts AS c (shard, running, queued, suspended)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
+        count(*) FILTER (WHERE state = 'suspended')
+    FROM changed HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET
-        running = c.running + excluded.running, queued = c.queued + excluded.queued
+        running = c.running + excluded.running, queued = c.queued + excluded.queued,
+        suspended = c.suspended + excluded.suspended
 )
 SELECT id FROM changed

@@ -1,28 +1,33 @@
 -- Lets jobs wait for their next attempt. A job whose cancellation was asked for meanwhile is queued instead:
--- who claims it next finishes it as cancelled. Fenced and joined as finish_jobs.sql. Locks: the jobs, then
+-- who claims it next finishes it as cancelled. One whose suspension was asked for is suspended. Fenced and joined as finish_jobs.sql. Locks: the jobs, then
 -- this connection's row of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 failed
 -- attempts, $5 when to try again, $6 errors, $7 the attempts that ended (AttemptRecord), or null; the latest
--- 49 are kept, and the one that ends the job comes with its end. Returns the ids that were really changed.
+-- 49 are kept, and the one that ends the job comes with its end. $8 whether bytes were left. Returns the ids that were really changed.
 WITH changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN j.cancel_requested THEN 'queued' ELSE 'waiting' END::job_state,
-        waiting_for = CASE WHEN NOT j.cancel_requested THEN 'retry' END::waiting_for,
-        next_attempt_at = CASE WHEN NOT j.cancel_requested THEN u.next_attempt_at END,
+        state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'
+            ELSE 'waiting' END::job_state,
+        waiting_for = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
+            THEN 'retry' END::waiting_for,
+        next_attempt_at = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
+            THEN u.next_attempt_at END,
+        suspend_requested = false, has_bytes = u.has_bytes,
         failed_attempts = u.failed_attempts, error = u.error, node = NULL, revision = j.revision + 1,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest(
-        $1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::bytea[]
-    ) AS u(id, attempt, revision, failed_attempts, next_attempt_at, error, ended)
+        $1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::bytea[],
+        $8::boolean[]
+    ) AS u(id, attempt, revision, failed_attempts, next_attempt_at, error, ended, has_bytes)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
     RETURNING j.id, j.state
 ), counted AS (
-    INSERT INTO job_counts AS c (shard, running, queued, waiting)
+    INSERT INTO job_counts AS c (shard, running, queued, waiting, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
-        count(*) FILTER (WHERE state = 'waiting')
+        count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'suspended')
     FROM changed HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET
         running = c.running + excluded.running, queued = c.queued + excluded.queued,
-        waiting = c.waiting + excluded.waiting
+        waiting = c.waiting + excluded.waiting, suspended = c.suspended + excluded.suspended
 )
 SELECT id FROM changed

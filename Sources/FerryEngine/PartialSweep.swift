@@ -1,0 +1,87 @@
+package import FerryCore
+import Glibc
+import Sys
+
+/// Finds partial files and records that nobody needs any more: of jobs that are over or gone, whose node
+/// never came back, or whose resume data has expired. Slow on purpose; one thread at a time.
+package struct PartialSweep: Sendable {
+    /// What the store knows of a job whose file was found; nothing at all: it has never heard of it, or the
+    /// job was deleted.
+    package enum Fate: Sendable { case stays, goes }
+
+    /// Names between two pauses, and how long those are, in microseconds.
+    private static let stride = 1_000
+    private static let pause: UInt32 = 20_000
+    /// Found files that the store is asked about together.
+    private static let askMax = 200
+    /// Directories below each other.
+    private static let depthMax = 64
+    /// Seconds after which the file of a job that the store does not know goes: another service may share the
+    /// directory.
+    private static let strangerSeconds = 86_400
+
+    private let ask: @Sendable ([JobID]) -> [JobID: Fate]?
+    private let isStopped: @Sendable () -> Bool
+
+    /// `ask`: nil when the store is away; then everything stays.
+    package init(
+        ask: @escaping @Sendable ([JobID]) -> [JobID: Fate]?, isStopped: @escaping @Sendable () -> Bool
+    ) {
+        self.ask = ask
+        self.isStopped = isStopped
+    }
+
+    /// Walks everything below `root`, without following links, and returns how many files it has removed.
+    package func run(below root: String) -> Int {
+        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return 0 }
+        var seen = 0
+        return visit(descriptor, depth: 0, &seen)
+    }
+
+    /// Closes the descriptor.
+    private func visit(_ descriptor: Int32, depth: Int, _ seen: inout Int) -> Int {
+        defer { close(descriptor) }
+        var found: [(name: String, job: JobID)] = []
+        var directories: [String] = []
+        visitDirectory(descriptor) { name, mayBeDirectory in
+            seen += 1
+            if seen % Self.stride == 0 { usleep(Self.pause) }
+            if let owner = PartialNames.owner(of: name) {
+                found.append((name: name, job: owner.job))
+            } else if mayBeDirectory {
+                directories.append(name)
+            }
+            return !isStopped()
+        }
+        var removed = 0
+        for start in Swift.stride(from: 0, to: found.count, by: Self.askMax) {
+            removed += judge(found[start..<min(start + Self.askMax, found.count)], in: descriptor)
+        }
+        guard depth < Self.depthMax else { return removed }
+        for name in directories where !isStopped() {
+            let below = openat(descriptor, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+            if below >= 0 { removed += visit(below, depth: depth + 1, &seen) }
+        }
+        return removed
+    }
+
+    private func judge(_ found: ArraySlice<(name: String, job: JobID)>, in descriptor: Int32) -> Int {
+        guard let fates = ask(Array(Set(found.map(\.job)))) else { return 0 }
+        return found.count { name, job in
+            let goes =
+                switch fates[job] {
+                case .stays?: false
+                case .goes?: true
+                case nil: isOld(name, in: descriptor)
+                }
+            return goes && unlinkat(descriptor, name, 0) == 0
+        }
+    }
+
+    private func isOld(_ name: String, in descriptor: Int32) -> Bool {
+        var status = stat()
+        guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return false }
+        return status.st_mtim.tv_sec < time(nil) - Self.strangerSeconds
+    }
+}

@@ -1,0 +1,81 @@
+package import FerryCore
+import Postgres
+
+extension ControlLane {
+    /// Suspends a job. For a running one its node is asked, and the job that the reply shows is still
+    /// running; its bytes stay. `invalidState` when it is suspended or terminal, `stale` when `revision`
+    /// differs.
+    package func suspend(
+        _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
+    ) {
+        let context = context
+        change("suspend", id, tenant, revision, reply) {
+            (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
+            let record = stored.record
+            switch record.state {
+            case .running where stored.isCancelRequested: return .failure(.invalidState(.running))
+            case .waiting, .queued, .running: break
+            case .suspended, .succeeded, .failed, .cancelled: return .failure(.invalidState(record.state))
+            }
+            let isRunning = record.state == .running
+            let statement = isRunning ? Statements.requestSuspend : Statements.suspendJob
+            guard try connection.execute(statement, .revision(of: record)).rowCount == 1 else { return nil }
+            if isRunning {
+                context.attemptRunner?.stop(id, .suspend)
+                return .success(record)
+            }
+            guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            return .success(changed.record)
+        }
+    }
+
+    /// Lets a suspended job go on, at its begin date if that is still to come, and takes back a suspension
+    /// that is not done yet. `invalidState` when it is not suspended, `stale` when `revision` differs.
+    package func resume(
+        _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
+    ) {
+        let context = context
+        change("resume", id, tenant, revision, reply) {
+            (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
+            let record = stored.record
+            guard record.state == .suspended || record.state == .running else {
+                return .failure(.invalidState(record.state))
+            }
+            let begin = (try? JobSpec(storedJSON: record.specJSON))?.schedule.earliestBeginAt
+            let now = context.clock.now()
+            var parameters = Parameters.revision(of: record)
+            parameters.append(begin.flatMap { $0 > now ? $0 : nil })
+            guard try connection.execute(Statements.resumeJob, parameters).rowCount == 1 else {
+                // Running, and nobody has asked for a suspension; or it has changed meanwhile.
+                return record.state == .running ? .failure(.invalidState(.running)) : nil
+            }
+            guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            return .success(changed.record)
+        }
+    }
+}
+
+extension ControlLane {
+    /// Of those of these jobs that are known: whether what they have left in directories can go.
+    package func leftovers(of jobs: [JobID], reply: @escaping Reply<[JobID: Bool]>) {
+        perform("leftovers", isRead: true, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[JobID: Bool], StoreError> in
+            var parameters = Parameters()
+            parameters.appendArray(.uuid, jobs) { $0.append($1) }
+            parameters.append(float64: Limits.resumeDataSeconds)
+            let rows = try connection.execute(Statements.judgeJobs, parameters)
+            var goes: [JobID: Bool] = [:]
+            for row in 0..<rows.rowCount { goes[rows.identifier(row, 0)] = rows.bool(row, 1) }
+            return .success(goes)
+        }
+    }
+}
+
+extension Parameters {
+    fileprivate static func revision(of record: JobRecord) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(record.id)
+        parameters.append(int32: record.revision)
+        return parameters
+    }
+}

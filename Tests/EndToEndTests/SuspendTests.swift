@@ -1,0 +1,176 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("Suspended and cancelled downloads keep their bytes", .onOwnThread)
+struct SuspendTests {
+    private let ferry: FerryProcess
+    private let size = MeteredOrigin.byteCount
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    private func download(_ origin: MeteredOrigin, _ path: String, _ more: String = "") throws -> String {
+        try ferry.submit(body(origin, path, more))
+    }
+
+    private func body(_ origin: MeteredOrigin, _ path: String, _ more: String = "") -> String {
+        #"{"kind":"download","request":{"url":"\#(origin.url)/f","timeout_for_request":2},"#
+            + #""destination":{"path":"\#(path)"}\#(more)}"#
+    }
+
+    private func arrived(_ count: Int, _ id: String) -> Bool {
+        becomes {
+            try ferry.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer == Int64(count)
+        }
+    }
+
+    private func post(_ id: String, _ verb: String, _ body: String = "{}") throws -> (Int, JSON) {
+        let answer = try ferry.call("POST", "/v1/jobs/\(id)/\(verb)", body)
+        return (answer.status, try answer.json)
+    }
+
+    /// A job that was cancelled after so many bytes: its resume data.
+    private func resumeData(_ origin: MeteredOrigin, _ path: String, after count: Int) throws -> String {
+        let id = try download(origin, path)
+        #expect(arrived(count, id))
+        let (status, job) = try post(id, "cancel", #"{"produce_resume_data":true}"#)
+        #expect(status == 200 && job["state"]?.string == "cancelled", "\(job)")
+        return try #require(job["resume_data"]?.string, "\(job)")
+    }
+
+    @Test(
+        "a running download that is suspended goes on from its bytes when it is resumed, and says where"
+    )
+    func suspend() throws {
+        let origin = try MeteredOrigin(upTo: size / 2)
+        defer { origin.stop() }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let id = try download(
+            origin, "suspend/f",
+            #","webhook":{"url":"\#(receiver.url)","events":["job.resumed_at_offset","job.succeeded"]}"#)
+        #expect(arrived(size / 2, id))
+        let (status, job) = try post(id, "suspend")
+        #expect(status == 200 && job["state"]?.string == "suspended" && job["node"]?.isNull == true, "\(job)")
+        #expect(job["waiting_reason"]?["code"]?.string == "suspended")
+        let (again, problem) = try post(id, "suspend")
+        #expect(again == 409 && problem["state"]?.string == "suspended")
+        #expect(names(in: ferry.files + "/suspend").count == 2, "the bytes and their record")
+        origin.allow(upTo: size)
+        let (resumed, queued) = try post(id, "resume")
+        #expect(resumed == 200 && ["queued", "running"].contains(queued["state"]?.string), "\(queued)")
+        let end = try ferry.finished(id)
+        #expect(end["state"]?.string == "succeeded", "\(end)")
+        #expect(end["progress"]?["resumed_at_offset"]?.integer == Int64(size / 2))
+        #expect(end["result"]?["resumed_at_offset"]?.integer == Int64(size / 2))
+        #expect(readFile(ferry.files + "/suspend/f") == MeteredOrigin.bytes)
+        #expect(origin.sentByteCount <= size + size / 100)
+        #expect(try post(id, "resume").0 == 409)
+        let told = receiver.deliveries.wait(for: 2, seconds: 20)
+        #expect(told.map { $0.json["type"]?.string } == ["job.resumed_at_offset", "job.succeeded"])
+        #expect(told.first?.json["data"]?["offset"]?.integer == Int64(size / 2))
+        #expect(told.first?.job?["state"]?.string == "running")
+        #expect(told.last?.json["data"]?["offset"] == nil)
+    }
+
+    @Test("a queued job waits while it is suspended, also for the counts")
+    func suspendWaiting() throws {
+        let origin = try MeteredOrigin(upTo: size)
+        defer { origin.stop() }
+        let id = try download(
+            origin, "waiting/f", #","schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}"#)
+        let (status, job) = try post(id, "suspend")
+        #expect(status == 200 && job["state"]?.string == "suspended" && job["waiting_for"]?.isNull == true)
+        let (resumed, waiting) = try post(id, "resume")
+        #expect(resumed == 200 && waiting["waiting_for"]?.string == "begin_date", "\(waiting)")
+        #expect(try post(id, "suspend").0 == 200)
+        let (cancelled, end) = try post(id, "cancel", #"{"produce_resume_data":true}"#)
+        #expect(cancelled == 200 && end["resume_data"]?.isNull == true, "nothing has come yet")
+        #expect(origin.ranges.isEmpty)
+    }
+
+    @Test("resume data lets another job go on, once; used again it begins at 0, and says so")
+    func adopt() throws {
+        let origin = try MeteredOrigin(upTo: size / 2)
+        defer { origin.stop() }
+        let data = try resumeData(origin, "adopt/old/f", after: size / 2)
+        origin.allow(upTo: size)
+        let first = try ferry.run(body(origin, "adopt/new", #","resume_data":"\#(data)""#))
+        #expect(first["state"]?.string == "succeeded", "\(first)")
+        #expect(first["progress"]?["resumed_at_offset"]?.integer == Int64(size / 2))
+        #expect(readFile(ferry.files + "/adopt/new") == MeteredOrigin.bytes)
+        #expect(origin.sentByteCount <= size + size / 100)
+        #expect(names(in: ferry.files + "/adopt/old").isEmpty && names(in: ferry.files + "/adopt").count == 2)
+        let second = try ferry.run(body(origin, "adopt/again", #","resume_data":"\#(data)""#))
+        #expect(second["state"]?.string == "succeeded", "\(second)")
+        #expect(second["progress"]?["resumed_at_offset"]?.integer == 0)
+        #expect(readFile(ferry.files + "/adopt/again") == MeteredOrigin.bytes)
+        #expect(origin.ranges.last == .some(nil))
+    }
+
+    @Test("resume data that is forged, of another tenant or of another URL is refused")
+    func forged() throws {
+        let origin = try MeteredOrigin(upTo: size / 4)
+        defer { origin.stop() }
+        let data = try resumeData(origin, "forged/f", after: size / 4)
+        let flipped = data.prefix(40) + (data.dropFirst(40).first == "A" ? "B" : "A") + data.dropFirst(41)
+        let url = #"{"kind":"download","request":{"url":"\#(origin.url)/other"},"resume_data":"\#(data)"}"#
+        let other = try ferry.makeKey(role: "client", tenant: "resume-other")
+        let attempts = [
+            (body(origin, "forged/g", #","resume_data":"\#(flipped)""#), adminKey),
+            (body(origin, "forged/g", #","resume_data":"eA==""#), adminKey),
+            (body(origin, "forged/g", #","resume_data":"\#(data)""#), other),
+            (url, adminKey),
+        ]
+        for (body, key) in attempts {
+            let answer = try ferry.call("POST", "/v1/jobs", body, key: key)
+            #expect(answer.status == 422)
+            #expect(try answer.json["errors"]?.array?.map { $0["pointer"]?.string } == ["#/resume_data"])
+        }
+    }
+
+    @Test("a failed download shows resume data; deleted, it leaves nothing")
+    func failed() throws {
+        let origin = try MeteredOrigin(upTo: size / 4)
+        defer { origin.stop() }
+        let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#))
+        let id = try #require(job["id"]?.string)
+        #expect(job["error"]?["code"]?.string == "timed_out", "\(job)")
+        #expect(job["resume_data"]?.string != nil)
+        #expect(names(in: ferry.files + "/failed").count == 2)
+        #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
+        #expect(becomes { names(in: ferry.files + "/failed").isEmpty })
+    }
+
+    @Test("files of a dead node's attempts are removed when it comes back and their job is over")
+    func sweep() throws {
+        let database = try TestDatabase()
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "0123456789abcdef0123456789abcdef",
+        ]
+        let first = try FerryProcess(settings)
+        defer { first.remove() }
+        let origin = try MeteredOrigin(upTo: size / 4)
+        defer { origin.stop() }
+        let id = try first.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/f"},"destination":{"path":"d/e/f"}}"#)
+        #expect(
+            becomes {
+                try first.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer
+                    == Int64(size / 4)
+            })
+        first.kill9()
+        let strange = first.files + "/d/.ferry-job_01m7z7hp0pe0wa24awkj95v2j4-1.part"
+        try writeFile(strange, [1])
+        #expect(names(in: first.files + "/d/e").count == 2)
+        let second = try FerryProcess(settings)
+        defer { second.remove() }
+        #expect(try second.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
+        #expect(
+            becomes(seconds: 40) { try second.json("GET", "/v1/jobs/\(id)")["state"]?.string == "cancelled" })
+        try first.start()
+        #expect(becomes { names(in: first.files + "/d/e").isEmpty })
+        #expect(readFile(strange) == [1], "a young file of a job that nobody knows may be another service's")
+    }
+}

@@ -94,6 +94,7 @@ package final class CurlLoop: Sendable {
                 multi.secondPassed()
                 nextSecond = multi.now + 1_000_000_000
             }
+            multi.turnEnds()
         }
         multi.stop()
     }

@@ -25,6 +25,7 @@ package final class CurlMulti {
     /// Latest first.
     private var timers: [(at: Int64, body: () -> Void)] = []
     private var everySecond: [(Int64) -> Void] = []
+    private var afterEachTurn: [() -> Void] = []
     private var whenStopped: [() -> Void] = []
 
     /// When libcurl wants to be called, in monotonic nanoseconds; nil when it waits for sockets only.
@@ -71,6 +72,9 @@ package final class CurlMulti {
 
     /// Calls `body` about once a second with the monotonic nanoseconds, until the loop stops.
     package func everySecond(_ body: @escaping (Int64) -> Void) { everySecond.append(body) }
+
+    /// Calls `body` whenever the loop is about to sleep, until it stops.
+    package func afterEachTurn(_ body: @escaping () -> Void) { afterEachTurn.append(body) }
 
     /// Calls `body` once, after so many nanoseconds, unless the loop stops before.
     package func after(nanoseconds: Int64, _ body: @escaping () -> Void) {
@@ -136,6 +140,8 @@ package final class CurlMulti {
 
     func turnBegan() { now = monotonicNanoseconds() }
 
+    func turnEnds() { for body in afterEachTurn { body() } }
+
     func socketReady(_ descriptor: Int32, _ events: UInt32) {
         var mask: Int32 = 0
         if events & EPOLLIN.rawValue != 0 { mask |= CURL_CSELECT_IN }
@@ -193,6 +199,7 @@ package final class CurlMulti {
     func stop() {
         isStopping = true
         everySecond = []
+        afterEachTurn = []
         timers = []
         for transfer in Array(live.values) where transfer.context.delegate != nil {
             finish(transfer, CURLE_ABORTED_BY_CALLBACK)

@@ -19,6 +19,11 @@ final class BodyDrain {
         let opened: ((PartialFile) -> Void)?
     }
 
+    /// Where the bytes of a large file gather; nil: each piece is written as it comes.
+    var stage: WriteStage?
+    /// Told of a failure that no caller is there for.
+    var writeFailed: ((TransferError) -> Void)?
+
     private let plan: Plan
     /// False when more is announced: then nothing is gathered first.
     private let staysInMemory: Bool
@@ -90,6 +95,12 @@ final class BodyDrain {
     }
 
     private func appendToFile(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
+        if let stage, tail != nil { return try stage.append(bytes, for: self) }
+        try write(bytes)
+    }
+
+    /// Past the stage.
+    func write(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let file = try openFile()
         try claim?.take(bytes.count, file.descriptor)
         try file.append(bytes)
@@ -128,7 +139,10 @@ final class BodyDrain {
     }
 
     /// Throws `incomplete_body` when a resumed answer, whole as it was, did not reach the file's end.
+    ///
+    /// What is staged is written before.
     func checkEnd() throws(TransferError) {
+        try stage?.flush(self)
         guard let total, byteCount < total else { return }
         throw TransferError(
             .incompleteBody, "The server sent less than was left of the file.", phase: .receiving,
@@ -138,6 +152,8 @@ final class BodyDrain {
     /// The file that a later attempt may go on from, if there is one.
     var resumableFile: PartialFile? {
         guard let file, file.isResumable else { return nil }
+        // Bytes that cannot be written are fetched again.
+        try? stage?.flush(self)
         return file
     }
 
@@ -167,6 +183,7 @@ final class BodyDrain {
     /// Removes the partial file, if there is one.
     func discard(_ lane: FileLane) {
         guard let file else { return }
+        stage?.drop(self)
         self.file = nil
         claim = nil
         lane.send(.run { file.discard() })

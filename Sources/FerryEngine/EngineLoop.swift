@@ -12,6 +12,7 @@ final class EngineLoop {
     let state: LoopBound<EngineLoop>
     private var live: [AttemptKey: LiveTransfer] = [:]
     private var lastScan: Int64
+    let stage = WriteStage()
 
     init(_ context: EngineContext, index: Int, loop: CurlLoop, multi: CurlMulti, state: LoopBound<EngineLoop>)
     {
@@ -22,6 +23,7 @@ final class EngineLoop {
         self.state = state
         lastScan = multi.now
         multi.everySecond { [unowned self] now in scan(now) }
+        multi.afterEachTurn { [unowned self] in stage.flush() }
     }
 
     /// Lets any thread say something to this loop; dropped after its stop.

@@ -247,6 +247,10 @@ final class LiveTransfer: EasyDelegate {
         if total != nil || length ?? 0 >= EngineLimits.recordedByteCountMin {
             drain.recorded.at = loop.multi.now
         }
+        if length ?? .max >= EngineLimits.bulkByteCountMin {
+            drain.stage = loop.stage
+            drain.writeFailed = { [weak self] in self?.handle(.bodyRefused($0)) }
+        }
         return drain
     }
 

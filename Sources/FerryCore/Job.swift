@@ -24,6 +24,10 @@ package struct JobSpec: Sendable, Equatable {
     package var bytesPerSecondMax: Int64?
     package var retry: RetryRules
     package var webhook: WebhookSpec?
+    /// Downloads by GET: other URLs of the same bytes, in the client's order.
+    package var mirrors: [String] = []
+    /// Downloads by GET: parts that are fetched at once, at most. From 1.
+    package var segmentCountMax = 1
 
     package struct Pair: Sendable, Equatable {
         package var name: String

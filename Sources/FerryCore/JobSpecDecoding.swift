@@ -65,30 +65,24 @@ struct JobDecoding {
         let rate = network(&fields)
         let retry = retry(&fields, kind)
         let webhook = webhook(&fields)
-        fields.off("mirrors", .array([]), "Mirrors are")
+        let sources = sources(&fields, kind, request)
         let resumePoint = resumePoint(&fields, kind, request?.spec)
         fields.only(["fail"], "on_challenge", later: ["ask"])
-        segments(&fields)
         fields.finish()
         checkContentType(request, source?.source, at: prefix)
         guard complaints.isEmpty, let kind, let request else { return nil }
-        let spec = JobSpec(
+        var spec = JobSpec(
             kind: kind, session: session, description: description, metadata: metadata, request: request.spec,
             destination: destination, source: source?.source, integrity: integrity, redirects: redirects,
             accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
+        spec.mirrors = sources.mirrors
+        spec.segmentCountMax = sources.segmentCountMax
         var secrets = request.secrets
         secrets.webhookSecret = webhook?.secret
         secrets.resumePoint = resumePoint
         return ValidatedJob(
             spec: spec, payload: request.payload ?? source?.payload, secrets: secrets,
             origin: request.origin)
-    }
-
-    private func segments(_ fields: inout FieldReader) {
-        guard let count = fields.integer("segments", in: 1...64), count > 1 else { return }
-        fields.complain(
-            "segments", "not_supported",
-            "More than one segment is not supported yet by this version of Ferry.")
     }
 
     private func session(_ fields: inout FieldReader) -> String {

@@ -19,8 +19,7 @@ extension JobSpec {
         for pair in metadata { writer.member(pair.name, pair.value) }
         writer.endObject()
         request.write(into: &writer)
-        writer.name("mirrors")
-        writer.raw(emptyArray)
+        writeMirrors(into: &writer)
         writeDestination(into: &writer)
         writeSource(into: &writer)
         if isPlain {
@@ -34,7 +33,7 @@ extension JobSpec {
     /// Whether every rule has its standard value, as in most jobs.
     private var isPlain: Bool {
         integrity.isEmpty && redirects == .standard && accept == Acceptance() && schedule == .standard
-            && bytesPerSecondMax == nil && retry == .standard
+            && bytesPerSecondMax == nil && retry == .standard && segmentCountMax == 1
     }
 
     /// Everything between the source and the webhook.
@@ -49,7 +48,15 @@ extension JobSpec {
         writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
         writer.endObject()
         writeRetry(into: &writer)
-        writer.member("segments", 1)
+        writer.member("segments", segmentCountMax)
+    }
+
+    func writeMirrors(into writer: inout JSONWriter) {
+        writer.name("mirrors")
+        guard !mirrors.isEmpty else { return writer.raw(emptyArray) }
+        writer.beginArray()
+        for url in mirrors { writer.value(url) }
+        writer.endArray()
     }
 
     func writeDestination(into writer: inout JSONWriter) {

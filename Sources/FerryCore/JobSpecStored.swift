@@ -62,6 +62,8 @@ extension JobSpec {
             schedule: try Schedule(stored.object("schedule")),
             bytesPerSecondMax: stored.object("network")?.integer("max_bytes_per_second"),
             retry: RetryRules(stored.object("retry")), webhook: try webhook.map(WebhookSpec.init(stored:)))
+        mirrors = stored.strings("mirrors")
+        segmentCountMax = stored.integer("segments").map { Int(clamping: $0) } ?? 1
     }
 }
 

@@ -21,6 +21,8 @@ extension JobSpec {
             writer.endObject()
         }
         if retry != .standard { writeRetry(into: &writer) }
+        if !mirrors.isEmpty { writeMirrors(into: &writer) }
+        if segmentCountMax != 1 { writer.member("segments", segmentCountMax) }
         if webhook != nil { writeWebhook(into: &writer) }
         writer.endObject()
         return writer.bytes

@@ -45,6 +45,9 @@ package enum Limits {
     package static let resumeDataByteCountMax = 16_384
     /// Seconds for which the bytes of a failed or cancelled job are kept for another one.
     package static let resumeDataSeconds = 86_400.0
+    package static let mirrorCountMax = 16
+    /// Connections that one download may hold.
+    package static let segmentCountMax = 64
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

@@ -42,6 +42,8 @@ package struct AttemptMachine: Sendable {
         /// The file has its name, and whoever gave it has reported that already.
         case published
         case storageFailed(TransferError)
+        /// The bytes were wrong, and another source may have the right ones.
+        case fetchAgain
         /// The publication was stopped before the file got its name.
         case revoked
         /// Somebody wants it to end.
@@ -140,8 +142,7 @@ package struct AttemptMachine: Sendable {
             state = .preparing(stop ?? .released)
             return []
         case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .published,
-            .storageFailed,
-            .revoked:
+            .storageFailed, .fetchAgain, .revoked:
             return []
         }
     }
@@ -163,7 +164,7 @@ package struct AttemptMachine: Sendable {
             return end(.asked(how), after: [.stopTransfer])
         case .release:
             return end(.released, after: [.stopTransfer])
-        case .prepared, .preparationFailed, .stored, .published, .storageFailed, .revoked:
+        case .prepared, .preparationFailed, .stored, .published, .storageFailed, .fetchAgain, .revoked:
             return []
         }
     }
@@ -227,6 +228,10 @@ package struct AttemptMachine: Sendable {
             return [.leave]
         case .storageFailed(let error):
             return stop.map { end($0) } ?? fail(error)
+        case .fetchAgain:
+            if let stop { return end(stop) }
+            state = .exchanging(nil)
+            return [.discardBytes, .start(fresh: false)]
         case .revoked:
             return end(stop ?? .released)
         case .stop(let how):

@@ -39,6 +39,12 @@ struct Destination: Sendable {
 
     var partialName: String { PartialNames.partial(of: job, attempt: attempt) }
 
+    /// In a directory the file gets the name that the answer suggests.
+    mutating func takeName(from head: ResponseHead, _ url: WebURL) {
+        guard name.isEmpty else { return }
+        name = suggestedFilename(head, url: url) ?? job.description
+    }
+
     /// The path below the root of a name in this directory.
     func path(of name: String) -> String { directory.isEmpty ? name : "\(directory)/\(name)" }
 
@@ -48,11 +54,12 @@ struct Destination: Sendable {
     }
 
     /// Takes over what earlier attempts of this job left and removes what cannot be used. The job's file may
-    /// be continued when `identity` is what it was asked for with; nil: never. File thread.
+    /// be continued when `identity` is what it was asked for with; nil: never. `withGaps`: also behind gaps.
+    /// File thread.
     ///
     /// A partial that shares its inode with the final name was published, but the node died before the result
     /// was committed: both go, this attempt fetches it again.
-    func takeOver(identity: String?) -> Resumption? {
+    func takeOver(identity: String?, withGaps: Bool = false) -> Resumption? {
         // Without the directory there is nothing to remove.
         guard let place = try? root.directory(directory, making: false) else { return nil }
         var best: Resumption?
@@ -66,8 +73,8 @@ struct Destination: Sendable {
             let wasPublished =
                 ifExists != .replace && place.inode(name).map { takeBack($0, in: place) } ?? false
             if !wasPublished, let identity,
-                let found = Resumption(name, of: self, in: place, identity: identity),
-                found.offset > best?.offset ?? 0
+                let found = Resumption(name, of: self, in: place, identity: identity, withGaps: withGaps),
+                found.byteCount > best?.byteCount ?? 0
             {
                 best?.file.discard()
                 best = found
@@ -81,8 +88,8 @@ struct Destination: Sendable {
 
     /// Takes the bytes that another job has left as if an attempt of this one had: once, by whoever comes
     /// first. File thread.
-    func adopt(from other: Destination, identity: String) {
-        guard let found = other.takeOver(identity: identity) else { return }
+    func adopt(from other: Destination, identity: String, withGaps: Bool = false) {
+        guard let found = other.takeOver(identity: identity, withGaps: withGaps) else { return }
         defer { found.file.letGo() }
         guard let from = try? other.root.directory(other.directory, making: false),
             let into = try? root.directory(directory, making: true)

@@ -133,6 +133,15 @@ final class DigestTail: Sendable {
         }
     }
 
+    /// Nobody wants the digests any more: what is under way ends with `failure`, soon.
+    func stop() {
+        schedule { state in
+            state.failure = TransferError(
+                .internalError, "The digest was not wanted any more.", phase: .finishing, isRetryable: true)
+            state.available = min(state.available, digested.load(ordering: .relaxed))
+        }
+    }
+
     /// What went wrong while reading; nil when the digests are right.
     var failure: TransferError? { state.withLock { $0.failure } }
 
@@ -149,7 +158,7 @@ final class DigestTail: Sendable {
     func run(_ buffer: UnsafeMutableRawBufferPointer) {
         let target = state.withLock { $0.available }
         let start = digested.load(ordering: .relaxed)
-        let end = min(target, start + Self.sliceByteCount)
+        let end = max(start, min(target, start + Self.sliceByteCount))
         var offset = start
         while offset < end {
             let count = pread(

@@ -72,6 +72,17 @@ enum EngineLimits {
     static let portionSeconds = 0.05
     /// Hosts with a limit that are remembered, before those that nobody uses are forgotten.
     static let pacedHostCountMax = 1_000
+    /// Bytes of a part that are written before their write-back is started.
+    static let partWriteBehindByteCount: Int64 = 4 << 20
+    /// Bytes that both halves of a part must have to be worth a request: while the part's rate is unknown,
+    /// and at least. Above that, what the part gets in a second.
+    static let partByteCountMin: Int64 = 1 << 20
+    static let slowPartByteCountMin: Int64 = 64 << 10
+    static let partReceiveBufferSizeMin = 64 << 10
+    /// Failures of one part at a source after which an attempt asks it no more; useful answers count anew.
+    static let partFailureCountMax = 3
+    /// How often an attempt begins its file anew because the source has another one, besides once a mirror.
+    static let restartCountMax = 2
     /// Milliseconds for name resolution, connection and TLS handshake.
     static let connectTimeout = 30_000
     /// Hosts that are remembered as sources of bulk.

@@ -15,6 +15,7 @@ final class EngineContext: Sendable {
     let bulk: BulkBoard
     let space: StorageSpace
     let rates = Rates()
+    let mirrors = MirrorBoard()
     let lease: any LeaseHolder
     let jobs: any JobLookup
     let clock: any WallClock

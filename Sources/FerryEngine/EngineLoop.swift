@@ -10,7 +10,7 @@ final class EngineLoop {
     unowned let multi: CurlMulti
     /// This object, for closures that other threads carry.
     let state: LoopBound<EngineLoop>
-    private var live: [AttemptKey: LiveTransfer] = [:]
+    private var live: [AttemptKey: any RunningAttempt] = [:]
     private var lastScan: Int64
     let stage = WriteStage()
 
@@ -44,7 +44,9 @@ final class EngineLoop {
             context.report(unbegun: placed, on: index, .failed(error, retryAfter: nil))
             return
         }
-        let transfer = LiveTransfer(placed, url, on: self)
+        let transfer: any RunningAttempt =
+            attempt.spec.isFetchedInParts
+            ? SegmentedTransfer(placed, url, on: self) : LiveTransfer(placed, url, on: self)
         live[AttemptKey(attempt)] = transfer
         transfer.begin()
     }
@@ -85,10 +87,12 @@ final class EngineLoop {
 
     /// The body of an attempt is put together, or cannot be.
     func opened(_ contents: Result<BodyContents, TransferError>, for key: AttemptKey) {
-        live[key]?.opened(contents)
+        (live[key] as? LiveTransfer)?.opened(contents)
     }
 
     func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
+
+    func cleared(_ key: AttemptKey) { (live[key] as? SegmentedTransfer)?.cleared() }
 
     func ended(_ key: AttemptKey) { live[key] = nil }
 
@@ -98,6 +102,11 @@ final class EngineLoop {
         if index == 0 { context.space.measure(on: context.lane) }
         for transfer in Array(live.values) { transfer.secondPassed(now, seconds) }
     }
+}
+
+extension JobSpec {
+    /// Whether several connections or several URLs may serve it.
+    var isFetchedInParts: Bool { kind == .download && (segmentCountMax > 1 || !mirrors.isEmpty) }
 }
 
 extension AttemptKey {

@@ -5,7 +5,7 @@ import Sys
 
 /// One attempt while it runs: hands libcurl's words to the machine and does what the machine says. Loop
 /// thread only.
-final class LiveTransfer: EasyDelegate {
+final class LiveTransfer: EasyDelegate, RunningAttempt {
     enum Sink {
         case none
         case drain(BodyDrain)
@@ -203,18 +203,12 @@ final class LiveTransfer: EasyDelegate {
         return true
     }
 
-    /// In a directory the file gets the name that the answer suggests.
-    private func nameDestination(_ head: ResponseHead) {
-        guard destination?.name.isEmpty == true else { return }
-        destination?.name = suggestedFilename(head, url: hop.url) ?? attempt.job.description
-    }
-
     /// `total`: of the file that is resumed; nil: it begins anew.
     private func makeDrain(_ head: ResponseHead, total: Int64?) throws(TransferError) -> BodyDrain {
         let isDecoded = decoding?.isActive ?? false
         let length = !head.hasBody(hop.method) ? 0 : isDecoded ? nil : total ?? head.contentLength
         progress.expect(toReceive: length)
-        nameDestination(head)
+        destination?.takeName(from: head, hop.url)
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
         let (key, tell, lane) = (key, loop.teller, context.lane)
         let syncs = context.configuration.fileSync == .full

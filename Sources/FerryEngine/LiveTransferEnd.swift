@@ -43,41 +43,19 @@ extension LiveTransfer {
     }
 
     private func verification(_ digests: Digests) -> TransferResult.Verification {
-        if digests.isProof { return .digest }
-        return attempt.spec.integrity.size != nil || head?.isDelimited(hop.method) ?? false ? .length : .none
+        digests.verification(attempt.spec.integrity, isDelimited: head?.isDelimited(hop.method) ?? false)
     }
 
     private func publish(_ drain: BodyDrain, to destination: Destination) {
         sink = .none
         resumption = nil
-        let (key, state) = (key, loop.state)
-        let lease = context.lease
-        let holdsLease: @Sendable () -> Bool = { lease.holdsLease(of: key.job, attempt: key.number) }
-        let verification = verification(drain.digests)
+        let (loop, digests, verification) = (loop, drain.digests, verification(drain.digests))
         let offset = progress.resumedAtOffset
         // The answer is over: nothing of the result but its outcome changes from here on.
         let ended = result(.released)
-        let plan = { [context, loop] (bytes: Publication.Bytes) in
-            Publication.Plan(
-                bytes: bytes, destination: destination, digests: drain.digests, verified: verification,
-                syncs: context.configuration.fileSync == .full, holdsLease: holdsLease,
-                leftovers: context.leftovers,
-                loop: loop.loop,
-                report: { result in
-                    let result = result.resumed(at: offset)
-                    context.report(ended.with(.succeeded(result), at: context.clock.now()))
-                },
-                deliver: { multi, outcome in
-                    let event: AttemptMachine.Event =
-                        switch outcome {
-                        case .stored: .published
-                        case .failed(let error): .storageFailed(error)
-                        case .revoked: .revoked
-                        }
-                    state.get(multi).handle(event, for: key)
-                })
+        publication = drain.publish(context.lane) { bytes in
+            loop.publication(bytes, to: destination, digests, verification, ended, resumedAt: offset)
         }
-        publication = drain.publish(context.lane) { Publication(plan($0)) }
     }
 
     private func storeUpload() {
@@ -123,17 +101,56 @@ extension LiveTransfer {
 
     func result(_ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) -> AttemptResult {
         AttemptResult(
-            attempt: attempt, outcome: harmless(outcome), response: response,
-            bytesReceived: progress.bytesReceived,
-            bytesSent: progress.bytesSent, trace: trace, leavesBytes: leavesBytes)
+            attempt: attempt, outcome: harmless(outcome), response: head?.response(from: hop.url),
+            bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
+            leavesBytes: leavesBytes)
     }
+}
 
-    var response: TransferResponse? {
-        guard let head else { return nil }
-        return TransferResponse(
-            status: head.status, url: hop.url.string, headers: head.headers, mimeType: head.mimeType,
-            suggestedFilename: suggestedFilename(head, url: hop.url),
-            expectedContentLength: head.contentLength)
+extension EngineLoop {
+    /// The publication of an attempt's bytes. Its result is reported when the file has its name, as `ended`
+    /// with that outcome; what else becomes of it comes back as an event of that attempt.
+    func publication(
+        _ bytes: Publication.Bytes, to destination: Destination, _ digests: Digests,
+        _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?
+    ) -> Publication {
+        let (state, context, key) = (state, context, AttemptKey(ended.attempt))
+        return Publication(
+            Publication.Plan(
+                bytes: bytes, destination: destination, digests: digests, verified: verified,
+                syncs: context.configuration.fileSync == .full,
+                holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) },
+                leftovers: context.leftovers, loop: loop,
+                report: { result in
+                    let result = result.resumed(at: offset)
+                    context.report(ended.with(.succeeded(result), at: context.clock.now()))
+                },
+                deliver: { multi, outcome in
+                    let event: AttemptMachine.Event =
+                        switch outcome {
+                        case .stored: .published
+                        case .failed(let error): .storageFailed(error)
+                        case .revoked: .revoked
+                        }
+                    state.get(multi).handle(event, for: key)
+                }))
+    }
+}
+
+extension Digests {
+    /// `isDelimited`: whether the answer said where its body ends.
+    func verification(_ integrity: JobSpec.Integrity, isDelimited: Bool) -> TransferResult.Verification {
+        if isProof { return .digest }
+        return integrity.size != nil || isDelimited ? .length : .none
+    }
+}
+
+extension ResponseHead {
+    /// What the client is shown of an answer from there.
+    func response(from url: WebURL) -> TransferResponse {
+        TransferResponse(
+            status: status, url: url.string, headers: headers, mimeType: mimeType,
+            suggestedFilename: suggestedFilename(self, url: url), expectedContentLength: contentLength)
     }
 }
 

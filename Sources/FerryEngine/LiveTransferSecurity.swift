@@ -3,25 +3,35 @@ import FerryCore
 
 /// Whom an attempt talks to, and how it answers for itself.
 extension LiveTransfer {
-    func allows(_ address: SocketAddress) -> Bool {
-        // The address is the proxy's, which the operator has named.
-        if context.builder.usesServiceProxy(attempt, hop.url) { return true }
-        let plain =
-            address.isIPv6
-            ? IPAddress(v6High: address.high, low: address.low)
-            : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
-        return context.configuration.egress.allows(plain, port: address.port)
-    }
+    func allows(_ address: SocketAddress) -> Bool { context.allows(address, for: attempt, hop.url) }
 
     /// Whether libcurl answers a challenge of this hop by itself.
-    var answersChallenges: Bool {
-        hop.keepsCredentials && attempt.spec.request.connection?.authentication?.scheme == .digest
-    }
+    var answersChallenges: Bool { attempt.answersChallenges(of: hop) }
 
     /// Judges a head that libcurl did not answer by itself.
     func takeHeldHead() -> Bool {
         guard isHeadHeld, let head else { return true }
         isHeadHeld = false
         return takeHead(head)
+    }
+}
+
+extension EngineContext {
+    /// Whether this very address may be connected for a request to `url`.
+    func allows(_ address: SocketAddress, for attempt: Attempt, _ url: WebURL) -> Bool {
+        // The address is the proxy's, which the operator has named.
+        if builder.usesServiceProxy(attempt, url) { return true }
+        let plain =
+            address.isIPv6
+            ? IPAddress(v6High: address.high, low: address.low)
+            : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
+        return configuration.egress.allows(plain, port: address.port)
+    }
+}
+
+extension Attempt {
+    /// Whether libcurl answers a challenge of this hop by itself.
+    func answersChallenges(of hop: Hop) -> Bool {
+        hop.keepsCredentials && spec.request.connection?.authentication?.scheme == .digest
     }
 }

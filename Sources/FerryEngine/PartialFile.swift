@@ -53,6 +53,13 @@ final class PartialFile: Sendable {
         written.wrappingAdd(Int64(bytes.count), ordering: .relaxed)
     }
 
+    /// The same for bytes that have their place: `byteCount` is the end of the last ones then.
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
+        try writeAll(descriptor, bytes, at: offset)
+        let end = offset + Int64(bytes.count)
+        if end > byteCount { written.store(end, ordering: .relaxed) }
+    }
+
     func append(_ bytes: [UInt8]) throws(TransferError) {
         try bytes.withUnsafeBufferPointer { (buffer) throws(TransferError) in
             try append(UnsafeRawBufferPointer(buffer))
@@ -110,8 +117,8 @@ final class PartialFile: Sendable {
     }
 
     /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, nothing was changed.
-    func keep(syncs: Bool) -> Leftover? {
-        guard checkpoint(syncs: syncs) else { return nil }
+    func keep(syncs: Bool, ranges: ByteRanges? = nil) -> Leftover? {
+        guard checkpoint(syncs: syncs, ranges: ranges) else { return nil }
         letGo()
         return Leftover(destination, partial: name)
     }

@@ -6,40 +6,52 @@ import Glibc
 final class Resumption: Sendable {
     let file: PartialFile
     let record: PartialRecord
-    /// From which byte on the server is asked for the rest.
-    let offset: Int64
+    /// What need not be asked for again.
+    let ranges: ByteRanges
+    var byteCount: Int64 { ranges.byteCount }
+    /// From which byte on the server is asked for the rest, when there is no gap before it.
+    var offset: Int64 { ranges.prefixByteCount }
 
     /// Opens and locks the partial `name`. Nil when its bytes cannot be used: it has no record, was asked for
     /// in another way, is held by an attempt that only seemed dead, or nothing of it has outlasted a power
     /// cut.
-    init?(_ name: String, of destination: Destination, in place: StorageDirectory, identity: String) {
+    ///
+    /// `withGaps`: bytes behind a gap count too; otherwise they are cut off.
+    init?(
+        _ name: String, of destination: Destination, in place: StorageDirectory, identity: String,
+        withGaps: Bool
+    ) {
         guard
             let json = place.contents(
                 PartialNames.record(of: name), byteCountMax: EngineLimits.recordByteCountMax),
             var record = PartialRecord(json: json), record.identity == identity,
             let (descriptor, status) = place.ownFile(name)
         else { return nil }
-        let size = record.usable(size: Int64(status.st_size)).prefixByteCount
+        let usable = record.usable(size: Int64(status.st_size))
+        let kept = withGaps ? usable : ByteRanges([0..<usable.prefixByteCount])
+        let size = kept.ranges.last?.upperBound ?? 0
         // The last byte is asked for once more when there may be nothing behind it: an answer without bytes
         // could not say whether the server's file is still the same.
-        let isWhole = record.total.map { $0 == size } ?? true
-        let offset = isWhole ? size - 1 : size
-        guard UInt64(status.st_ino) == record.inode, offset > 0, size <= record.total ?? .max,
+        let isWhole = record.total.map { $0 == kept.byteCount } ?? true
+        let ranges = isWhole ? kept.clipped(to: size - 1) : kept
+        guard UInt64(status.st_ino) == record.inode, !ranges.isEmpty, size <= record.total ?? .max,
             flock(descriptor, LOCK_EX | LOCK_NB) == 0
         else {
             close(descriptor)
             return nil
         }
-        let isIntact = record.isSequential && record.boot == Boot.identifier && size == Int64(status.st_size)
-        record.isSequential = true
+        let isIntact =
+            record.isSequential != withGaps && record.boot == Boot.identifier && size == Int64(status.st_size)
+        record.isSequential = !withGaps
         self.record = record
-        self.offset = offset
+        self.ranges = ranges
         file = PartialFile(
-            destination, name: name, descriptor: descriptor, byteCount: offset, record: record)
+            destination, name: name, descriptor: descriptor, byteCount: ranges.ranges.last?.upperBound ?? 0,
+            record: record)
         guard !isIntact else { return }
         // Bytes behind a gap or a power cut do not count, and would be taken for written ones in this boot.
         guard ftruncate(descriptor, off_t(size)) == 0,
-            file.checkpoint(syncs: false, ranges: ByteRanges([0..<size]))
+            file.checkpoint(syncs: false, ranges: kept)
         else {
             file.letGo()
             return nil

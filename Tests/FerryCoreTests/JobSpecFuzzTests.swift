@@ -22,6 +22,8 @@ private let badURLs =
         #""file:///etc/passwd""#,
         "\"http://a.example/" + String(repeating: "x", count: 9_000) + "\"",
     ]
+private let tooManyMirrors =
+    "[" + (0..<17).map { #""http://a.example/\#($0)""# }.joined(separator: ",") + "]"
 private let badPaths =
     notString + [
         "null", #""""#, #""/etc/passwd""#, #""..""#, #""a/../b""#, #""./a""#, #""a//b""#, #""a//""#, #""/""#,
@@ -66,7 +68,8 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/request/proxy", values: [#""http://p:1""#, "1", "false", "[]"]),
     Wrong(pointer: "#/request/auth", values: [#""basic""#, "1", "[]"]),
     Wrong(pointer: "#/request/tls", values: [#""1.2""#, "1", "[]", "{}"]),
-    Wrong(pointer: "#/mirrors", values: [#"["http://a.example/"]"#, "null", "{}"]),
+    Wrong(pointer: "#/mirrors", values: [#""http://a.example/""#, "null", "{}", tooManyMirrors]),
+    Wrong(pointer: "#/mirrors/0", values: badURLs),
     Wrong(pointer: "#/destination", values: ["1", "[]", #""x""#]),
     Wrong(pointer: "#/destination/path", values: badPaths),
     Wrong(pointer: "#/destination/if_exists", values: notString + ["null", #""x""#]),
@@ -122,7 +125,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/retry/max_delay", values: notNumber + ["-1", "86401"]),
     Wrong(pointer: "#/retry/non_idempotent", values: notBool),
     Wrong(pointer: "#/retry/resume_without_validator", values: notBool),
-    Wrong(pointer: "#/segments", values: ["0", "2", "65", "null", "\"1\""]),
+    Wrong(pointer: "#/segments", values: ["0", "65", "1.5", "null", "\"1\""]),
     Wrong(pointer: "#/webhook", values: ["1", "[]", #""http://a.example/""#]),
     Wrong(pointer: "#/webhook/url", values: badURLs),
     Wrong(pointer: "#/webhook/events", values: ["1", "null", "[]", "{}"]),
@@ -223,6 +226,40 @@ struct JobSpecFuzzTests {
         (
             #"{"kind":"data","request":{"url":"http://a.example/","headers":{"A":"1","a":"2"}}}"#,
             "#/request/headers/a"
+        ),
+        (#"{"kind":"data","request":{"url":"http://a.example/"},"segments":2}"#, "#/segments"),
+        (
+            #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"a"},"#
+                + #""mirrors":["http://b.example/"]}"#,
+            "#/mirrors"
+        ),
+        (
+            #"{"kind":"download","request":{"url":"http://a.example/","method":"POST"},"segments":4}"#,
+            "#/segments"
+        ),
+        (
+            #"{"kind":"download","request":{"url":"http://a.example/","headers":{"Range":"bytes=0-1"}},"#
+                + #""segments":4}"#,
+            "#/segments"
+        ),
+        (
+            #"{"kind":"download","request":{"url":"http://a.example/","accept_encoding":"gzip"},"#
+                + #""mirrors":["http://b.example/"]}"#,
+            "#/mirrors"
+        ),
+        (
+            #"{"kind":"download","request":{"url":"http://a.example/"},"mirrors":["http://A.example"]}"#,
+            "#/mirrors/0"
+        ),
+        (
+            #"{"kind":"download","request":{"url":"https://a.example/","tls":{"minimum_version":"1.3"}},"#
+                + #""mirrors":["https://b.example/","http://c.example/"]}"#,
+            "#/mirrors/1"
+        ),
+        (
+            #"{"kind":"download","request":{"url":"http://a.example/"},"#
+                + #""mirrors":["http://b.example/","http://b.example:80/"]}"#,
+            "#/mirrors/1"
         ),
         (#"{"kind":"data"}"#, "#/request"), (#"{"request":{"url":"http://a.example/"}}"#, "#/kind"),
         (#"{"kind":"data","request":{}}"#, "#/request/url"), ("[]", "#"), ("1", "#"), ("null", "#"),

@@ -182,5 +182,7 @@ let fullJobs = [
         + #"{"name":"a","text":"b"},{"name":"c","base64":"AAEC","file_name":"x"},"#
         + #"{"name":"d","path":"in/a.png","content_type":"image/png; x=1"},"#
         + #"{"name":"e","job":"job_01hzzzzzzzzzzzzzzzzzzzzzzz"}]}}}"#,
+    #"{"kind":"download","request":{"url":"http://a.example/"},"segments":64,"#
+        + #""mirrors":["https://b.example/x?y","http://c.example/"]}"#,
     #"{"kind":"data","request":{"url":"http://[2001:db8::1]/","method":"REPORT","body":{"form":{"a":"b"}}}}"#,
 ]

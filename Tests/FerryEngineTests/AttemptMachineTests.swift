@@ -12,8 +12,8 @@ import Testing
         .transferEnded(nil),
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
-        .timedOut(error), .stored(result), .published, .storageFailed(error), .revoked, .stop(.cancel),
-        .stop(.cancelKeepingBytes), .stop(.suspend), .release,
+        .timedOut(error), .stored(result), .published, .storageFailed(error), .fetchAgain, .revoked,
+        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release,
     ]
 
     private static let endings = ["succeeded", "failed", "cancelled", "released", "suspended", "left"]
@@ -159,6 +159,19 @@ import Testing
         #expect(
             Self.run([.prepared, .head(.resend), .transferEnded(nil), .head(.resend), .transferEnded(nil)])
                 == ["start", "no expect", "start", "keep", "failed"])
+    }
+
+    @Test("wrong bytes are thrown away and fetched again, unless somebody has stopped the attempt")
+    func fetchAgain() {
+        let storing: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
+        #expect(
+            Self.run(storing + [.fetchAgain, .head(.accept), .transferEnded(nil), .stored(Self.result)])
+                == ["start", "store", "discard", "start", "store", "succeeded"])
+        #expect(
+            Self.run(storing + [.stop(.cancel), .fetchAgain]) == [
+                "start", "store", "revoke", "discard", "cancelled",
+            ])
+        #expect(Self.run(storing + [.fetchAgain, .release]).suffix(3) == ["stop", "keep", "released"])
     }
 
     @Test("a drain waits for what is being published")

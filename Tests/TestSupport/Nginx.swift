@@ -13,9 +13,9 @@ package final class Nginx: Sendable {
     package var url: String { "http://127.0.0.1:\(port)" }
 
     /// Starts it and waits until it accepts connections. Besides files it serves: `/slow/…` the same files at
-    /// 4 kB/s, `/gzip/…` compressed for who accepts it, `/put/…` takes PUT, `/echo-headers` says
-    /// `Authorization` and `X-Test`, `/status/NNN` for 403, 404, 429, 500, 503, and `/redirect/…` answers 302
-    /// to `/…`.
+    /// 4 kB/s, `/limited/…` at 2 MB/s a connection and noted in `log`, `/gzip/…` compressed for who accepts
+    /// it, `/put/…` takes PUT, `/echo-headers` says `Authorization` and `X-Test`, `/status/NNN` for 403, 404,
+    /// 429, 500, 503, and `/redirect/…` answers 302 to `/…`.
     package init() throws {
         directory = try TemporaryDirectory.make("nginx")
         root = directory + "/root"
@@ -40,6 +40,18 @@ package final class Nginx: Sendable {
         TemporaryDirectory.remove(directory)
     }
 
+    /// Requests of `/limited/…` that have ended.
+    package var log: [(status: Int, range: ClosedRange<Int>?)] {
+        let text = String(decoding: readFile(directory + "/access.log") ?? [], as: UTF8.self)
+        return text.split(separator: "\n").map { line in
+            let words = line.split(separator: " ")
+            let ends =
+                words.last?.dropFirst("bytes=".count).split(separator: "-").compactMap { Int($0) } ?? []
+            let range = ends.first.map { $0...(ends.count > 1 ? ends[1] : .max) }
+            return (words.first.flatMap { Int($0) } ?? 0, range)
+        }
+    }
+
     /// Puts a file below `root`.
     package func serve(_ name: String, _ bytes: [UInt8]) throws { try writeFile(root + "/" + name, bytes) }
 
@@ -49,7 +61,8 @@ package final class Nginx: Sendable {
             daemon off; master_process off; pid \(directory)/pid; worker_rlimit_nofile 16384;
             events { worker_connections 8192; }
             http {
-              access_log off; client_max_body_size 0; keepalive_requests 1000000;
+              log_format ranges '$status $http_range'; access_log off;
+              client_max_body_size 0; keepalive_requests 1000000;
               default_type application/octet-stream;
               types { text/plain txt; image/png png; }
               client_body_temp_path \(directory)/body; proxy_temp_path \(directory)/proxy;
@@ -59,6 +72,9 @@ package final class Nginx: Sendable {
                 listen 127.0.0.1:\(port) backlog=8192; root \(root);
                 location /slow/ { alias \(root)/; limit_rate 4k; }
                 location /gzip/ { alias \(root)/; gzip on; gzip_types *; gzip_min_length 1; }
+                location /limited/ {
+                  alias \(root)/; limit_rate 2m; access_log \(directory)/access.log ranges;
+                }
                 location /put/ {
                   dav_methods PUT DELETE; create_full_put_path on; client_body_buffer_size 256k;
                 }

@@ -29,7 +29,12 @@ let jobRequestSchemas = #"""
           "additionalProperties": {"type": "string", "maxLength": 2048, "pattern": "^[^\\u0000]*$"},
           "description": "Names of at most 128 bytes, values of at most 2,048."
         },
-        "mirrors": {"type": "array", "maxItems": 0},
+        "mirrors": {
+          "type": "array", "maxItems": 16, "uniqueItems": true,
+          "items": {"type": "string", "format": "uri", "maxLength": 8192}, "default": [],
+          "description": "Other URLs of the same file, for downloads by GET: tried in the order of their \#
+    measured quality. Credentials among the request's headers are sent to its own origin only."
+        },
         "integrity": {"$ref": "#/components/schemas/Integrity"},
         "resume_data": {
           "type": ["string", "null"], "minLength": 1, "maxLength": 16384,
@@ -42,7 +47,11 @@ let jobRequestSchemas = #"""
         "schedule": {"$ref": "#/components/schemas/Schedule"},
         "network": {"$ref": "#/components/schemas/Network"},
         "retry": {"$ref": "#/components/schemas/Retry"},
-        "segments": {"const": 1},
+        "segments": {
+          "type": "integer", "minimum": 1, "maximum": 64, "default": 1,
+          "description": "Parts of the file that are fetched at once, at most; for downloads by GET. Where \#
+    the server does not give ranges safely, it is one."
+        },
         "webhook": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/WebhookRequest"}]}
       }
     },

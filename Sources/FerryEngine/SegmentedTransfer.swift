@@ -1,0 +1,352 @@
+import Curl
+import FerryCore
+import Sys
+
+/// One attempt of a download that several connections or several URLs may serve: parts of one file, each a
+/// request of its own, written at their places into one partial file. Loop thread only.
+final class SegmentedTransfer: RunningAttempt {
+    /// Why a request was of no use.
+    enum PartFailure {
+        /// The connection, or the time: it may work when it is asked again.
+        case broken(TransferError)
+        case refused(TransferError, retryAfter: Double?)
+        /// The server does not give the range that it was asked for.
+        case givesNoRanges
+        /// The server has another file than the one that is being fetched.
+        case changed
+    }
+
+    /// What is being fetched, since the first answer.
+    struct Target {
+        /// nil: one stream until its end.
+        let total: Int64?
+        let validator: Validator?
+        /// Whose answer came first.
+        let lead: Int?
+    }
+
+    let attempt: Attempt
+    let key: AttemptKey
+    let progress: ProgressMeter
+    unowned let loop: EngineLoop
+    var context: EngineContext { loop.context }
+    /// The loop's clock: monotonic nanoseconds.
+    var now: Int64 { loop.multi.now }
+
+    private var machine = AttemptMachine()
+    private let resourceDeadline: Int64
+    private var isBulk: Bool
+    private(set) var destination: Destination?
+    private var publication: Publication?
+    /// The drain of the bytes that are being published.
+    private var published: SegmentDrain?
+    /// The job's own speed limit, which all parts share.
+    private var rate: TokenBucket?
+
+    var sources: SegmentSources
+    var parts: [SegmentPlan.Part: SegmentPart] = [:]
+    var lastPart: SegmentPlan.Part = 0
+    var plan: SegmentPlan?
+    var target: Target?
+    var drain: SegmentDrain?
+    private(set) var head: (answer: ResponseHead, url: WebURL)?
+    /// Sources whose bytes are in the file.
+    var suppliers: Set<Int> = []
+    /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
+    var awaitsResumption = false
+    /// Whether some are of an earlier attempt.
+    var holdsEarlierBytes = false
+    var restartCount = 0
+    /// What the record of the file last said, and when, on the loop's clock.
+    var recorded: (at: Int64, byteCount: Int64) = (0, 0)
+    /// The bytes that this attempt leaves to the next one, until it is reported.
+    private var kept: SegmentDrain?
+    /// Between `start` and the end of the bytes; not while a file of no use is being removed.
+    var isFetching = false
+    var isFilling = false
+    var mustFillAgain = false
+    var waitForDisk: [SegmentPart] = []
+    /// Whether the job's own digests prove the file, wherever its parts come from.
+    let hasDigest: Bool
+    private let startedAt: Timestamp
+    /// Monotonic nanoseconds.
+    let start: Int64
+    var transactions = TransactionLog()
+    var diagnostics: AttemptRecord.Diagnostics?
+
+    init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
+        attempt = placed.attempt
+        key = AttemptKey(placed.attempt)
+        progress = placed.progress
+        isBulk = placed.isBulk
+        self.loop = loop
+        let now = loop.multi.now
+        rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
+        hasDigest = !attempt.spec.integrity.expected.isEmpty
+        startedAt = loop.context.clock.now()
+        start = monotonicNanoseconds()
+        let left = min(max(0, attempt.resourceDeadline - startedAt), 1e9)
+        resourceDeadline = now + Int64(left * 1e9)
+        sources = SegmentSources(
+            url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
+            now: now,
+            // Parts that run at once may fail at once.
+            failureCountMax: EngineLimits.partFailureCountMax + attempt.spec.segmentCountMax - 1)
+    }
+
+    // MARK: The machine
+
+    /// Sees to what earlier attempts have left.
+    func begin() {
+        do throws(TransferError) {
+            let destination = try context.destination(of: attempt)
+            self.destination = destination
+            guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
+                handle(.prepared)
+                return
+            }
+            takeOver(destination)
+        } catch {
+            handle(.preparationFailed(error))
+        }
+    }
+
+    func handle(_ event: AttemptMachine.Event) {
+        var event = event
+        if case .storageFailed(let error) = event, mayFetchAgain(after: error) { event = .fetchAgain }
+        for action in machine.handle(event) { perform(action) }
+    }
+
+    private func perform(_ action: AttemptMachine.Action) {
+        switch action {
+        case .start:
+            isFetching = true
+            fill()
+        case .stopTransfer: stopParts()
+        case .store: publish()
+        case .revokeStorage:
+            publication?.revoke()
+            published?.stop()
+        case .discardBytes:
+            isFetching = false
+            drain?.discard()
+            drain = nil
+        case .keepBytes:
+            isFetching = false
+            kept = drain
+            drain = nil
+        case .report(let outcome):
+            if let kept { report(outcome, keeping: kept) } else { report(outcome, leavesBytes: false) }
+            kept = nil
+        case .leave: leave()
+        case .follow, .leaveOutExpect, .leaveOutRange:
+            // Parts see to their redirects, and send no body.
+            break
+        }
+    }
+
+    /// All bytes are there.
+    func complete() {
+        isFetching = false
+        handle(.head(.accept))
+        handle(.transferEnded(nil))
+    }
+
+    /// Nobody is left who could be asked.
+    func giveUp() {
+        isFetching = false
+        let none = TransferError(
+            .internalError, "There was nobody to ask for the file.", phase: .connecting, isRetryable: true)
+        let verdict = sources.verdict ?? (none, nil)
+        handle(.head(.refuse(verdict.error, retryAfter: verdict.retryAfter)))
+        handle(.transferEnded(nil))
+    }
+
+    /// The attempt ends: no source can mend what happened.
+    func fail(_ error: TransferError) { handle(.bodyRefused(error)) }
+
+    private func stopParts() {
+        isFetching = false
+        let stopping = parts.values
+        parts = [:]
+        waitForDisk = []
+        for part in stopping { part.stop() }
+    }
+
+    private func publish() {
+        guard let drain, let destination, let total = plan?.total else { return }
+        // Of parts that have got everything and wait for their answer's end.
+        stopParts()
+        self.drain = nil
+        published = drain
+        let verification = drain.digests.verification(
+            attempt.spec.integrity, isDelimited: head?.answer.isDelimited("GET") ?? false)
+        let ended = result(.released, leavesBytes: false)
+        publication = drain.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
+            loop.publication(
+                bytes, to: destination, drain.digests, verification, ended, resumedAt: offset)
+        }
+    }
+
+    func report(_ outcome: AttemptResult.Outcome, leavesBytes: Bool) {
+        leave()
+        context.report(result(outcome, leavesBytes: leavesBytes))
+    }
+
+    private func leave() {
+        stopParts()
+        published = nil
+        if isBulk { context.bulk.ended(on: loop.index) }
+        loop.ended(key)
+    }
+
+    private func result(_ outcome: AttemptResult.Outcome, leavesBytes: Bool) -> AttemptResult {
+        AttemptResult(
+            attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
+            bytesReceived: progress.bytesReceived, bytesSent: 0,
+            trace: AttemptTrace(
+                startedAt: startedAt, finishedAt: context.clock.now(), transactions: transactions,
+                diagnostics: diagnostics), leavesBytes: leavesBytes)
+    }
+
+    /// Nothing of the file that was fetched counts any more.
+    func forgetFile() {
+        stopParts()
+        drain = nil
+        published = nil
+        publication = nil
+        plan = nil
+        target = nil
+        suppliers = []
+        holdsEarlierBytes = false
+        sources.forget()
+        progress.set(received: 0)
+    }
+
+    /// The file of no use has gone, its name is free.
+    func cleared() {
+        guard !machine.isEnded else { return }
+        isFetching = true
+        fill()
+    }
+
+    // MARK: Called by the parts
+
+    func request(for part: SegmentPart) -> TransferRequest {
+        var range: [JobSpec.Pair] = []
+        if let asked = part.asked {
+            let end = asked.upperBound == .max ? "" : "\(asked.upperBound - 1)"
+            range.append(.init("Range", "bytes=\(asked.lowerBound)-\(end)"))
+            if let validator = expectedValidator(of: part.source) {
+                range.append(.init("If-Range", validator.text))
+            }
+        }
+        var request = context.builder.request(
+            for: attempt, part.hop, body: nil, expects: false, codings: nil, resuming: range)
+        request.receiveBufferSize = min(
+            part.pacing?.portion ?? .max,
+            max(
+                EngineLimits.partReceiveBufferSizeMin,
+                EngineLimits.bulkReceiveBufferSize / attempt.spec.segmentCountMax))
+        return request
+    }
+
+    /// What `If-Range` says: the source's own validator, or that of the file that it shall have. A digest
+    /// proves the file whatever a mirror calls it, so there its first answer says.
+    private func expectedValidator(of source: Int) -> Validator? {
+        sources[source].validator ?? (hasDigest ? nil : target?.validator)
+    }
+
+    /// This answer is the one that the client is shown.
+    func show(_ head: ResponseHead, from url: WebURL) {
+        self.head = (head, url)
+        destination?.takeName(from: head, url)
+    }
+
+    /// Makes the file. `announced`: digests that the first answer has named.
+    func openDrain(_ announced: [ExpectedDigest]) throws(TransferError) {
+        guard drain == nil, let destination else { return }
+        let place = try destination.root.directory(destination.directory, making: true)
+        let claim = try context.space.claim(
+            at: place,
+            expecting: target?.total ?? attempt.spec.integrity.size
+                ?? attempt.spec.schedule.expectedBytesToReceive)
+        drain = makeDrain(try PartialFile(destination, in: place), claim, announced)
+    }
+
+    func makeDrain(
+        _ file: PartialFile, _ claim: StorageClaim, _ announced: [ExpectedDigest]
+    ) -> SegmentDrain {
+        let (key, tell) = (key, loop.teller)
+        return SegmentDrain(
+            file, claim, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
+            syncs: context.configuration.fileSync == .full
+        ) { tell { $0.resume(key) } }
+    }
+
+    func becomeBulk() {
+        guard !isBulk else { return }
+        isBulk = true
+        context.bulk.note(attempt.origin)
+        context.bulk.began(on: loop.index)
+    }
+
+    /// The limits that hold for a part from there; nil: none.
+    func pacing(of source: Int) -> Pacing? {
+        context.rates.pacing(origin: sources[source].url.origin, job: rate)
+    }
+
+    func changeRate(_ bytesPerSecond: Int64?) {
+        rate = bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: now) }
+        limitsChanged()
+    }
+
+    /// Places in the old limits mean nothing any more.
+    func limitsChanged() {
+        for part in Array(parts.values) { part.limitsChanged(pacing(of: part.source)) }
+    }
+
+    func note(_ source: Int, _ change: (inout MirrorQuality) -> Void) {
+        context.mirrors.note(sources[source].url.origin, change)
+    }
+
+    var snapshot: AttemptSnapshot {
+        var transactions = transactions
+        for part in parts.values.sorted(by: { $0.id < $1.id }) {
+            if let metrics = part.runningTransaction { transactions.append(metrics) }
+        }
+        return AttemptSnapshot(number: attempt.number, startedAt: startedAt, transactions: transactions)
+    }
+
+    // MARK: Time
+
+    func digestCaughtUp() {
+        guard drain?.hasCaughtUp ?? false else { return }
+        let waiting = waitForDisk
+        waitForDisk = []
+        for part in waiting { part.resume() }
+    }
+
+    func secondPassed(_ now: Int64, _ seconds: Double) {
+        progress.measure(seconds: seconds)
+        recordProgress(now)
+        guard now < resourceDeadline else {
+            let phase = parts.values.first?.phase ?? .connecting
+            return handle(
+                .timedOut(
+                    TransferError(
+                        .resourceTimeout, "The time for the whole job is over.", phase: phase,
+                        isRetryable: false)))
+        }
+        let patience = attempt.spec.request.timeoutForRequest
+        for part in Array(parts.values) where part.idleTime(now: now) > Int64(patience * 1e9) {
+            part.fail(
+                .broken(
+                    TransferError(
+                        .timedOut, "No byte moved for \(patience) seconds.", phase: part.phase,
+                        isRetryable: true)))
+        }
+        for part in parts.values { measure(part) }
+        fill()
+    }
+}

@@ -1,0 +1,332 @@
+import Curl
+import FerryCore
+
+/// Which requests are sent, and to whom.
+extension SegmentedTransfer {
+    /// Uses every connection that is free, as far as there is something worth a request.
+    func fill() {
+        // A request that fails at once ends up here again.
+        guard !isFilling else {
+            mustFillAgain = true
+            return
+        }
+        isFilling = true
+        defer { isFilling = false }
+        repeat {
+            mustFillAgain = false
+            if isFetching { fillOnce() }
+        } while mustFillAgain
+    }
+
+    private func fillOnce() {
+        guard let target else {
+            if parts.isEmpty { askLead() }
+            return
+        }
+        if plan?.isComplete ?? false { return complete() }
+        if target.total != nil, target.validator != nil || hasDigest { askForRanges() }
+        if parts.isEmpty, isFetching, !mustFillAgain { restart() }
+    }
+
+    /// The first request: for everything; as a range where parts are wanted, so that its answer tells whether
+    /// they can be had.
+    private func askLead() {
+        guard let lead = sources.lead else { return giveUp() }
+        let isPlain = attempt.spec.segmentCountMax == 1 || sources[lead].isAskedPlainly
+        makePart(lead).begin(isPlain ? nil : 0..<Int64.max)
+    }
+
+    private func askForRanges() {
+        var made: [SegmentPart] = []
+        while parts.count < attempt.spec.segmentCountMax,
+            let source = sources.forRange(running: runningBySource, lead: target?.lead),
+            plan?.begin(lastPart + 1, halfMin: { halfMin($0) }) != nil
+        {
+            made.append(makePart(source))
+        }
+        // All have been cut before the first asks, so that none asks for what another one will fetch.
+        for part in made {
+            if let rest = plan?.rest(of: part.id) { part.begin(rest) }
+        }
+    }
+
+    private func makePart(_ source: Int) -> SegmentPart {
+        lastPart += 1
+        let part = SegmentPart(lastPart, of: self, source: source, sources[source].hop)
+        parts[lastPart] = part
+        return part
+    }
+
+    private var runningBySource: [Int: Int] {
+        parts.values.reduce(into: [:]) { $0[$1.source, default: 0] += 1 }
+    }
+
+    /// Bytes that both halves of a part's rest must have: what it gets in a second, and no trifle.
+    private func halfMin(_ id: SegmentPlan.Part) -> Int64 {
+        guard let part = parts[id], part.hasBegun, part.pacing == nil else {
+            return EngineLimits.partByteCountMin
+        }
+        let isLong = part.age(now: now) >= 1_000_000_000
+        let least = isLong ? EngineLimits.slowPartByteCountMin : EngineLimits.partByteCountMin
+        guard let time = part.receivingTime(now: now) else { return isLong ? least : .max }
+        return max(least, part.receivedByteCount * 1_000 / max(1, time / 1_000_000))
+    }
+}
+
+/// What becomes of an answer.
+extension SegmentedTransfer {
+    enum HeadJudgement {
+        case body
+        case follow(Hop)
+        case failed(PartFailure)
+        /// The attempt is over.
+        case stopped
+    }
+
+    func judge(_ head: ResponseHead, of part: SegmentPart) -> HeadJudgement {
+        note(part.source) { [now] in $0.answered(afterSeconds: Double(part.latency) / 1e9, now: now) }
+        // Of 101: nobody asked for another protocol (RFC 9110 §15.2.2).
+        guard head.hasClearLength, head.status != 101 else {
+            let error = TransferError(
+                .responseInvalid, "The length of the server's answer is ambiguous, or it is none.",
+                phase: .waiting, isRetryable: false)
+            return .failed(.refused(error, retryAfter: nil))
+        }
+        var judged = head
+        if part.asked != nil {
+            // What was accepted is the file; that a part of it comes is our doing.
+            if head.status == 206 { judged.status = 200 }
+            if head.status == 416 { return .failed(target == nil ? .givesNoRanges : .changed) }
+        }
+        let judge = ResponseJudge(
+            spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
+        switch judge.judge(judged, part.hop, expected: false, resumption: nil, now: context.clock.now()) {
+        case .follow(let hop): return .follow(hop)
+        case .refuse(let error, let retryAfter): return .failed(.refused(error, retryAfter: retryAfter))
+        case .resend, .resume, .restart: return .failed(.givesNoRanges)
+        case .accept: break
+        }
+        sources[part.source].landing = part.hop
+        if let failure = target == nil ? takeFirst(head, of: part) : takeRange(head, of: part) {
+            return .failed(failure)
+        }
+        return drain == nil ? .stopped : .body
+    }
+
+    /// The first answer says what is fetched.
+    private func takeFirst(_ head: ResponseHead, of part: SegmentPart) -> PartFailure? {
+        let validator = head.contentCodings.isEmpty ? Validator(head) : nil
+        var total = head.hasBody("GET") ? head.contentCodings.isEmpty ? head.contentLength : nil : 0
+        var limit = total ?? .max
+        var givesRanges = false
+        if part.asked != nil, head.status == 206 {
+            guard let range = ContentRange(head), range.first == 0, let whole = range.total else {
+                return .givesNoRanges
+            }
+            givesRanges = validator != nil
+            guard givesRanges || range.last + 1 == whole else { return .givesNoRanges }
+            // The length in the head is that of the part.
+            total = head.contentCodings.isEmpty ? whole : nil
+            limit = total.map { _ in range.last + 1 } ?? .max
+        } else if head.status == 206 {
+            return .refused(
+                TransferError(
+                    .responseInvalid, "The server answered with a part although the whole was asked for.",
+                    phase: .waiting, isRetryable: true), retryAfter: nil)
+        } else if part.asked == nil, !sources[part.source].isAskedPlainly {
+            let units = head.all("accept-ranges").map { $0.lowercased() }
+            givesRanges = units == ["bytes"] && validator != nil && total != nil
+        }
+        if let refusal = refusal(ofLength: total) { return .refused(refusal, retryAfter: nil) }
+        sources[part.source].validator = validator
+        sources[part.source].givesRanges = givesRanges
+        target = Target(total: total, validator: validator, lead: part.source)
+        show(head, from: part.hop.url)
+        noteResumption(0)
+        let announced =
+            [204, 205].contains(head.status)
+            ? [] : head.announcedDigests(of: head.status == 206 ? .continued : .whole)
+        begin(total, announced, with: part, until: limit)
+        return nil
+    }
+
+    private func refusal(ofLength total: Int64?) -> TransferError? {
+        guard let total else { return nil }
+        if total > attempt.spec.accept.byteCountMax ?? .max {
+            return TransferError(
+                .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting,
+                isRetryable: false)
+        }
+        if let size = attempt.spec.integrity.size, size != total {
+            return TransferError(
+                .sizeMismatch, "The size is \(total) bytes instead of \(size).", phase: .waiting,
+                isRetryable: true)
+        }
+        return nil
+    }
+
+    private func begin(
+        _ total: Int64?, _ announced: [ExpectedDigest], with part: SegmentPart, until limit: Int64
+    ) {
+        var plan = SegmentPlan(total: total)
+        _ = plan.begin(part.id) { _ in 0 }
+        plan.answered(part.id, until: limit)
+        self.plan = plan
+        progress.expect(toReceive: total)
+        if total ?? 0 >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        do throws(TransferError) {
+            try openDrain(announced)
+            if let head { record(head.answer, from: head.url) }
+        } catch {
+            fail(error)
+            return
+        }
+        fill()
+    }
+
+    /// The answer to a later request must be exactly the range, of exactly the file.
+    private func takeRange(_ head: ResponseHead, of part: SegmentPart) -> PartFailure? {
+        guard let target, let asked = part.asked else { return .givesNoRanges }
+        let known = sources[part.source].validator
+        guard head.status == 206 else { return known?.matches(head) ?? false ? .givesNoRanges : .changed }
+        guard head.contentCodings.isEmpty, let range = ContentRange(head), range.first == asked.lowerBound,
+            range.last < asked.upperBound
+        else { return .givesNoRanges }
+        guard range.total == target.total else { return .changed }
+        if let known {
+            guard known.isKept(by: head) else { return .changed }
+        } else {
+            // A mirror that was asked with the file's own validator says by 206 that it has that file.
+            let own = Validator(head) ?? (hasDigest ? nil : target.validator)
+            guard let own else { return .givesNoRanges }
+            guard hasDigest || own == target.validator else { return .changed }
+            sources[part.source].validator = own
+        }
+        // Who was asked first has gone without a byte.
+        if self.head == nil
+            || suppliers.isEmpty && !parts.values.contains(where: { $0.source == target.lead })
+        {
+            show(head, from: part.hop.url)
+        }
+        part.isShort = range.last + 1 < asked.upperBound
+        noteResumption(plan?.doneByteCount ?? 0)
+        plan?.answered(part.id, until: range.last + 1)
+        sources[part.source].givesRanges = true
+        fill()
+        return nil
+    }
+}
+
+extension Validator {
+    /// Whether an answer that was asked for this validator does not deny it: a 206 need not repeat a date
+    /// (RFC 9110 §15.3.7).
+    fileprivate func isKept(by head: ResponseHead) -> Bool {
+        if case .lastModified = self, head.first("last-modified") == nil { return true }
+        return matches(head)
+    }
+}
+
+/// What becomes of the bytes, and of parts that end.
+extension SegmentedTransfer {
+    func take(_ bytes: UnsafeRawBufferPointer, of part: SegmentPart) -> BodyVerdict {
+        guard let drain, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id) else {
+            part.cut()
+            return .abort
+        }
+        if drain.isFarBehind {
+            waitForDisk.append(part)
+            return .pause
+        }
+        guard part.mayMove(bytes.count) else { return .pause }
+        let wanted = UnsafeRawBufferPointer(rebasing: bytes.prefix(rest.count))
+        do throws(TransferError) {
+            try checkLength(rest.lowerBound + Int64(wanted.count))
+            try drain.write(wanted, at: rest.lowerBound)
+        } catch {
+            fail(error)
+            return .abort
+        }
+        _ = plan?.advance(part.id, by: wanted.count)
+        suppliers.insert(part.source)
+        context.metrics.received(wanted.count)
+        progress.set(received: plan?.doneByteCount ?? 0)
+        drain.advance(to: plan?.prefix ?? 0)
+        let end = rest.lowerBound + Int64(wanted.count)
+        part.took(wanted.count, until: end)
+        if part.written.count >= EngineLimits.partWriteBehindByteCount { tellDisk(part) }
+        // At the end of what was asked for, libcurl keeps the connection; before it, more would come.
+        if end == rest.upperBound, end < limit || wanted.count < bytes.count {
+            part.cut()
+            return .abort
+        }
+        return .proceed
+    }
+
+    /// A body of unknown length may turn out too long.
+    private func checkLength(_ byteCount: Int64) throws(TransferError) {
+        guard byteCount <= attempt.spec.accept.byteCountMax ?? .max else {
+            throw TransferError(
+                .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving,
+                isRetryable: false)
+        }
+    }
+
+    private func tellDisk(_ part: SegmentPart) {
+        drain?.wrote(part.written)
+        part.written = part.written.upperBound..<part.written.upperBound
+    }
+
+    /// The part's answer is over, or nothing more is wanted of it.
+    func ended(_ part: SegmentPart) {
+        // The one part of a file of unknown length: libcurl says that this was its end.
+        if plan?.total == nil, plan?.rest(of: part.id) != nil { plan?.finish() }
+        let isTrifle = part.isShort && part.receivedByteCount < EngineLimits.partByteCountMin
+        if isTrifle || plan?.rest(of: part.id) != nil {
+            let error = TransferError(
+                .incompleteBody, "The server sent less than it had announced.", phase: .receiving,
+                isRetryable: true)
+            return failed(part, .broken(error))
+        }
+        leave(part)
+        sources.wasUseful(part.source)
+        fill()
+    }
+
+    /// Takes the part out of the books.
+    private func leave(_ part: SegmentPart) {
+        parts[part.id] = nil
+        tellDisk(part)
+        plan?.end(part.id)
+        guard part.pacing == nil, part.receivedByteCount > 0 else { return }
+        measure(part)
+        let seconds = Double(part.receivingTime(now: now) ?? 0) / 1e9
+        note(part.source) { [now] in $0.delivered(part.receivedByteCount, inSeconds: seconds, now: now) }
+    }
+
+    /// What one connection to the part's source carries.
+    func measure(_ part: SegmentPart) {
+        guard part.pacing == nil, let time = part.receivingTime(now: now), time >= 100_000_000 else { return }
+        sources.measured(part.source, Double(part.receivedByteCount) * 1e9 / Double(time))
+    }
+
+    func failed(_ part: SegmentPart, _ failure: PartFailure) {
+        leave(part)
+        if part.receivedByteCount >= EngineLimits.partByteCountMin { sources.wasUseful(part.source) }
+        let running = runningBySource[part.source] ?? 0
+        switch failure {
+        case .broken(let error):
+            sources.failed(part.source, error, isRefusal: false, running: running)
+            note(part.source) { [now] in $0.failed(now: now) }
+        case .refused(let error, let retryAfter):
+            sources.failed(part.source, error, retryAfter: retryAfter, isRefusal: true, running: running)
+            // Too many connections are our fault, not the server's.
+            if running == 0 { note(part.source) { [now] in $0.failed(now: now) } }
+        case .givesNoRanges:
+            sources[part.source].isAskedPlainly = true
+            sources[part.source].givesRanges = false
+        case .changed:
+            sources.changed(part.source)
+        }
+        fill()
+    }
+}

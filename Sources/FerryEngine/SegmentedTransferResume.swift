@@ -1,0 +1,129 @@
+import Curl
+import FerryCore
+
+/// How a download in parts goes on from the bytes of an earlier attempt, leaves its own to a later one, and
+/// begins its file anew.
+extension SegmentedTransfer {
+    /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
+    func takeOver(_ destination: Destination) {
+        let (key, tell) = (key, loop.teller)
+        let identity =
+            PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
+        _ = context.leftovers.take([attempt.job])
+        let point = attempt.secrets.resumePoint
+        context.lane.send(
+            .run { [context] in
+                if let point, let identity, let place = try? context.destination(of: point) {
+                    destination.adopt(from: place, identity: identity, withGaps: true)
+                }
+                let found = destination.takeOver(identity: identity, withGaps: true)
+                tell { $0.prepared(key, found) }
+            })
+    }
+
+    func prepared(_ resumption: Resumption?) {
+        // Whoever gave resume data is told also when it is of no use.
+        awaitsResumption = resumption != nil || attempt.number == 1
+        if let resumption, !goOn(from: resumption) { context.lane.send(.run { resumption.file.discard() }) }
+        handle(.prepared)
+    }
+
+    /// An answer has decided how many bytes need not be fetched again.
+    func noteResumption(_ byteCount: Int64) {
+        guard awaitsResumption else { return }
+        awaitsResumption = false
+        progress.resumedAt(byteCount)
+        context.noteResumption(attempt, at: byteCount)
+    }
+
+    /// Takes the bytes as done. False: they cannot be asked about, or there is no room for the rest.
+    private func goOn(from resumption: Resumption) -> Bool {
+        let record = resumption.record
+        guard let total = record.total, let validator = record.validator, let destination,
+            let place = try? destination.root.directory(destination.directory, making: false),
+            let claim = try? context.space.claim(at: place, expecting: total - resumption.byteCount)
+        else { return false }
+        let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
+        target = Target(total: total, validator: validator, lead: nil)
+        sources.expect(validator, of: record.source)
+        let drain = makeDrain(resumption.file, claim, [])
+        drain.advance(to: plan.prefix)
+        self.drain = drain
+        self.plan = plan
+        holdsEarlierBytes = true
+        progress.resume(at: plan.doneByteCount)
+        progress.expect(toReceive: total)
+        if total >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        return true
+    }
+
+    /// Makes the new file one that a later attempt can go on from, if the answer allows it.
+    func record(_ head: ResponseHead, from url: WebURL) {
+        guard PartialRecord.isPossible(attempt.spec), let target, let total = target.total,
+            let validator = target.validator
+        else { return }
+        var record = PartialRecord(
+            identity: PartialRecord.identity(of: attempt.spec.request), source: PartialRecord.source(of: url),
+            validator: validator, total: total)
+        record.isSequential = false
+        drain?.file.becomeResumable(record)
+        recorded = (now, 0)
+    }
+
+    /// From time to time the record says which ranges have come.
+    func recordProgress(_ now: Int64) {
+        guard isFetching, let drain, let plan, now - recorded.at >= EngineLimits.recordInterval,
+            plan.doneByteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
+        else { return }
+        recorded = (now, plan.doneByteCount)
+        let (file, ranges) = (drain.file, ByteRanges(plan.doneRanges))
+        let syncs = context.configuration.fileSync == .full
+        context.lane.send(.run { file.checkpoint(syncs: syncs, ranges: ranges) })
+    }
+
+    /// Reports once a file thread has seen to the bytes that are kept.
+    func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentDrain) {
+        drain.stop()
+        let (key, tell, leftovers) = (key, loop.teller, context.leftovers)
+        let (file, ranges) = (drain.file, ByteRanges(plan?.doneRanges ?? []))
+        let syncs = context.configuration.fileSync == .full
+        context.lane.send(
+            .run {
+                let leftover = ranges.isEmpty ? nil : file.keep(syncs: syncs, ranges: ranges)
+                if let leftover { leftovers.add(leftover) } else { file.discard() }
+                tell { $0.report(outcome, for: key, leavesBytes: leftover != nil) }
+            })
+    }
+
+    // MARK: Beginning anew
+
+    /// Whether bytes that turned out wrong can be had from somebody else: whoever gave them is asked no more,
+    /// and if several did, or an earlier attempt, one shall give all.
+    func mayFetchAgain(after error: TransferError) -> Bool {
+        guard error.code == .digestMismatch || error.code == .sizeMismatch else { return false }
+        if holdsEarlierBytes || suppliers.count > 1 && sources.mayMix {
+            sources.mayMix = false
+        } else {
+            for index in suppliers {
+                sources.exclude(index, error)
+                note(index) { [now] in $0.failed(weight: 4, now: now) }
+            }
+        }
+        guard sources.hasAny else { return false }
+        forgetFile()
+        return true
+    }
+
+    /// Throws away what has come and asks for the file from its beginning; at most so often.
+    func restart() {
+        restartCount += 1
+        guard restartCount <= EngineLimits.restartCountMax + sources.count, sources.hasAny else {
+            return giveUp()
+        }
+        let useless = drain
+        forgetFile()
+        guard let useless else { return cleared() }
+        let (key, tell) = (key, loop.teller)
+        useless.discard { tell { $0.cleared(key) } }
+    }
+}

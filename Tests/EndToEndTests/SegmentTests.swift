@@ -1,0 +1,103 @@
+import Curl
+import FerryCore
+import Glibc
+import OpenSSL
+import TestSupport
+import Testing
+
+@Suite("Parts and mirrors end to end", .onOwnThread)
+struct SegmentTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    @Test("a file is fetched from nginx in four parts that its connection limit slows one by one")
+    func nginx() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(6 << 20)
+        try nginx.serve("file", bytes)
+        let job = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/limited/file"},"#
+                + #""destination":{"path":"parts/a.bin"},"segments":4}"#)
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        #expect(job["segments"]?.integer == 4 && job["mirrors"] == .array([]))
+        #expect(job["result"]?["sha256"]?.string == hexadecimal(Digest.of(bytes)))
+        #expect(names(in: ferry.files + "/parts") == ["a.bin"])
+        let isSame = readFile(ferry.files + "/parts/a.bin") == bytes
+        #expect(isSame)
+        // The log says which ranges were asked for, and how much of each was sent.
+        let lines = nginx.log
+        let starts = Set(lines.compactMap { $0.range?.lowerBound })
+        let quarter = bytes.count / 4
+        #expect(starts.isSuperset(of: [0, quarter, 2 * quarter, 3 * quarter]), "\(lines)")
+        #expect(lines.allSatisfy { $0.status == 206 })
+        let attempts = try ferry.json("GET", "/v1/jobs/\(job["id"]?.string ?? "")/attempts")
+        let transactions = attempts["data"]?.array?.first?["transactions"]?.array ?? []
+        #expect(transactions.count == lines.count, "\(attempts)")
+        let received = transactions.compactMap { $0["count_of_response_body_bytes_after_decoding"]?.integer }
+        #expect(received.reduce(0, +) == Int64(bytes.count))
+    }
+
+    @Test("a mirror serves what the request's own URL does not, in the same attempt")
+    func mirrors() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(3 << 20)
+        try nginx.serve("file", bytes)
+        let job = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/status/503"},"segments":2,"#
+                + #""mirrors":["\#(nginx.url)/status/404","\#(nginx.url)/file"],"#
+                + #""integrity":{"sha256":"\#(hexadecimal(Digest.of(bytes)))"}}"#)
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        #expect(job["attempt"]?.integer == 1)
+        #expect(job["response"]?["url"]?.string == nginx.url + "/file")
+        #expect(job["mirrors"]?.array?.count == 2 && job["segments"]?.integer == 2)
+        let content = try ferry.call("GET", "/v1/jobs/\(job["id"]?.string ?? "")/content")
+        #expect(content.body == bytes)
+        let failed = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/status/404"},"#
+                + #""mirrors":["\#(nginx.url)/status/403"]}"#)
+        #expect(failed["state"]?.string == "failed" && failed["attempt"]?.integer == 1, "\(failed)")
+        #expect(failed["error"]?["code"]?.string == "unacceptable_status")
+    }
+
+    @Test("mirrors and segments are checked like everything else")
+    func refusals() throws {
+        let job = { (rest: String) in
+            try ferry.call(
+                "POST", "/v1/jobs", #"{"kind":"download","request":{"url":"http://127.0.0.1:1/"},\#(rest)}"#)
+        }
+        for (rest, pointer, code) in [
+            (#""segments":65"#, "#/segments", "out_of_range"),
+            (#""mirrors":["http://10.0.0.1/"]"#, "#/mirrors/0", "blocked_address"),
+            (#""mirrors":["ftp://a.example/"]"#, "#/mirrors/0", "invalid_value"),
+            (#""mirrors":["http://127.0.0.1:1"]"#, "#/mirrors/0", "duplicate"),
+        ] {
+            let answer = try job(rest)
+            #expect(answer.status == 422)
+            let errors = try answer.json["errors"]?.array ?? []
+            #expect(errors.map { $0["pointer"]?.string } == [pointer], "\(answer.text)")
+            #expect(errors.first?["code"]?.string == code)
+        }
+    }
+
+    @Test("a job in parts that is cancelled leaves nothing, and its connections are closed")
+    func cancelled() throws {
+        let running = Signal<Void>()
+        let origin = try RangeOrigin(patternBytes(8 << 20)) { answer, _, _ in
+            answer.pause = 50_000
+            answer.halfway = (after: 30_000, body: { running.fire(()) })
+        }
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)"},"segments":3,"#
+                + #""destination":{"path":"cancelled/x"}}"#)
+        #expect(running.wait(for: 3).count == 3)
+        let progress = try ferry.json("GET", "/v1/jobs/\(id)")["progress"]
+        #expect(progress?["bytes_expected_to_receive"]?.integer == 8 << 20)
+        #expect(try ferry.call("POST", "/v1/jobs/\(id)/cancel").status == 200)
+        #expect(try ferry.finished(id)["state"]?.string == "cancelled")
+        #expect(becomes(seconds: 5) { names(in: ferry.files + "/cancelled").isEmpty })
+    }
+}

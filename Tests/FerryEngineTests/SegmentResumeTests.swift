@@ -1,0 +1,126 @@
+import FerryCore
+import FerryEngine
+import Synchronization
+import TestSupport
+import Testing
+
+private let size = 8 << 20
+private let bytes = patternBytes(size, seed: 11)
+
+@Suite(.serialized) struct SegmentResumeTests {
+    /// While `isCutting`, each answer ends after 200 kB.
+    private final class CuttingOrigin: Sendable {
+        let isCutting = Atomic<Bool>(true)
+    }
+
+    private static func with(
+        tag: @escaping @Sendable (Bool) -> String = { _ in "\"one\"" },
+        _ body: (RangeOrigin, CuttingOrigin, String) throws -> Void
+    ) throws {
+        let place = try TemporaryDirectory.make("segments")
+        defer { TemporaryDirectory.remove(place) }
+        let cutting = CuttingOrigin()
+        let origin = try RangeOrigin(bytes) { answer, asked, _ in
+            let isCutting = cutting.isCutting.load(ordering: .sequentiallyConsistent)
+            answer = RangeOrigin.proper(bytes, tag(isCutting), asked)
+            if isCutting { answer.cutAfter = 200_000 }
+        }
+        defer { origin.stop() }
+        try body(origin, cutting, place)
+    }
+
+    private static func run(
+        _ origin: RangeOrigin, _ fixture: Fixture, job: JobID? = nil, number: Int32,
+        _ change: (inout Draft) -> Void = { _ in }
+    ) throws -> AttemptResult {
+        try #require(
+            fixture.run(.download, origin.url, job: job, number: number) {
+                $0.to("file")
+                $0.spec.segmentCountMax = 4
+                change(&$0)
+            })
+    }
+
+    private static func expectWhole(_ result: AttemptResult, _ fixture: Fixture) {
+        #expect(result.success?.sha256 == sha256(bytes))
+        let isSame = readFile(fixture.root + "/file") == bytes
+        #expect(isSame)
+        #expect(fixture.files() == ["tenant/file"])
+    }
+
+    @Test(
+        "a later attempt, also of another process, asks only for what is missing", arguments: [false, true])
+    func goesOn(isSynced: Bool) throws {
+        try Self.with { origin, cutting, place in
+            let first = try Fixture(at: place) { $0.fileSync = isSynced ? .full : .none }
+            let failed = try Self.run(origin, first, number: 1)
+            #expect(failed.failure?.code == .incompleteBody && failed.failure?.isRetryable == true)
+            let there = failed.bytesReceived
+            #expect(there >= 400_000 && there < Int64(size))
+            first.engine.stop()
+            cutting.isCutting.store(false, ordering: .sequentiallyConsistent)
+            let before = origin.requests.count
+
+            let second = try Fixture(at: place) { $0.fileSync = isSynced ? .full : .none }
+            defer { second.engine.stop() }
+            let result = try Self.run(origin, second, job: failed.attempt.job, number: 2)
+            Self.expectWhole(result, second)
+            #expect(result.bytesReceived == Int64(size))
+            #expect(result.response?.status == 206)
+            // Not one byte comes twice.
+            #expect(second.engine.snapshot.bytesReceived == Int64(size) - there)
+            let asked = origin.requests.dropFirst(before)
+            #expect(asked.allSatisfy { $0.ifRange == "\"one\"" && $0.range?.lowerBound != 0 })
+        }
+    }
+
+    @Test("when the file has changed meanwhile, all of it is fetched anew")
+    func changed() throws {
+        try Self.with(tag: { $0 ? "\"old\"" : "\"one\"" }) { origin, cutting, place in
+            let fixture = try Fixture(at: place)
+            defer { fixture.engine.stop() }
+            let failed = try Self.run(origin, fixture, number: 1)
+            #expect(failed.failure != nil && failed.bytesReceived > 0)
+            cutting.isCutting.store(false, ordering: .sequentiallyConsistent)
+            let result = try Self.run(origin, fixture, job: failed.attempt.job, number: 2)
+            Self.expectWhole(result, fixture)
+        }
+    }
+
+    @Test("a mirror with the same tag goes on from what the request's own URL has given")
+    func mirror() throws {
+        try Self.with { origin, _, place in
+            let mirror = try RangeOrigin(bytes)
+            defer { mirror.stop() }
+            let fixture = try Fixture(at: place)
+            defer { fixture.engine.stop() }
+            let failed = try Self.run(origin, fixture, number: 1)
+            let before = fixture.engine.snapshot.bytesReceived
+            origin.stop()
+            let result = try Self.run(origin, fixture, job: failed.attempt.job, number: 2) {
+                $0.spec.mirrors = [mirror.url]
+            }
+            Self.expectWhole(result, fixture)
+            #expect(result.response?.url == mirror.url)
+            #expect(fixture.engine.snapshot.bytesReceived - before == Int64(size) - failed.bytesReceived)
+        }
+    }
+
+    @Test("bytes of an earlier attempt that turn out wrong do not spoil the next file")
+    func wrong() throws {
+        try Self.with { origin, cutting, place in
+            let fixture = try Fixture(at: place)
+            defer { fixture.engine.stop() }
+            let failed = try Self.run(origin, fixture, number: 1)
+            let partial = try #require(fixture.files().first { $0.hasSuffix(".part") })
+            var spoiled = try #require(readFile(place + "/" + partial))
+            spoiled[10] ^= 1
+            try writeFile(place + "/" + partial, spoiled)
+            cutting.isCutting.store(false, ordering: .sequentiallyConsistent)
+            let result = try Self.run(origin, fixture, job: failed.attempt.job, number: 2) {
+                $0.spec.integrity.sha256 = sha256(bytes)
+            }
+            Self.expectWhole(result, fixture)
+        }
+    }
+}

@@ -1,0 +1,389 @@
+import FerryCore
+import FerryEngine
+import Glibc
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+private let size = 8 << 20
+private let bytes = patternBytes(size, seed: 7)
+
+@Suite(.serialized) struct SegmentTests {
+    /// Runs one download in four parts; nothing stays beside the file.
+    private static func fetch(
+        _ origin: RangeOrigin, segments: Int = 4, _ change: (inout Draft) -> Void = { _ in },
+        check: (AttemptResult, Fixture) throws -> Void
+    ) throws {
+        defer { origin.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let result = try #require(
+            fixture.run(.download, origin.url) {
+                $0.to("file")
+                $0.spec.segmentCountMax = segments
+                change(&$0)
+            })
+        // What a later attempt could go on from goes with the job.
+        if result.success == nil { fixture.engine.settled([result.attempt.job]) }
+        try check(result, fixture)
+        #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
+        #expect(fixture.engine.snapshot.live == 0)
+    }
+
+    private static func expectWhole(
+        _ result: AttemptResult, _ fixture: Fixture, _ bytes: [UInt8] = bytes, _ note: Comment? = nil
+    ) {
+        #expect(result.success?.sha256 == sha256(bytes), note)
+        #expect(result.success?.size == Int64(bytes.count))
+        let isSame = readFile(fixture.root + "/file") == bytes
+        #expect(isSame, note)
+        #expect(result.bytesReceived == Int64(bytes.count))
+    }
+
+    @Test("four parts are asked for once each, all but the first with If-Range, and make one file")
+    func parts() throws {
+        let origin = try RangeOrigin(bytes)
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture)
+            #expect(result.success?.verified == .length)
+            let requests = origin.requests
+            #expect(requests.first?.range == 0..<size && requests.first?.ifRange == nil)
+            #expect(requests.dropFirst().allSatisfy { $0.ifRange == "\"one\"" && $0.range != nil })
+            let quarter = size / 4
+            let begun = Set(requests.compactMap { $0.range?.lowerBound })
+            #expect(begun.isSuperset(of: [0, quarter, 2 * quarter, 3 * quarter]))
+            // More than four only where a part was slow for seconds.
+            #expect(requests.count <= 12)
+        }
+    }
+
+    @Test(
+        "small and empty files come whole too, and in no more requests than they are worth",
+        arguments: [0, 1, 100_000, 1_500_000])
+    func small(count: Int) throws {
+        let some = Array(bytes.prefix(count))
+        let origin = try RangeOrigin(some) { answer, asked, _ in
+            if count == 0, asked.range == nil, asked.ifRange == nil { answer.headers["Content-Length"] = "0" }
+        }
+        try Self.fetch(origin, segments: 8) { result, fixture in
+            Self.expectWhole(result, fixture, some)
+            #expect(origin.requests.count == 1)
+        }
+    }
+
+    @Test("416 to the first range, as for an empty file, is followed by a plain request")
+    func unsatisfiable() throws {
+        let origin = try RangeOrigin([]) { answer, _, number in
+            if number == 0 { (answer.status, answer.headers) = (416, ["Content-Range": "bytes */0"]) }
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture, [])
+            #expect(origin.requests.count == 2)
+        }
+    }
+
+    /// What makes a server unfit for parts.
+    enum Unfit: CaseIterable {
+        case ignoresRanges, noTag, weakTag, encoded, chunked, noTotal
+    }
+
+    @Test("a server that is not fit for parts serves one stream in one request", arguments: Unfit.allCases)
+    func oneStream(unfit: Unfit) throws {
+        let tag = unfit == .noTag ? nil : unfit == .weakTag ? "W/\"one\"" : "\"one\""
+        let origin = try RangeOrigin(bytes, tag: tag) { answer, _, _ in
+            switch unfit {
+            case .noTag, .weakTag: break
+            case .ignoresRanges:
+                answer.status = 200
+                answer.headers["Content-Range"] = nil
+            case .encoded: answer.headers["Content-Encoding"] = "zstd"
+            case .chunked:
+                answer.status = 200
+                answer.headers["Content-Range"] = nil
+                answer.headers["Transfer-Encoding"] = "chunked"
+            case .noTotal:
+                if answer.status == 206 { answer.headers["Content-Range"] = "bytes 0-\(size - 1)/*" }
+            }
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture)
+            // Without its length a range proves nothing; then the whole is asked for.
+            #expect(origin.requests.count == (unfit == .noTotal ? 2 : 1))
+        }
+    }
+
+    @Test("later requests that are refused leave everything to the first stream", arguments: [429, 503, 403])
+    func refused(status: Int) throws {
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number > 0 { (answer.status, answer.body) = (status, [1, 2, 3]) }
+            // Nothing is over before all have been refused.
+            answer.pause = number == 0 ? 500 : 0
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture)
+            #expect((2...4).contains(origin.requests.count))
+        }
+    }
+
+    /// How a server misunderstands or betrays a range.
+    enum Lie: CaseIterable {
+        case shiftedStart, otherTotal, longerRange, whole, otherTag, multipart, nothing
+    }
+
+    @Test(
+        "an answer to a later request that is not exactly the range costs nothing but that",
+        arguments: Lie.allCases)
+    func lies(lie: Lie) throws {
+        let origin = try RangeOrigin(bytes) { answer, asked, _ in
+            guard let range = asked.range, range.lowerBound > 0 else { return }
+            let (first, last) = (range.lowerBound, range.upperBound - 1)
+            switch lie {
+            case .shiftedStart: answer.headers["Content-Range"] = "bytes \(first - 1)-\(last - 1)/\(size)"
+            case .otherTotal: answer.headers["Content-Range"] = "bytes \(first)-\(last)/\(size + 1)"
+            case .longerRange: answer.headers["Content-Range"] = "bytes \(first)-\(size - 1)/\(size)"
+            case .whole: (answer.status, answer.body) = (200, bytes[...])
+            case .otherTag: answer.headers["ETag"] = "\"two\""
+            case .multipart: answer.headers["Content-Type"] = "multipart/byteranges; boundary=x"
+            case .nothing: answer.headers["Content-Range"] = nil
+            }
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture, bytes, "\(lie)")
+            #expect(origin.requests.count <= 12, "\(lie)")
+        }
+    }
+
+    @Test("shorter answers than were asked for are taken as what they are; many of them are too many")
+    func shortAnswers() throws {
+        let origin = try RangeOrigin(bytes) { answer, asked, _ in
+            guard let range = asked.range, range.count > 1_200_000 else { return }
+            let end = range.lowerBound + 1_200_000
+            answer.body = bytes[range.lowerBound..<end]
+            answer.headers["Content-Range"] = "bytes \(range.lowerBound)-\(end - 1)/\(size)"
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture)
+            #expect(origin.requests.count <= 30)
+        }
+        let miser = try RangeOrigin(bytes) { answer, asked, number in
+            guard let range = asked.range else { return }
+            answer.body = bytes[range.lowerBound..<(range.lowerBound + 1)]
+            answer.headers["Content-Range"] = "bytes \(range.lowerBound)-\(range.lowerBound)/\(size)"
+        }
+        try Self.fetch(miser) { result, _ in
+            #expect(result.failure?.code == .incompleteBody)
+            #expect(result.failure?.isRetryable == true)
+            #expect(miser.requests.count <= 40)
+        }
+    }
+
+    @Test("parts that are cut are asked for again by themselves, from where they were")
+    func cut() throws {
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number % 2 == 1, number < 6 { answer.cutAfter = 300_000 }
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture)
+            #expect(origin.requests.count <= 16)
+            #expect(origin.requests.dropFirst().allSatisfy { $0.ifRange == "\"one\"" })
+        }
+    }
+
+    @Test("a server that always cuts fails the attempt after a bounded number of requests")
+    func alwaysCut() throws {
+        let origin = try RangeOrigin(bytes) { answer, _, _ in answer.cutAfter = 10_000 }
+        try Self.fetch(origin) { result, fixture in
+            #expect(result.failure?.code == .incompleteBody)
+            #expect(result.failure?.isRetryable == true)
+            #expect(origin.requests.count <= 16)
+            #expect(eventually { fixture.files().isEmpty })
+        }
+    }
+
+    @Test("when the server's file changes, the old one is finished from the stream that runs")
+    func changed() throws {
+        let other = patternBytes(size, seed: 8)
+        let origin = try RangeOrigin(bytes) { answer, asked, number in
+            guard number > 0 else {
+                // Nothing is over before the others are answered.
+                answer.pause = 500
+                return
+            }
+            (answer.status, answer.body) = (200, other[...])
+            answer.headers["ETag"] = "\"two\""
+            answer.headers["Content-Range"] = nil
+        }
+        try Self.fetch(origin) { result, fixture in Self.expectWhole(result, fixture) }
+    }
+
+    @Test("and when no stream of the old one runs, the new one is fetched from its beginning")
+    func changedForGood() throws {
+        let other = patternBytes(size - 1_000_000, seed: 8)
+        let origin = try RangeOrigin(bytes) { answer, asked, number in
+            guard number > 0 else {
+                answer.cutAfter = 100_000
+                return
+            }
+            answer = RangeOrigin.proper(other, "\"two\"", asked)
+        }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture, other)
+            #expect(origin.requests.count <= 16)
+        }
+    }
+
+    @Test("a file that changes with each request ends in a clear error")
+    func everChanging() throws {
+        let origin = try RangeOrigin(bytes) { answer, asked, number in
+            answer = RangeOrigin.proper(patternBytes(size, seed: UInt64(number)), "\"\(number)\"", asked)
+            answer.cutAfter = 100_000
+        }
+        try Self.fetch(origin) { result, _ in
+            #expect(result.failure?.isRetryable == true)
+            #expect([.sourceChanged, .incompleteBody].contains(result.failure?.code))
+            #expect(origin.requests.count <= 40)
+        }
+    }
+
+    @Test("wrong bytes in a part are found by the digest of the whole")
+    func wrongBytes() throws {
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number == 2 { answer.body = patternBytes(answer.body.count, seed: 9)[...] }
+        }
+        try Self.fetch(origin, { $0.spec.integrity.sha256 = sha256(bytes) }) { result, fixture in
+            #expect(result.failure?.code == .digestMismatch)
+            #expect(eventually { fixture.files().isEmpty })
+        }
+    }
+
+    @Test("the job's own speed limit holds for all parts together")
+    func pace() throws {
+        let some = Array(bytes.prefix(4 << 20))
+        let origin = try RangeOrigin(some)
+        let start = monotonicNanoseconds()
+        try Self.fetch(origin, { $0.spec.bytesPerSecondMax = 4 << 20 }) { result, fixture in
+            Self.expectWhole(result, fixture, some)
+            #expect(monotonicNanoseconds() - start > 800_000_000)
+        }
+    }
+
+    @Test("cancelling closes all connections and removes the file; a drain leaves nothing either")
+    func cancel() throws {
+        for isCancelled in [true, false] {
+            let running = Signal<Void>()
+            let origin = try RangeOrigin(bytes) { answer, _, _ in
+                answer.pause = 20_000
+                answer.halfway = (after: 50_000, body: { running.fire(()) })
+            }
+            defer { origin.stop() }
+            let fixture = try Fixture()
+            defer { fixture.stop() }
+            let attempt = fixture.attempt(.download, origin.url) {
+                $0.to("file")
+                $0.spec.segmentCountMax = 4
+            }
+            fixture.engine.begin([attempt])
+            #expect(running.wait(for: 4).count == 4)
+            if isCancelled {
+                fixture.engine.stop(attempt.job, .cancel)
+            } else {
+                fixture.engine.drain(seconds: 0)
+            }
+            let result = try #require(fixture.sink.arrived.wait().first)
+            #expect(isCancelled ? result.isCancelled : result.isReleased)
+            if !isCancelled { fixture.engine.settled([attempt.job]) }
+            #expect(eventually { fixture.files().isEmpty })
+        }
+    }
+
+    @Test("a part without a byte for the request's timeout is asked for again")
+    func idle() throws {
+        let stuck = Signal<Void>()
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number == 1 { answer.halfway = (after: 100_000, body: { _ = stuck.wait(seconds: 30) }) }
+        }
+        defer { stuck.fire(()) }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let result = try #require(
+            fixture.run(.download, origin.url) {
+                $0.to("file")
+                $0.spec.segmentCountMax = 4
+                $0.spec.request.timeoutForRequest = 1
+            })
+        Self.expectWhole(result, fixture)
+        stuck.fire(())
+        origin.stop()
+    }
+
+    @Test("redirects are followed for the first part, the others go where they led")
+    func redirect() throws {
+        let target = try RangeOrigin(bytes)
+        let targetURL = target.url
+        let first = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 302 Found\r\nLocation: \(targetURL)\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        defer { first.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let result = try #require(
+            fixture.run(.download, first.url + "/x") {
+                $0.to("file")
+                $0.spec.segmentCountMax = 4
+            })
+        Self.expectWhole(result, fixture)
+        #expect(result.response?.url == target.url)
+        #expect(first.requests.count == 1 && target.requests.count >= 4)
+        target.stop()
+    }
+
+    @Test("every part answers a Digest challenge by itself")
+    func digest() throws {
+        let some = Array(bytes.prefix(3 << 20))
+        let origin = try DigestOrigin("MD5") { request, _ in RangeOrigin.answer(to: request, some) }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = try #require(
+            fixture.run(.download, origin.url + "/x") {
+                $0.to("file")
+                $0.authenticate(.digest)
+                $0.spec.segmentCountMax = 2
+            })
+        Self.expectWhole(result, fixture, some)
+        #expect(origin.seen.count { $0.isAuthorized } >= 2)
+    }
+
+    @Test("random faults: every file is right or its error is clear, in a bounded number of requests")
+    func chaos() throws {
+        let some = Array(bytes.prefix(3 << 20))
+        for seed in 0..<12 {
+            let random = Mutex(SeededRandom(seed: UInt64(seed)))
+            let origin = try RangeOrigin(some) { answer, asked, _ in
+                let (fault, cut) = random.withLock { ($0.next() % 12, Int($0.next() % 1_500_000)) }
+                switch fault {
+                case 0, 1: answer.cutAfter = cut
+                case 2: (answer.status, answer.body) = (503, [])
+                case 3: answer.headers["Content-Range"] = "bytes 5-6/7"
+                case 4: (answer.status, answer.body) = (200, some[...])
+                case 5: answer.headers["ETag"] = nil
+                case 6: answer.pause = 500
+                default: break
+                }
+            }
+            try Self.fetch(origin, segments: 6, { $0.spec.integrity.sha256 = sha256(some) }) {
+                result, fixture in
+                if result.success == nil {
+                    #expect(result.failure?.isRetryable == true, "seed \(seed)")
+                    #expect(eventually { fixture.files().isEmpty })
+                } else {
+                    Self.expectWhole(result, fixture, some, "seed \(seed)")
+                }
+                #expect(origin.requests.count <= 100, "seed \(seed)")
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+import Glibc
+import Synchronization
+
+/// One file over HTTP with entity tag and ranges (RFC 9110 §14), and whatever a test makes of its answers.
+package final class RangeOrigin: Sendable {
+    package struct Answer: Sendable {
+        package var status = 200
+        package var headers: [String: String] = [:]
+        package var body: ArraySlice<UInt8> = []
+        /// Bytes of the body after which the connection ends.
+        package var cutAfter: Int?
+        /// Microseconds before each 16 KiB of the body.
+        package var pause: UInt32 = 0
+        /// Runs when so many bytes of the body have been sent.
+        package var halfway: (after: Int, body: @Sendable () -> Void)?
+    }
+
+    /// What a request asked for.
+    package struct Asked: Sendable {
+        /// nil: everything. An open end is the file's.
+        package let range: Range<Int>?
+        package let ifRange: String?
+        package let authorization: String?
+    }
+
+    private final class Record: Sendable {
+        let asked = Mutex<[Asked]>([])
+        let sent = Atomic<Int>(0)
+    }
+
+    private let origin: ScriptedOrigin
+    private let record: Record
+
+    package var url: String { origin.url + "/file" }
+    package var port: UInt16 { origin.port }
+    package var requests: [Asked] { record.asked.withLock { $0 } }
+    package var connectionCount: Int { origin.connectionCount }
+    /// Bytes of bodies that were handed to the kernel.
+    package var sentByteCount: Int { record.sent.load(ordering: .relaxed) }
+
+    /// `change` gets the proper answer, the request, and how many requests came before.
+    package init(
+        _ bytes: [UInt8], tag: String? = "\"one\"",
+        _ change: @escaping @Sendable (inout Answer, Asked, Int) -> Void = { _, _, _ in }
+    ) throws {
+        let record = Record()
+        self.record = record
+        origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let asked = Asked(
+                    range: Self.range(request.header("range"), bytes.count),
+                    ifRange: request.header("if-range"), authorization: request.header("authorization"))
+                let number = record.asked.withLock {
+                    $0.append(asked)
+                    return $0.count - 1
+                }
+                var answer = Self.proper(bytes, tag, asked)
+                change(&answer, asked, number)
+                guard Self.send(answer, connection, record) else { return }
+            }
+        }
+    }
+
+    package func stop() { origin.stop() }
+
+    /// `bytes=5-9` or `bytes=5-`; nil for anything else.
+    private static func range(_ text: String?, _ count: Int) -> Range<Int>? {
+        guard let text, text.hasPrefix("bytes=") else { return nil }
+        let ends = text.dropFirst(6).split(separator: "-", omittingEmptySubsequences: false)
+        guard ends.count == 2, let first = Int(ends[0]), first < count else { return nil }
+        let last = ends[1].isEmpty ? count - 1 : min(Int(ends[1]) ?? 0, count - 1)
+        return first <= last ? first..<(last + 1) : nil
+    }
+
+    /// What a server should say.
+    package static func proper(_ bytes: [UInt8], _ tag: String?, _ asked: Asked) -> Answer {
+        var answer = Answer()
+        answer.headers = ["Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"]
+        answer.headers["ETag"] = tag
+        if let range = asked.range?.clamped(to: 0..<bytes.count), !range.isEmpty,
+            asked.ifRange == nil || asked.ifRange == tag
+        {
+            answer.status = 206
+            answer.headers["Content-Range"] =
+                "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(bytes.count)"
+            answer.body = bytes[range]
+        } else {
+            answer.body = bytes[...]
+        }
+        return answer
+    }
+
+    /// The whole of what a server should say to that request.
+    package static func answer(to request: ScriptedOrigin.Request, _ bytes: [UInt8]) -> [UInt8] {
+        let asked = Asked(
+            range: range(request.header("range"), bytes.count), ifRange: request.header("if-range"),
+            authorization: nil)
+        let answer = proper(bytes, "\"one\"", asked)
+        return Array(head(answer).utf8) + answer.body
+    }
+
+    private static func head(_ answer: Answer) -> String {
+        var head = "HTTP/1.1 \(answer.status) X\r\n"
+        for (name, value) in answer.headers { head += "\(name): \(value)\r\n" }
+        if answer.headers["Transfer-Encoding"] == nil, answer.headers["Content-Length"] == nil {
+            head += "Content-Length: \(answer.body.count)\r\n"
+        }
+        return head + "\r\n"
+    }
+
+    /// Whether the connection may be used again.
+    private static func send(_ answer: Answer, _ connection: OriginConnection, _ record: Record) -> Bool {
+        let isChunked = answer.headers["Transfer-Encoding"] != nil
+        guard connection.send(head(answer)) else { return false }
+        var halfway = answer.halfway
+        var rest = answer.body
+        var sent = 0
+        while !rest.isEmpty {
+            let next = Array(rest.prefix(min(16_384, max(1, (answer.cutAfter ?? .max) - sent))))
+            if let point = halfway, sent + next.count > point.after {
+                halfway = nil
+                point.body()
+            }
+            if answer.pause > 0 { usleep(answer.pause) }
+            if let most = answer.cutAfter, sent >= most { return false }
+            let framed =
+                isChunked ? Array("\(String(next.count, radix: 16))\r\n".utf8) + next + [13, 10] : next
+            guard connection.send(framed) else { return false }
+            sent += next.count
+            record.sent.wrappingAdd(next.count, ordering: .relaxed)
+            rest = rest.dropFirst(next.count)
+        }
+        if isChunked { return connection.send("0\r\n\r\n") }
+        return answer.cutAfter == nil
+    }
+}

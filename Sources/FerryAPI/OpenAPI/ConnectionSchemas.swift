@@ -68,7 +68,8 @@ let connectionSchemas = #"""
       "properties": {
         "url": {
           "type": "string", "maxLength": 8192,
-          "pattern": "^([hH][tT][tT][pP][sS]?|[sS][oO][cC][kK][sS]5[hH]?)://[^@\\s/?#]{1,253}:[0-9]{1,5}/?$",
+          "pattern": "^([hH][tT][tT][pP][sS]?|[sS][oO][cC][kK][sS]5[hH]?)://([A-Za-z0-9._-]{1,253}|\#
+    \\[[0-9A-Fa-f:.]{2,45}\\]):[1-9][0-9]{0,4}/?$",
           "description": "With its port, without user information."
         },
         "user": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/UserName"}]},
@@ -83,6 +84,12 @@ let connectionSchemas = #"""
           "description": "Names (with all names below them), addresses, networks, or *."
         }
       },
-      "dependentRequired": {"user": ["password"], "password": ["user"]}
+      "anyOf": [
+        {"properties": {"user": {"type": "null"}, "password": {"type": "null"}}},
+        {
+          "required": ["user", "password"],
+          "properties": {"user": {"type": "string"}, "password": {"type": "string"}}
+        }
+      ]
     }
     """#

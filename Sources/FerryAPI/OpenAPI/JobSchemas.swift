@@ -78,7 +78,8 @@ let jobRequestSchemas = #"""
         "kind": {"const": "upload"},
         "request": {"$ref": "#/components/schemas/UploadHTTPRequest"},
         "destination": {"type": "null"},
-        "source": {"$ref": "#/components/schemas/Source"}
+        "source": {"$ref": "#/components/schemas/Source"},
+        "retry": {"properties": {"resume_without_validator": {"const": false}}}
       },
       "unevaluatedProperties": false
     },
@@ -90,7 +91,8 @@ let jobRequestSchemas = #"""
       "properties": {
         "kind": {"const": "data"},
         "request": {"$ref": "#/components/schemas/DataHTTPRequest"},
-        "destination": {"type": "null"}, "source": {"type": "null"}
+        "destination": {"type": "null"}, "source": {"type": "null"},
+        "retry": {"properties": {"resume_without_validator": {"const": false}}}
       },
       "unevaluatedProperties": false
     },
@@ -159,6 +161,7 @@ let jobRequestSchemas = #"""
           "type": "string", "default": "PUT",
           "pattern": "^(?!(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$"
         },
+        "accept_encoding": {"const": "identity"},
         "body": {"type": "null"}
       },
       "unevaluatedProperties": false

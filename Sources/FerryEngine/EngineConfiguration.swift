@@ -93,6 +93,8 @@ enum EngineLimits {
     static let recordByteCountMax = 64 << 10
     /// Nanoseconds between two records of one body, each with what has reached stable storage.
     static let recordInterval: Int64 = 10_000_000_000
+    /// Jobs of this process whose partial files are remembered.
+    static let leftoverCountMax = 10_000
     /// Names that `if_exists: rename` tries.
     static let renameCountMax = 1_000
 }

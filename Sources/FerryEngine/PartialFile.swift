@@ -204,7 +204,14 @@ struct Leftover: Sendable {
 final class Leftovers: Sendable {
     private let waiting = Mutex<[JobID: Leftover]>([:])
 
-    func add(_ leftover: Leftover) { waiting.withLock { $0[leftover.destination.job] = leftover } }
+    /// Jobs that go on elsewhere are never heard of again: beyond a bound all are forgotten, and the sweep
+    /// finds their files.
+    func add(_ leftover: Leftover) {
+        waiting.withLock { waiting in
+            if waiting.count >= EngineLimits.leftoverCountMax { waiting = [:] }
+            waiting[leftover.destination.job] = leftover
+        }
+    }
 
     /// What is left of these jobs, once.
     func take(_ jobs: [JobID]) -> [Leftover] {

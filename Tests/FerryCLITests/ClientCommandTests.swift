@@ -25,6 +25,8 @@ struct ClientCommandTests {
             case ("GET", "/v1/jobs/job_a"): (200, looks.next() < 2 ? running : end)
             case ("GET", "/v1/jobs/job_a/content"): (200, content)
             case ("POST", "/v1/jobs/job_a/cancel"): (200, #"{"id":"job_a","state":"cancelled"}"#)
+            case ("POST", "/v1/jobs/job_a/suspend"): (200, #"{"id":"job_a","state":"suspended"}"#)
+            case ("POST", "/v1/jobs/job_a/resume"): (200, #"{"id":"job_a","state":"queued"}"#)
             case ("POST", "/v1/jobs/batch"):
                 (201, #"{"data":[{"id":"job_a","state":"queued"}],"next_cursor":null}"#)
             case ("GET", "/readyz"): (200, #"{"ready":true}"#)
@@ -137,6 +139,16 @@ struct ClientCommandTests {
                 #expect(run(Submit.self, [file, "--url", service.url]).status == 2)
             }
         }
+    }
+
+    @Test("suspend and resume say what has become of the jobs")
+    func suspendAndResume() throws {
+        let service = try service()
+        defer { service.stop() }
+        let options = ["job_a", "--url", service.url]
+        let (suspended, resumed) = (run(Suspend.self, options), run(Resume.self, options))
+        #expect(suspended.status == 0 && suspended.out == "job_a\tsuspended\n")
+        #expect(resumed.status == 0 && resumed.out == "job_a\tqueued\n")
     }
 
     @Test("the key comes from a file, and goes nowhere but into the header")

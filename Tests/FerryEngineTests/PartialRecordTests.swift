@@ -1,0 +1,92 @@
+import FerryCore
+import Testing
+
+@testable import FerryEngine
+
+@Suite struct PartialRecordTests {
+    private func head(_ fields: [(String, String)], status: Int = 206) -> ResponseHead {
+        var head = ResponseHead(status: status, isHTTP1: true)
+        head.headers = fields.map { JobSpec.Pair($0.0, $0.1) }
+        return head
+    }
+
+    @Test("ranges are kept in order, joined where they touch, and cut")
+    func ranges() {
+        var set = ByteRanges([10..<20, 0..<5, 30..<40])
+        #expect(set.byteCount == 25 && set.prefixByteCount == 5)
+        set.insert(5..<10)
+        #expect(set.ranges == [0..<20, 30..<40])
+        set.insert(19..<31)
+        #expect(set.ranges == [0..<40])
+        set.insert(7..<7)
+        set.insert(-3..<2)
+        #expect(set.ranges == [0..<40] && set.clipped(to: 33).ranges == [0..<33])
+        #expect(ByteRanges([1..<4]).prefixByteCount == 0 && ByteRanges().isEmpty)
+        #expect(ByteRanges([0..<3, 9..<12]).clipped(to: 3).ranges == [0..<3])
+    }
+
+    @Test("a record is read as it was written; one that is cut, changed or of a later version is none")
+    func record() {
+        var record = PartialRecord(
+            identity: "i", source: "s", validator: .entityTag("\"a\""), total: 99, inode: .max)
+        record.boot = Boot.identifier
+        record.ranges = ByteRanges([0..<10, 20..<30])
+        record.synced = ByteRanges([0..<4])
+        record.isSequential = false
+        let json = record.encode()
+        #expect(PartialRecord(json: json) == record)
+        for count in 0..<json.count { #expect(PartialRecord(json: Array(json.prefix(count))) == nil) }
+        let later = String(decoding: json, as: UTF8.self).replacing("\"version\":1", with: "\"version\":2")
+        #expect(PartialRecord(json: Array(later.utf8)) == nil)
+        #expect(record.usable(size: 25).ranges == [0..<10, 20..<25])
+        record.isSequential = true
+        #expect(record.usable(size: 25).ranges == [0..<25])
+        record.boot = "before"
+        #expect(record.usable(size: 3).ranges == [0..<3] && record.usable(size: 25).ranges == [0..<4])
+    }
+
+    @Test("only strong tags and safe dates are validators")
+    func validators() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+        let dates = [("Last-Modified", date), ("Date", "Sun, 06 Nov 1994 08:49:38 GMT")]
+        #expect(Validator(head([("ETag", "\"a\"")])) == .entityTag("\"a\""))
+        #expect(Validator(head([("ETag", "W/\"a\"")] + dates)) == nil, "it has a tag, so no date")
+        #expect(Validator(head([("ETag", "unquoted")] + dates)) == .lastModified(date))
+        #expect(Validator(head([("ETag", "\"a\""), ("ETag", "\"b\"")] + dates)) == nil)
+        #expect(Validator(head(dates)) == .lastModified(date))
+        #expect(Validator(head([("Last-Modified", date), ("Date", date)])) == nil, "within its second")
+        #expect(Validator(head([("Last-Modified", date)])) == nil)
+        let tag = Validator.entityTag("\"a\"")
+        #expect(tag.matches(head([("etag", "\"a\"")])) && !tag.matches(head([("etag", "\"b\"")])))
+        #expect(!tag.matches(head([])))
+    }
+
+    @Test("Content-Range is taken strictly")
+    func contentRange() {
+        func range(_ text: String) -> ContentRange? { ContentRange(head([("Content-Range", text)])) }
+        #expect(range("bytes 5-9/10").map { [$0.first, $0.last, $0.total ?? -1] } == [5, 9, 10])
+        #expect(range("bytes 5-9/*").map { $0.total == nil } == true)
+        for text in [
+            "bytes 9-5/10", "bytes 5-10/10", "bytes */10", "bytes 5-9", "5-9/10", "bytes  5-9/10",
+            "bytes -5-9/10", "bytes 5-9/10/11", "items 5-9/10", "bytes 5-99999999999999999999/*", "",
+        ] {
+            #expect(range(text) == nil, "\(text)")
+        }
+        #expect(
+            ContentRange(head([("Content-Range", "bytes 5-9/10"), ("Content-Range", "bytes 5-9/10")])) == nil)
+    }
+
+    @Test("names of partials and records are told from all others")
+    func names() throws {
+        let job = try #require(JobID("job_01m7z7hp0pe0wa24awkj95v2j4"))
+        let partial = PartialNames.partial(of: job, attempt: 12)
+        let owner = try #require(PartialNames.owner(of: partial))
+        #expect(owner.job == job && owner.attempt == 12 && owner.isPartial)
+        let record = PartialNames.record(of: partial)
+        #expect(PartialNames.owner(of: record)?.isPartial == false)
+        #expect(PartialNames.owner(of: PartialNames.draft(of: record))?.isPartial == false)
+        for name in [".ferry-x-1.part", ".ferry-\(job)-1", ".ferry-\(job)--1.part", "a.part", partial + "s"] {
+            #expect(PartialNames.owner(of: name) == nil, "\(name)")
+        }
+    }
+}

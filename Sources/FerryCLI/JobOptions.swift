@@ -93,7 +93,7 @@ struct JobOptions: ParsableArguments {
 }
 
 /// The identifier of a job that the service showed.
-func identifier(of job: JSON) throws -> String {
+func identifier(of job: JSON) throws(ClientFailure) -> String {
     guard let id = job["id"]?.string else {
         throw ClientFailure(.failed, "The answer holds no job: is it Ferry?")
     }

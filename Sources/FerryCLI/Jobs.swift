@@ -172,20 +172,57 @@ package struct Resume: ParsableCommand {
     package func run() throws { try post("resume", to: ids, client) }
 }
 
+/// `ferry retry`: ended jobs once more, as new ones.
+package struct Retry: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Submits ended jobs again, as new jobs.",
+        discussion: "Prints the new jobs' identifiers, one a line and in order.")
+    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @Flag(inversion: .prefixedNo, help: "Wait until every new job has ended.")
+    var wait = false
+    @Option(name: .long, help: "Seconds to wait at most; then status 4. The jobs go on.")
+    var timeout: Double?
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws {
+        let console = Console.current
+        let service = try client.service()
+        var new: [String] = []
+        try forEach(ids) { id throws(ClientFailure) in
+            let answer = try service.send(
+                "POST", "/v1/jobs/\(percentEncoded(id))/retry", body: Array("{}".utf8))
+            let made = try identifier(of: answer.json)
+            new.append(made)
+            if wait { return }
+            if client.json { try console.data(json: answer.bytes) } else { try console.data(line: made) }
+        }
+        if wait { try Watch.watch(new, service: service, timeout: timeout, json: client.json) }
+    }
+}
+
 /// Tells all of these jobs to do it, and throws afterwards what went wrong.
 private func post(_ verb: String, to ids: [String], _ client: ClientOptions) throws {
     let console = Console.current
     let service = try client.service()
+    try forEach(ids) { id throws(ClientFailure) in
+        let answer = try service.send(
+            "POST", "/v1/jobs/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
+        if client.json {
+            try console.data(json: answer.bytes)
+        } else {
+            try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
+        }
+    }
+}
+
+/// Does the same with each job, also after one has failed; then throws what failed.
+private func forEach(_ ids: [String], _ body: (String) throws(ClientFailure) -> Void) throws {
     var failures: [ClientFailure] = []
     for id in ids {
         do throws(ClientFailure) {
-            let answer = try service.send(
-                "POST", "/v1/jobs/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
-            if client.json {
-                try console.data(json: answer.bytes)
-            } else {
-                try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
-            }
+            try body(id)
         } catch {
             failures.append(ClientFailure(error.kind, "\(id): \(error.description)"))
         }

@@ -82,6 +82,28 @@ struct ClientTests {
         #expect(try run("cancel", id).status == 1, "it has ended already")
     }
 
+    @Test("retry submits an ended job again as a new one that names it, and refuses one that has not ended")
+    func retry() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let failed = try run("get", nginx.url + "/late", "--no-wait", "--stored", "late.bin")
+        let id = try #require(failed.lines.first, "\(failed)")
+        #expect(try run("watch", id).status == 1)
+        try nginx.serve("late", [1, 2, 3])
+        let again = try run("retry", id, "--wait")
+        #expect(again.status == 0 && again.output.hasSuffix("\tsucceeded\n"), "\(again)")
+        let new = try #require(again.lines.first?.split(separator: "\t").first)
+        #expect(try ferry.json("GET", "/v1/jobs/\(new)")["retry_of"]?.string == id)
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let running = try #require(try run("get", origin.url + "/f/1", "--no-wait").lines.first)
+        #expect(origin.stopped.wait().count == 1)
+        let both = try run("retry", running, id)
+        #expect(both.status == 1 && both.lines.count == 1, "\(both)")
+        #expect(both.messages.contains("invalid_state"), "\(both)")
+        #expect(try run("cancel", running).status == 0)
+    }
+
     @Test("the exit status says what went wrong: 1 the job, 2 the usage, 3 the service, 4 the time")
     func statuses() throws {
         let nginx = try Nginx()

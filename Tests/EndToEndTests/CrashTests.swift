@@ -65,7 +65,8 @@ struct CrashTests {
         #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
         try server.start()
         #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
-        #expect(try ferry.call("GET", "/readyz").status == 200)
+        // Each lane connects again by itself; the heartbeat's may be the last.
+        #expect(becomes { try ferry.call("GET", "/readyz").status == 200 })
         try expectAllWhole(ferry, ids)
     }
 

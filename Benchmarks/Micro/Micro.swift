@@ -20,6 +20,7 @@ struct Micro {
         let generator = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
         measure("identifier: make and write") { _ = generator.make(JobKindTag.self).utf8 }
         measure("timestamp: write") { _ = Timestamp(microseconds: 1_795_000_000_000_000).utf8 }
+        measure("attempt: pack it with one request") { _ = packedAttempt() }
         let mailbox = Mailbox<Int>()
         measure("mailbox: send and take") {
             mailbox.send(1)
@@ -27,6 +28,30 @@ struct Micro {
         }
         try LoopFigures.print(atOnce: 64)
         for queued in [0, 1_000_000] { try ClaimFigures.print(queued: queued) }
+    }
+
+    /// What a small download leaves for `/attempts`.
+    private static func packedAttempt() -> [UInt8] {
+        var metrics = TransactionMetrics(fetchStart: 80)
+        metrics.status = 200
+        metrics.networkProtocol = .http11
+        metrics.moments[.connectStart] = 30
+        metrics.moments[.connectEnd] = 250
+        metrics.moments[.requestStart] = 290
+        metrics.moments[.requestEnd] = 290
+        metrics.moments[.responseStart] = 700
+        metrics.moments[.responseEnd] = 740
+        metrics.local = .init(address: "127.0.0.1", port: 40_000)
+        metrics.remote = .init(address: "127.0.0.1", port: 8_080)
+        metrics.byteCounts.requestHeader = 180
+        metrics.byteCounts.responseHeader = 240
+        metrics.byteCounts.responseBody = 1_024
+        metrics.byteCounts.decodedBody = 1_024
+        var transactions = TransactionLog()
+        transactions.append(metrics)
+        let start = Timestamp(microseconds: 1_795_298_400_000_000)
+        let trace = AttemptTrace(startedAt: start, finishedAt: start + 0.001, transactions: transactions)
+        return AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, errorJSON: nil)
     }
 
     static let body = Array(

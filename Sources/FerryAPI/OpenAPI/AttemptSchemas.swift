@@ -55,7 +55,8 @@ let attemptSchemas = #"""
     "Transaction": {
       "type": "object",
       "description": "One request and its answer: a redirect hop, a repetition. What did not happen is \#
-    null. A kept connection has no lookup and no connect, an address in the URL no lookup.",
+    null. A kept connection has no lookup and no connect, an address in the URL no lookup. What libcurl \#
+    asks twice because of Digest is one transaction; a handshake that fails has no start.",
       "required": [
         "request", "response", "fetch_start_at", "domain_lookup_start_at", "domain_lookup_end_at",
         "connect_start_at", "secure_connection_start_at", "secure_connection_end_at", "connect_end_at",

@@ -169,10 +169,7 @@ extension AttemptRecord {
         node = try Self.node(&reader)
         finishedAt = Timestamp(microseconds: Int64(bitPattern: try reader.bigEndian()))
         outcome = .lost
-        errorJSON =
-            TransferError(
-                .nodeLost, "The node that ran the attempt was lost.", phase: .waiting, isRetryable: true
-            ).json
+        errorJSON = TransferError.attemptLost.json
     }
 
     private static func node(_ reader: inout PackedReader) throws(PackedReader.Damage) -> NodeID {

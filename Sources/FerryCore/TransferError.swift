@@ -57,6 +57,10 @@ package struct TransferError: Error, Sendable, Equatable {
         self.isRetryable = isRetryable
     }
 
+    /// What an attempt ends as whose node died: nobody knows how far it came.
+    package static let attemptLost = TransferError(
+        .nodeLost, "The node that ran the attempt was lost.", phase: .waiting, isRetryable: true)
+
     /// What a request that is not idempotent ends as when its attempt was given up or lost under way.
     package static let outcomeUnknown = TransferError(
         .requestNotRepeatable, "The request may have reached the server, and its outcome is unknown.",

@@ -98,13 +98,7 @@ struct RequestBuilder: Sendable {
     }
 
     /// Whether a repetition cannot do harm (RFC 9110 §9.2.2), or the job says so.
-    static func isRepeatable(_ spec: JobSpec, method: String) -> Bool {
-        spec.retry.repeatsNonIdempotent || isIdempotent(method)
-    }
-
-    static func isIdempotent(_ method: String) -> Bool {
-        ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
-    }
+    static func isRepeatable(_ spec: JobSpec, method: String) -> Bool { spec.isRepeatable(method) }
 
     private func headers(
         _ attempt: Attempt, _ hop: Hop, contentType: String?, asksForCodings: Bool

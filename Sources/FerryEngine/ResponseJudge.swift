@@ -156,7 +156,7 @@ struct ResponseJudge: Sendable {
         // RFC 9110 §15.4: 303 asks for GET; after 301 and 302 a POST becomes one, as everybody does it.
         let becomesGET = status == 303 && hop.method != "HEAD" || status < 303 && hop.method == "POST"
         if becomesGET, hop.method != "GET" {
-            next.hasActed = hop.hasActed || !RequestBuilder.isIdempotent(hop.method)
+            next.hasActed = hop.hasActed || !JobSpec.isIdempotent(hop.method)
             next.method = "GET"
             next.sendsBody = false
             next.hasDroppedBody = true

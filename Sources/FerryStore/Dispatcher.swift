@@ -215,7 +215,11 @@ struct Dispatcher {
             } else if let expiry = stored.expiresAt, expiry <= now {
                 end(stored, .failed, .expired, now)
             } else if let attempt = Attempt(stored, context) {
-                attempts.append(attempt)
+                if attempt.mayHaveActed(before: stored) {
+                    end(stored, .failed, .outcomeUnknown, now)
+                } else {
+                    attempts.append(attempt)
+                }
             } else {
                 context.logger.error(
                     "a stored job cannot be read", metadata: ["job.id": "\(stored.record.id)"])
@@ -258,6 +262,14 @@ struct Dispatcher {
 }
 
 extension Attempt {
+    /// Whether an earlier attempt was lost with its node after it may have sent what must not be sent twice.
+    fileprivate func mayHaveActed(before stored: StoredJob) -> Bool {
+        guard let error = stored.record.errorJSON, !spec.isRepeatable(spec.request.method) else {
+            return false
+        }
+        return error == TransferError.attemptLost.json
+    }
+
     /// A lease that was read from the database; nil when the row cannot be read.
     fileprivate convenience init?(_ stored: StoredJob, _ context: StoreContext) {
         let json = stored.record.specJSON

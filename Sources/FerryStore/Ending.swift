@@ -191,6 +191,11 @@ final class FinishedJob: Sendable {
     }
 }
 
+extension TransferError {
+    /// What the row of a job says whose attempt was lost with its node.
+    static let attemptLostText = String(decoding: attemptLost.json, as: UTF8.self)
+}
+
 extension JobState {
     /// The event that says that this state was reached.
     var event: EventType? {

@@ -130,6 +130,14 @@ extension Parameters {
         return parameters
     }
 
+    /// The parameters of reclaim_jobs.sql.
+    static func lost(by node: NodeID) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(node)
+        parameters.append(text: TransferError.attemptLostText)
+        return parameters
+    }
+
     static func identifier<Kind>(_ value: Identifier<Kind>) -> Parameters {
         var parameters = Parameters()
         parameters.append(value)

@@ -39,7 +39,7 @@ package enum Statements {
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
     package static let readStatus = make("read_status", PackageResources.read_status_sql)
     package static let readTries = make("read_tries", PackageResources.read_tries_sql, parameters: 1)
-    package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 1)
+    package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 2)
     package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 4)
@@ -50,7 +50,7 @@ package enum Statements {
         "request_cancel", PackageResources.request_cancel_sql, parameters: 3)
     package static let requestSuspend = make(
         "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
-    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 2)
+    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 3)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 8)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)

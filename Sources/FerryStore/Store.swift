@@ -57,7 +57,7 @@ package final class Store: Sendable {
         let lane = watch.makeConnection()
         try watch.beat(lane)
         let given = try lane.withConnection { connection throws(PostgresError) in
-            try connection.execute(Statements.reclaimJobs, .identifier(context.configuration.node)).rowCount
+            try connection.execute(Statements.reclaimJobs, .lost(by: context.configuration.node)).rowCount
         }
         lane.close()
         if given > 0 {

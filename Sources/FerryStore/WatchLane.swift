@@ -149,6 +149,7 @@ package final class WatchLane: LeaseHolder {
         var parameters = Parameters()
         parameters.append(float64: context.configuration.leaseSeconds)
         parameters.append(int32: Self.roundMax)
+        parameters.append(text: TransferError.attemptLostText)
         while true {
             var results = try lane.withConnection { connection throws(PostgresError) in
                 try connection.pipeline(timeout: .seconds(5)) { pipeline in
@@ -219,7 +220,7 @@ package final class WatchLane: LeaseHolder {
         do {
             try lane.withConnection { connection throws(PostgresError) in
                 _ = try connection.pipeline(timeout: .seconds(5)) { pipeline in
-                    pipeline.send(Statements.reclaimJobs, .identifier(context.configuration.node))
+                    pipeline.send(Statements.reclaimJobs, .lost(by: context.configuration.node))
                     pipeline.send(Statements.removeNode, .identifier(context.configuration.node))
                 }
             }

@@ -151,4 +151,39 @@ struct BodyTests {
             #expect(job["destination"]?["if_exists"]?.string == "rename")
         }
     }
+
+    @Test("acceptance rules are decided at the headers, and the limit on the bytes as well")
+    func acceptance() throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let head =
+                switch request.path {
+                case "/png": "200 OK\r\nContent-Type: image/png; q=1\r\nContent-Length: 3\r\n\r\nabc"
+                case "/none": "200 OK\r\nContent-Length: 3\r\n\r\nabc"
+                case "/gone": "410 Gone\r\nContent-Length: 3\r\n\r\nabc"
+                case "/away": "302 Found\r\nLocation: /png\r\nContent-Length: 3\r\n\r\nabc"
+                default: "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n"
+                }
+            return Array("HTTP/1.1 \(head)".utf8)
+        }
+        defer { origin.stop() }
+        for (path, more, code) in [
+            ("png", #""accept":{"content_type":["image/*"]}"#, nil),
+            ("png", #""accept":{"content_type":["text/plain"]}"#, "unacceptable_content_type"),
+            ("none", #""accept":{"content_type":["text/plain"]}"#, "unacceptable_content_type"),
+            ("none", #""accept":{"content_type":["*/*"],"max_bytes":3}"#, nil),
+            ("none", #""accept":{"max_bytes":2}"#, "response_too_large"),
+            ("chunks", #""accept":{"max_bytes":6}"#, nil),
+            ("chunks", #""accept":{"max_bytes":5}"#, "response_too_large"),
+            ("gone", #""accept":{}"#, "unacceptable_status"), ("gone", #""accept":{"status":["4xx"]}"#, nil),
+            ("png", #""accept":{"status":["404","204"]}"#, "unacceptable_status"),
+            ("away", #""redirects":{"policy":"reject"}"#, "unacceptable_status"),
+            ("away", #""redirects":{"policy":"reject"},"accept":{"status":["302"]}"#, nil),
+        ] as [(String, String, String?)] {
+            let job = try ferry.run(
+                #"{"kind":"download","request":{"url":"\#(origin.url)/\#(path)"},\#(more)}"#)
+            #expect(job["error"]?["code"]?.string == code, "\(path) \(more): \(job)")
+            #expect(job["state"]?.string == (code == nil ? "succeeded" : "failed"))
+            #expect(job["response"]?["status"]?.integer != nil)
+        }
+    }
 }

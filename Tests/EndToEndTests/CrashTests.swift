@@ -90,6 +90,35 @@ struct CrashTests {
         try expectAllWhole(ferry, ids)
     }
 
+    @Test("what is not idempotent and was under way at a crash is not sent again, and says so")
+    func crashedPost() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { ferry.remove() }
+        let arrived = Signal<Void>()
+        let gate = Gate()
+        let origin = try ScriptedOrigin.answering { _, _ in
+            arrived.fire(())
+            _ = gate.pass()
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        defer { gate.open() }
+        let ids = try [("POST", false), ("POST", true), ("PUT", false)].map { method, allows in
+            try ferry.submit(
+                #"{"kind":"upload","request":{"url":"\#(origin.url)/\#(allows)","method":"\#(method)"},"#
+                    + #""source":{"text":"x"},"retry":{"non_idempotent":\#(allows)}}"#)
+        }
+        #expect(arrived.wait(for: 3).count == 3)
+        ferry.kill9()
+        gate.open()
+        try ferry.start()
+        let jobs = try ids.map { try ferry.finished($0) }
+        #expect(jobs.map { $0["state"]?.string } == ["failed", "succeeded", "succeeded"], "\(jobs)")
+        #expect(jobs[0]["error"]?["code"]?.string == "request_not_repeatable")
+        #expect(origin.requests.filter { $0.method == "POST" && $0.path == "/false" }.count == 1)
+    }
+
     @Test(
         "the embedded PostgreSQL keeps jobs and keys over kill -9 of Ferry and of itself, and ends with Ferry"
     )

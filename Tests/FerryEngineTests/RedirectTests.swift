@@ -1,5 +1,6 @@
 import FerryCore
 import FerryEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -64,6 +65,73 @@ import Testing
                 $0.spec.redirects.sendsCredentialsAcrossOrigins = sends
             }
             #expect(Self.text(result) == expected)
+        }
+    }
+
+    @Test("credentials do not come back with a hop to the first origin")
+    func roundTrip() throws {
+        let hops = Mutex<[String]>([])
+        let other = try ScriptedOrigin.answering { request, _ in
+            let back = hops.withLock { $0[0] }
+            return Array(
+                "HTTP/1.1 307 x\r\nLocation: \(back)/end\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let (origin, fixture) = (try Self.origin(), try Fixture())
+        defer {
+            fixture.stop()
+            origin.stop()
+            other.stop()
+        }
+        hops.withLock { $0 = [origin.url] }
+        let result = fixture.run(.data, origin.url + "/302?\(other.url)/away") {
+            $0.secrets.headers = [.init("Authorization", "Bearer s")]
+        }
+        #expect(result.flatMap(Self.text) == "GET 0 - -")
+        #expect(origin.requests.first?.header("authorization") == "Bearer s")
+        #expect(origin.requests.last?.header("authorization") == nil)
+    }
+
+    @Test(
+        "a location is resolved as RFC 9110 §10.2.2 says",
+        arguments: [
+            ("end", "/a/end"), ("/end?x=1", "/end?x=1"), ("../end", "/end"), ("?y", "/a/b?y"),
+            ("/end#part", "/end"), ("//HOST/end", "/end"),
+        ])
+    func locations(location: String, expected: String) throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let host = request.header("host") ?? ""
+            let place = location.replacing("HOST", with: host)
+            let head = request.path == "/a/b" ? "302 x\r\nLocation: \(place)" : "200 OK"
+            return Array("HTTP/1.1 \(head)\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = fixture.run(.data, origin.url + "/a/b")
+        #expect(result?.response?.url == origin.url + expected)
+        #expect(origin.requests.last?.path == expected)
+    }
+
+    @Test("a redirect to nowhere is the answer itself, one to several places is refused")
+    func nowhere() throws {
+        for (lines, kind, code) in [
+            ("", JobKind.data, nil), ("Location: \r\n", .data, nil),
+            ("", .download, TransferError.Code.unacceptableStatus),
+            ("Location: /a\r\nLocation: /b\r\n", .data, .redirectInvalid),
+        ] {
+            let origin = try ScriptedOrigin.answering { _, _ in
+                Array("HTTP/1.1 302 x\r\n\(lines)Content-Length: 3\r\n\r\nabc".utf8)
+            }
+            let fixture = try Fixture()
+            defer {
+                fixture.stop()
+                origin.stop()
+            }
+            let result = fixture.run(kind, origin.url)
+            #expect(result?.failure?.code == code, "\(lines)")
+            #expect(result?.response?.status == 302 && origin.requests.count == 1)
         }
     }
 

@@ -141,7 +141,7 @@ extension LiveTransfer {
             .failed(
                 TransferError(error.code, error.message, phase: error.phase, isRetryable: false),
                 retryAfter: nil)
-        case .released where !isHarmless:
+        case .released where !isHarmless, .suspended where !isHarmless:
             .failed(.outcomeUnknown, retryAfter: nil)
         default: outcome
         }

@@ -39,6 +39,7 @@ package struct APIPorts: Sendable {
     package var deliveries: any DeliveryReader
     package var keys: any KeyStore
     package var limits: any LimitStore
+    package var editor: any JobEditor
     package var status: any StatusSource
     package var clock: any WallClock
     package var egress: EgressPolicy
@@ -57,7 +58,7 @@ package struct APIPorts: Sendable {
     package var uptime: @Sendable () -> Double
 
     package init(
-        store: any JobIntake & JobReader & JobControl & DeliveryReader & KeyStore & LimitStore
+        store: any JobIntake & JobReader & JobControl & JobEditor & DeliveryReader & KeyStore & LimitStore
             & StatusSource,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
@@ -67,6 +68,7 @@ package struct APIPorts: Sendable {
         deliveries = store
         keys = store
         limits = store
+        editor = store
         status = store
         self.content = content
         self.clock = clock

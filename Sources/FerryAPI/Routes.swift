@@ -41,8 +41,8 @@ struct Route: Sendable {
 
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
-    case submitJob, submitJobs, listJobs, readJob, deleteJob, cancelJob, suspendJob, resumeJob, retryJob,
-        readContent, readAttempts
+    case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
+        retryJob, readContent, readAttempts
     case listDeliveries, readDelivery, redeliver
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case live, ready, metrics, openapi, docs
@@ -54,6 +54,7 @@ let routes: [Route] = [
     Route(.submitJobs, "POST", "/v1/jobs/batch", .client, .upTo(Limits.batchByteCountMax)) { $0.submitJobs },
     Route(.listJobs, "GET", "/v1/jobs", .viewer) { $0.listJobs },
     Route(.readJob, "GET", "/v1/jobs/{id}", .viewer) { $0.readJob },
+    Route(.editJob, "PATCH", "/v1/jobs/{id}", .client, .upTo(Limits.submissionByteCountMax)) { $0.editJob },
     Route(.deleteJob, "DELETE", "/v1/jobs/{id}", .client) { $0.deleteJob },
     Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.cancelJob },
     Route(.suspendJob, "POST", "/v1/jobs/{id}/suspend", .client, .upTo(4_096)) { $0.suspendJob },

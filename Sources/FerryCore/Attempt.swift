@@ -115,7 +115,7 @@ package struct AttemptResult: Sendable {
         /// The node drains: the lease goes back, no attempt is used up.
         case released
     }
-    package let attempt: Attempt
+    package private(set) var attempt: Attempt
     package let outcome: Outcome
     package let response: TransferResponse?
     package let bytesReceived: Int64
@@ -136,6 +136,18 @@ package struct AttemptResult: Sendable {
         self.bytesReceived = bytesReceived
         self.bytesSent = bytesSent
         self.trace = trace
+    }
+
+    /// The same of a job that was changed meanwhile.
+    package func edited(spec: JobSpec, specJSON: [UInt8], revision: Int32) -> AttemptResult {
+        var result = self
+        result.attempt = Attempt(
+            job: attempt.job, number: attempt.number, failedAttemptCount: attempt.failedAttemptCount,
+            revision: revision, tenant: attempt.tenant, createdAt: attempt.createdAt,
+            startedAt: attempt.startedAt, spec: spec, specJSON: specJSON, secrets: attempt.secrets,
+            payload: attempt.payload, origin: attempt.origin, traceparent: attempt.traceparent,
+            retryOf: attempt.retryOf, isCancelRequested: attempt.isCancelRequested)
+        return result
     }
 
     /// The same with its true outcome and end.

@@ -105,7 +105,7 @@ struct JobDecoding {
     }
 
     /// Text that PostgreSQL can keep: no NUL.
-    private func text(_ fields: inout FieldReader, _ name: String, byteCountMax: Int) -> String? {
+    func text(_ fields: inout FieldReader, _ name: String, byteCountMax: Int) -> String? {
         guard let text = fields.string(name, byteCounts: 0...byteCountMax, isNullable: true) else {
             return nil
         }
@@ -113,7 +113,7 @@ struct JobDecoding {
         return text
     }
 
-    private func metadata(_ fields: inout FieldReader) -> [JobSpec.Pair] {
+    func metadata(_ fields: inout FieldReader) -> [JobSpec.Pair] {
         guard var object = fields.object("metadata") else { return [] }
         var pairs: [JobSpec.Pair] = []
         for member in object.all(countMax: Limits.metadataCountMax) {
@@ -133,7 +133,7 @@ struct JobDecoding {
         return pairs
     }
 
-    private func integrity(_ fields: inout FieldReader) -> JobSpec.Integrity {
+    func integrity(_ fields: inout FieldReader) -> JobSpec.Integrity {
         guard var object = fields.object("integrity") else { return JobSpec.Integrity() }
         var integrity = JobSpec.Integrity()
         integrity.size = object.integer("size", in: 0...Self.byteCountMax, isNullable: true)
@@ -156,7 +156,7 @@ struct JobDecoding {
         return hexEncoded(bytes)
     }
 
-    private func redirects(_ fields: inout FieldReader) -> JobSpec.Redirects {
+    func redirects(_ fields: inout FieldReader) -> JobSpec.Redirects {
         var redirects = JobSpec.Redirects.standard
         guard var object = fields.object("redirects") else { return redirects }
         redirects.policy = object.choice("policy", JobSpec.Redirects.Policy.self, later: ["ask"]) ?? .follow
@@ -166,7 +166,7 @@ struct JobDecoding {
         return redirects
     }
 
-    private func acceptance(_ fields: inout FieldReader) -> JobSpec.Acceptance {
+    func acceptance(_ fields: inout FieldReader) -> JobSpec.Acceptance {
         guard var object = fields.object("accept") else { return JobSpec.Acceptance() }
         var accept = JobSpec.Acceptance()
         accept.status = object.strings("status", countMax: 50, byteCountMax: 3) ?? []
@@ -186,7 +186,7 @@ struct JobDecoding {
         return accept
     }
 
-    private func schedule(_ fields: inout FieldReader) -> JobSpec.Schedule {
+    func schedule(_ fields: inout FieldReader) -> JobSpec.Schedule {
         var schedule = JobSpec.Schedule.standard
         guard var object = fields.object("schedule") else { return schedule }
         schedule.priority = object.number("priority", in: 0...1) ?? schedule.priority
@@ -213,7 +213,7 @@ struct JobDecoding {
         return schedule
     }
 
-    private func network(_ fields: inout FieldReader) -> Int64? {
+    func network(_ fields: inout FieldReader) -> Int64? {
         guard var object = fields.object("network") else { return nil }
         let rate = object.integer("max_bytes_per_second", in: 1...Self.byteCountMax, isNullable: true)
         object.off("allow_expensive", .bool(true), "Avoiding expensive networks is")
@@ -222,7 +222,7 @@ struct JobDecoding {
         return rate
     }
 
-    private func retry(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.RetryRules {
+    func retry(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.RetryRules {
         var rules = JobSpec.RetryRules.standard
         guard var object = fields.object("retry") else { return rules }
         rules.attemptCountMax =

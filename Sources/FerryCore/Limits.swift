@@ -48,6 +48,8 @@ package enum Limits {
     package static let mirrorCountMax = 16
     /// Connections that one download may hold.
     package static let segmentCountMax = 64
+    /// Members of an object in a patch: more than there are fields.
+    package static let patchMemberCountMax = 100
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

@@ -117,6 +117,24 @@ extension StoreDoor: DeliveryReader {
     }
 }
 
+extension StoreDoor: JobEditor {
+    func edit(
+        _ id: JobID, tenant: String, revision: Int32?,
+        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
+    ) {
+        control.edit(id, tenant: tenant, revision: revision, change) { result in
+            reply(
+                result.map { edit in
+                    switch edit {
+                    case .done(let record): .success(record)
+                    case .refused(let invalid): .failure(invalid)
+                    }
+                })
+        }
+    }
+}
+
 extension StoreDoor: LimitStore {
     func limits(reply: @escaping Reply<TransferLimits>) { control.limits(reply: reply) }
 

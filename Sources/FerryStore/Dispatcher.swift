@@ -69,7 +69,8 @@ struct Dispatcher {
         case .result(let result):
             endings.append(
                 Ending(
-                    result, node: context.configuration.node, now: context.clock.now(),
+                    context.edits.apply(to: result), node: context.configuration.node,
+                    now: context.clock.now(),
                     jitter: Double.random(in: 0...1), identifiers: context.identifiers,
                     seal: context.configuration.sealResumePoint))
         case .resumed(let attempt, let offset):

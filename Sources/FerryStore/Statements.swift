@@ -10,6 +10,7 @@ package enum Statements {
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
+    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 9)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
@@ -64,7 +65,8 @@ package enum Statements {
 
     /// All of them, for the test.
     package static let all = [
-        changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, expiredJobs, finishJobs, foldCounts,
+        changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, editJob, expiredJobs, finishJobs,
+        foldCounts,
         heartbeat,
         heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery,
         nextDue,

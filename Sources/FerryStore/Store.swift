@@ -43,7 +43,8 @@ package final class Store: Sendable {
                 context.backlog.addUnknown()
                 wake()
             },
-            onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() })
+            onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
+            onEdit: { [control] in control.adoptEdit($0) })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.

@@ -14,6 +14,7 @@ final class StoreContext: Sendable {
     let identifiers: IdentifierGenerator
     let backlog = Backlog()
     let specs = SpecCache()
+    let edits = EditBook()
     let limits: LimitsBoard
     /// False while draining.
     let isLeasing: Atomic<Bool>

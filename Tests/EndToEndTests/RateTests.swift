@@ -6,6 +6,38 @@ import Testing
 
 @Suite("Limits of bytes a second", .onOwnThread)
 struct RateTests {
+    @Test("a running job's rate and description are changed at once, and its end tells of them")
+    func job() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(2_000_000))
+        let id = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"paced"},"#
+                + #""network":{"max_bytes_per_second":20000}}"#)
+        #expect(
+            becomes {
+                try ferry.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer ?? 0 > 10_000
+            })
+        let before = try ferry.call("GET", "/v1/jobs/\(id)")
+        #expect(try before.json["state"]?.string == "running")
+        let tag = before.header("etag") ?? ""
+        let patch = { (body: String) in
+            try ferry.call("PATCH", "/v1/jobs/\(id)", body, headers: ["If-Match": tag])
+        }
+        let refused = try patch(#"{"retry":{"max_attempts":3}}"#)
+        #expect(refused.status == 409, "\(refused.text)")
+        let changed = try patch(
+            #"{"description":"faster","metadata":{"a":"b"},"network":{"max_bytes_per_second":50000000},"#
+                + #""schedule":{"priority":0.75}}"#)
+        #expect(changed.status == 200, "\(changed.text)")
+        #expect(try patch(#"{"description":"late"}"#).status == 412)
+        let job = try ferry.finished(id)
+        #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 1, "\(job)")
+        #expect(job["description"]?.string == "faster" && job["schedule"]?["priority"]?.double == 0.75)
+        #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", "{}").status == 409)
+    }
+
     @Test("the service's limits are configured, changed while transfers run, and survive a restart")
     func service() throws {
         let nginx = try Nginx()

@@ -6,6 +6,38 @@ import Testing
 
 @Suite("Cancel, delete, retry")
 struct ControlJobsTests {
+    @Test("PATCH merges, checks like a submission, and keeps to If-Match")
+    func patch() throws {
+        let fixture = Fixture()
+        let made = try fixture.send("POST", "/v1/jobs", small())
+        let id = try #require(made.json["id"]?.string)
+        let patch = { (body: String, headers: [(String, String)]) in
+            try fixture.send("PATCH", "/v1/jobs/\(id)", body, headers.map { (name: $0.0, value: $0.1) })
+        }
+        let first = try patch(
+            #"{"description":"d","metadata":{"a":"1","b":"2"},"schedule":{"priority":0.25}}"#, [])
+        #expect(first.status == 200 && first.json["metadata"]?["b"]?.string == "2")
+        let second = try patch(
+            #"{"metadata":{"a":null},"schedule":null,"network":{"max_bytes_per_second":9}}"#, [])
+        #expect(second.json["description"]?.string == "d")
+        #expect(second.json["metadata"] == .object([.init("b", .string("2"))]))
+        #expect(second.json["schedule"]?["priority"]?.double == 0.5)
+        #expect(second.json["network"]?["max_bytes_per_second"]?.integer == 9)
+        #expect(try patch(#"{"description":null}"#, [("If-Match", "\"r1\"")]).status == 412)
+        #expect(try patch(#"{"description":null}"#, [("If-Match", "\"r3\"")]).status == 200)
+        #expect(try patch("{}", [("Content-Type", "text/plain")]).status == 415)
+        let wrong = try patch(
+            #"{"kind":"data","request":{"method":"PUT","timeout_for_request":0},"schedule":{"priority":7},"#
+                + #""retry":{"nonsense":1},"x":1}"#, [])
+        #expect(wrong.status == 422)
+        #expect(
+            Set(wrong.json["errors"]?.array?.compactMap { $0["pointer"]?.string } ?? []) == [
+                "#/kind", "#/request/method", "#/request/timeout_for_request", "#/schedule/priority",
+                "#/retry/nonsense", "#/x",
+            ])
+        #expect(try fixture.send("PATCH", "/v1/jobs/job_00000000000000000000000000", "{}").status == 404)
+    }
+
     @Test("a queued job is cancelled at once; the second time it is 409 with its state")
     func cancel() throws {
         let fixture = Fixture()

@@ -5,7 +5,7 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
-    LimitStore, ContentStore
+    LimitStore, JobEditor, ContentStore
 {
     struct State {
         var jobs: [JobID: JobRecord] = [:]
@@ -25,6 +25,28 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         var limits = TransferLimits()
     }
     let state = Mutex(State())
+
+    func edit(
+        _ id: JobID, tenant: String, revision: Int32?,
+        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
+    ) {
+        reply(
+            found(id, tenant).flatMap { job in
+                if let revision, revision != job.revision { return .failure(.stale(revision: job.revision)) }
+                var job = job
+                do throws(InvalidFields) {
+                    guard let spec = try? JobSpec(storedJSON: job.specJSON) else { return .failure(.failed) }
+                    job.specJSON = try change(spec).encodeStored()
+                    job.spec = nil
+                    job.revision += 1
+                } catch {
+                    return .success(.failure(error))
+                }
+                state.withLock { $0.jobs[id] = job }
+                return .success(.success(job))
+            })
+    }
 
     func limits(reply: @escaping Reply<TransferLimits>) { reply(.success(state.withLock { $0.limits })) }
 

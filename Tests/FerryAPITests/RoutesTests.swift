@@ -87,7 +87,7 @@ struct RoutesTests {
         #expect(answer.status == 405 && answer.header("Allow") == "GET, HEAD, OPTIONS, POST")
         #expect(
             try fixture.send("OPTIONS", "/v1/jobs/x", key: nil).header("Allow")
-                == "DELETE, GET, HEAD, OPTIONS")
+                == "DELETE, GET, HEAD, OPTIONS, PATCH")
         #expect(try fixture.send("GET", "/v1/jobs/batch").status == 405)
         #expect(try fixture.send("HEAD", "/livez").status == 200)
     }

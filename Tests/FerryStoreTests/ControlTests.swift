@@ -24,6 +24,82 @@ struct ControlTests {
         wait { node.store.control.cancel(id, tenant: "acme", revision: revision, reply: $0) }
     }
 
+    private func edit(
+        _ id: JobID, on node: TestNode? = nil, revision: Int32? = nil,
+        _ change: @escaping @Sendable (inout JobSpec) -> Void
+    ) -> Result<JobRecord, StoreError> {
+        let result = wait { reply in
+            (node ?? self.node).store.control.edit(
+                id, tenant: "acme", revision: revision,
+                { spec throws(InvalidFields) in
+                    var spec = spec
+                    change(&spec)
+                    return spec
+                }, reply: reply)
+        }
+        return result.flatMap { edit in
+            if case .done(let record) = edit { .success(record) } else { .failure(.failed) }
+        }
+    }
+
+    private func failure(_ result: Result<JobRecord, StoreError>) -> StoreError? {
+        if case .failure(let error) = result { error } else { nil }
+    }
+
+    @Test("a job that has not begun can be changed, moved in time and in the queue")
+    func edits() throws {
+        let id = try node.submit(newJob()).id
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let moved = try edit(id) { spec in
+            spec.schedule.earliestBeginAt = later
+            spec.schedule.priority = 0.9
+            spec.metadata = [.init("a", "b")]
+            spec.request.url = "https://other.example/x"
+        }.get()
+        #expect(moved.state == .waiting && moved.waitingFor == .beginDate && moved.revision == 2)
+        #expect(moved.nextAttemptAt == later)
+        #expect(try list(JobQuery(tenant: "acme", metadata: [.init("a", "b")], limit: 5)) == [id])
+        #expect(try list(JobQuery(tenant: "acme", host: "other.example", limit: 5)) == [id])
+        #expect(try node.status().waiting == 1)
+        #expect(failure(edit(id, revision: 1) { $0.description = "x" }) == .stale(revision: 2))
+        #expect(try edit(id, revision: 2) { $0.schedule.priority = 0.9 }.get().revision == 2)
+        let back = try edit(id) { $0.schedule.earliestBeginAt = nil }.get()
+        #expect(back.state == .queued && back.nextAttemptAt == nil && back.revision == 3)
+        let status = try node.status()
+        #expect(status.waiting == 0 && status.queued == 1)
+        _ = try cancel(id).get()
+        #expect(failure(edit(id) { $0.description = "x" }) == .invalidState(.cancelled))
+    }
+
+    @Test("a job that runs learns of its change on the node that runs it, and its end is not lost")
+    func editsOfRunning() throws {
+        let worker = try TestNode(database.url)
+        defer { worker.store.stop() }
+        let id = try worker.submit(newJob(webhook: true)).id
+        let attempt = try worker.attempt()
+        // The other node, so that it has to be told.
+        eventually("a change is told") {
+            _ = edit(id) { $0.bytesPerSecondMax = ($0.bytesPerSecondMax ?? 4) + 1 }
+            return worker.runner.rates.wait(milliseconds: 500).contains { $0.0 == id && $0.1 ?? 0 > 4 }
+        }
+        let edited = try edit(id, on: worker) {
+            $0.description = "changed"
+            $0.metadata = [.init("k", "v")]
+            $0.bytesPerSecondMax = nil
+        }.get()
+        #expect(edited.state == .running && edited.revision > 2)
+        #expect(failure(edit(id) { $0.retry.attemptCountMax = 9 }) == .invalidState(.running))
+        worker.end(attempt, success)
+        let record = try worker.job(id).get().record
+        #expect(record.state == .succeeded && record.revision == edited.revision + 1)
+        #expect(try JobSpec(storedJSON: record.specJSON).description == "changed")
+        let deliveries = try wait { worker.store.control.deliveries(tenant: "acme", limit: 5, reply: $0) }
+            .get()
+        #expect(deliveries.count == 1)
+        eventually("the slot is free") { worker.slots.freeCount == 4 }
+        #expect(try worker.status().running == 0)
+    }
+
     @Test("limits are kept, told to every node and shared by the workers that are alive")
     func limits() throws {
         let first = try TestNode(database.url)

@@ -31,8 +31,8 @@ private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 extension Operation {
     var description: OperationDescription {
         switch self {
-        case .submitJob, .submitJobs, .listJobs, .readJob, .deleteJob, .cancelJob, .suspendJob, .resumeJob,
-            .retryJob, .readContent, .readAttempts:
+        case .submitJob, .submitJobs, .listJobs, .readJob, .editJob, .deleteJob, .cancelJob, .suspendJob,
+            .resumeJob, .retryJob, .readContent, .readAttempts:
             jobDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
@@ -75,6 +75,12 @@ extension Operation {
                         headers: ["ETag", "Preference-Applied"]),
                     .init(status: 304, text: "It is still that revision.", headers: ["ETag"]),
                 ], problems: [404])
+        case .editJob:
+            OperationDescription(
+                tag: "jobs", summary: "Change an unfinished job", parameters: ["IfMatch"],
+                body: mergePatch("JobPatch"), isBodyRequired: true,
+                answers: [.init(status: 200, text: "It is so.", content: json("Job"), headers: ["ETag"])],
+                problems: [404, 409, 412, 413, 415, 422])
         case .deleteJob:
             OperationDescription(
                 tag: "jobs", summary: "Delete a terminal job with the file kept for it",

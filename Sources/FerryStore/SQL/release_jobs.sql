@@ -9,7 +9,8 @@ WITH changed AS (
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[]) AS u(id, attempt, revision, ended)
-    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
+    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
+        AND (j.revision = u.revision OR j.state = 'running')
     RETURNING j.id, j.state
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, suspended)

@@ -19,7 +19,8 @@ WITH changed AS (
         $1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::bytea[],
         $8::boolean[]
     ) AS u(id, attempt, revision, failed_attempts, next_attempt_at, error, ended, has_bytes)
-    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt AND j.revision = u.revision
+    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
+        AND (j.revision = u.revision OR j.state = 'running')
     RETURNING j.id, j.state
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, waiting, suspended)

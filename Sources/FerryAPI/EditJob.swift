@@ -1,0 +1,35 @@
+package import FerryCore
+internal import HTTPServer
+
+/// Changes what a client has said about an unfinished job.
+package protocol JobEditor: Sendable {
+    /// `change` may be asked more than once; what it throws is the inner failure. A job that is terminal, or
+    /// that has begun and would change in what its attempts rely on, is `invalidState`.
+    func edit(
+        _ id: JobID, tenant: String, revision: Int32?,
+        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
+}
+
+extension API {
+    /// `PATCH /v1/jobs/{id}`: a merge patch.
+    func editJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            let patch = try call.mergePatch()
+            let (node, egress) = (node, ports.egress)
+            let change: @Sendable (JobSpec) throws(InvalidFields) -> JobSpec = { spec throws(InvalidFields) in
+                try spec.merging(patch, node: node) { egress.refusal(of: $0) }
+            }
+            ports.editor.edit(
+                id, tenant: call.principal.tenant, revision: call.expectedRevision, change
+            ) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(.failure(let invalid)): call.fail(Problem(invalid))
+                case .success(.success(let record)): send(record, 200, call)
+                }
+            }
+        }
+    }
+}

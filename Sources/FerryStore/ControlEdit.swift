@@ -1,0 +1,113 @@
+package import FerryCore
+import Postgres
+
+/// What became of a change that a client asked for.
+package enum JobEdit: Sendable {
+    case done(JobRecord)
+    /// The job would not be right any more.
+    case refused(InvalidFields)
+}
+
+extension ControlLane {
+    /// What is notified when a job was changed that runs somewhere: this, a colon and its identifier.
+    static let editNotification = "edit"
+
+    /// Changes what a client has said about an unfinished job. `change` may be asked more than once. One that
+    /// has begun keeps everything but its description, metadata, priority and rate: `invalidState`; so does a
+    /// terminal one. `stale` when `revision` differs.
+    package func edit(
+        _ id: JobID, tenant: String, revision: Int32? = nil,
+        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        reply: @escaping Reply<JobEdit>
+    ) {
+        let context = context
+        perform("edit", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            // Each round fails only because the job moved on meanwhile.
+            for _ in 0..<10 {
+                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                    return .failure(.notFound)
+                }
+                let record = stored.record
+                if record.state.isTerminal { return .failure(.invalidState(record.state)) }
+                if let revision, revision != record.revision {
+                    return .failure(.stale(revision: record.revision))
+                }
+                guard let before = try? JobSpec(storedJSON: record.specJSON) else { return .failure(.failed) }
+                let after: JobSpec
+                do throws(InvalidFields) {
+                    after = try change(before)
+                } catch {
+                    return .success(.refused(error))
+                }
+                if after == before { return .success(.done(record)) }
+                guard record.attempt == 0 || after.differsOnlyWhileRunning(from: before) else {
+                    return .failure(.invalidState(record.state))
+                }
+                if let edited = try Self.store(after, before, stored, &connection, context) {
+                    return .success(.done(edited))
+                }
+            }
+            return .failure(.unavailable)
+        }
+    }
+
+    /// Nil: the job has changed meanwhile.
+    private static func store(
+        _ spec: JobSpec, _ before: JobSpec, _ stored: StoredJob, _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> JobRecord? {
+        let record = stored.record
+        let begin = spec.schedule.earliestBeginAt
+        let isMoved = begin != before.schedule.earliestBeginAt && record.state != .suspended
+        var parameters = Parameters()
+        parameters.append(record.id)
+        parameters.append(int32: record.revision)
+        parameters.append(text: spec.encodeStored())
+        parameters.append(jsonb: spec.metadataJSON)
+        parameters.append(float32: Float(spec.schedule.priority))
+        parameters.append(record.createdAt + spec.schedule.timeoutForResource)
+        parameters.append(text: (try? WebURL.parse(spec.request.url).origin) ?? stored.origin)
+        parameters.append(bool: isMoved)
+        parameters.append(begin.flatMap { $0 > context.clock.now() ? $0 : nil })
+        guard try connection.execute(Statements.editJob, parameters).rowCount == 1,
+            let edited = try read([record.id], &connection)[record.id]
+        else { return nil }
+        context.adopt(edited.record)
+        // Others may run it, or wait for it.
+        var news: String?
+        if record.state == .running {
+            news = "\(editNotification):\(record.id.uuidText)"
+        } else if isMoved {
+            news = "work"
+        }
+        if let news {
+            var notification = Parameters()
+            notification.append(text: news)
+            _ = try connection.execute(Statements.notify, notification)
+        }
+        return edited.record
+    }
+
+    /// Looks at a job that another node has changed, if it runs here.
+    func adoptEdit(_ id: JobID) {
+        let context = context
+        guard context.book.contains(id) else { return }
+        perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            if let stored = try Self.read([id], &connection)[id] { context.adopt(stored.record) }
+            return .success(())
+        }
+    }
+}
+
+extension StoreContext {
+    /// A job was changed: if it runs here, its attempt learns of it.
+    fileprivate func adopt(_ record: JobRecord) {
+        guard record.state == .running, book.holds(record.id, attempt: record.attempt),
+            let spec = try? JobSpec(storedJSON: record.specJSON)
+        else { return }
+        edits.insert(record, spec, book: book)
+        attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+    }
+}

@@ -1,0 +1,27 @@
+-- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
+-- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
+-- its begin date is another one, $9 that date, or null when it may begin now. Returns the id; no row: it has
+-- changed meanwhile.
+WITH found AS (
+    SELECT id, state FROM jobs WHERE id = $1::uuid AND revision = $2::integer FOR UPDATE
+), changed AS (
+    UPDATE jobs j SET
+        spec = $3::text, metadata = $4::jsonb, priority = $5::real, expires_at = $6::timestamptz,
+        origin = $7::text, revision = j.revision + 1,
+        state = CASE WHEN NOT $8::boolean THEN j.state WHEN $9::timestamptz IS NULL THEN 'queued'
+            ELSE 'waiting' END::job_state,
+        waiting_for = CASE WHEN NOT $8::boolean THEN j.waiting_for
+            WHEN $9::timestamptz IS NOT NULL THEN 'begin_date' END::waiting_for,
+        next_attempt_at = CASE WHEN $8::boolean THEN $9::timestamptz ELSE j.next_attempt_at END
+    FROM found WHERE j.id = found.id
+    RETURNING j.id, j.state, found.state AS state_before
+), counted AS (
+    INSERT INTO job_counts AS c (shard, waiting, queued)
+    SELECT current_setting('ferry.shard'),
+        count(*) FILTER (WHERE state = 'waiting') - count(*) FILTER (WHERE state_before = 'waiting'),
+        count(*) FILTER (WHERE state = 'queued') - count(*) FILTER (WHERE state_before = 'queued')
+    FROM changed WHERE state <> state_before HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET
+        waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued
+)
+SELECT id FROM changed

@@ -31,6 +31,13 @@ package struct Get: ParsableCommand {
     @Option(name: .long, help: "The SHA-256 that the file must have, in hexadecimal.")
     var sha256: String?
 
+    @Option(name: .long, help: "Parts to fetch at once where the server gives ranges, at most 64.")
+    var segments: Int?
+
+    @Option(
+        name: .long, help: ArgumentHelp("Another URL of the same file; repeatable.", valueName: "url"))
+    var mirror: [String] = []
+
     @OptionGroup var job: JobOptions
     @OptionGroup var waiting: WaitOptions
     @OptionGroup var client: ClientOptions
@@ -58,6 +65,8 @@ package struct Get: ParsableCommand {
                 if let ifExists { writer.member("if_exists", ifExists) }
                 writer.endObject()
             }
+            if let segments { writer.member("segments", segments) }
+            if !mirror.isEmpty { writer.member("mirrors", .array(mirror.map { .string($0) })) }
             if let sha256 { writer.member("integrity", .object([.init("sha256", .string(sha256))])) }
         }
         let created = try job.submit(body, to: service)

@@ -45,6 +45,23 @@ struct ClientCommandTests {
         #expect(body == #"{"kind":"download","request":{"url":"http://example.com/x","headers":{"A":"b"}}}"#)
     }
 
+    @Test("get names parts and mirrors as the API does")
+    func getInParts() throws {
+        let service = try service()
+        defer { service.stop() }
+        let run = run(
+            Get.self,
+            [
+                "http://a.example/x", "-o", "-", "--url", service.url, "--segments", "4", "--mirror",
+                "http://b.example/x", "--mirror", "http://c.example/x",
+            ])
+        #expect(run.status == 0)
+        let body = try #require(service.requests.take().first).body
+        #expect(
+            body == #"{"kind":"download","request":{"url":"http://a.example/x"},"segments":4,"#
+                + #""mirrors":["http://b.example/x","http://c.example/x"]}"#)
+    }
+
     @Test(
         "get writes whole files, in a directory under the server's name, and replaces nothing unasked"
     )

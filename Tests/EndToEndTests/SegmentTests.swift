@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 import OpenSSL
+import Synchronization
 import TestSupport
 import Testing
 
@@ -99,5 +100,34 @@ struct SegmentTests {
         #expect(try ferry.call("POST", "/v1/jobs/\(id)/cancel").status == 200)
         #expect(try ferry.finished(id)["state"]?.string == "cancelled")
         #expect(becomes(seconds: 5) { names(in: ferry.files + "/cancelled").isEmpty })
+    }
+
+    @Test("a node that is killed in the middle of the parts leaves no wrong file, and the next one the whole")
+    func killed() throws {
+        let bytes = patternBytes(8 << 20, seed: 3)
+        let running = Signal<Void>()
+        let isSlow = Atomic(true)
+        let origin = try RangeOrigin(bytes) { answer, _, _ in
+            guard isSlow.load(ordering: .relaxed) else { return }
+            answer.pause = 20_000
+            answer.halfway = (after: 300_000, body: { running.fire(()) })
+        }
+        defer { origin.stop() }
+        let database = try TestDatabase()
+        let own = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { own.remove() }
+        let id = try own.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)"},"segments":3,"#
+                + #""destination":{"path":"x"}}"#)
+        #expect(running.wait(for: 3).count == 3)
+        own.kill9()
+        #expect(!names(in: own.files).contains("x"))
+        isSlow.store(false, ordering: .relaxed)
+        try own.start()
+        let job = try own.finished(id)
+        #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")
+        let isSame = readFile(own.files + "/x") == bytes
+        #expect(isSame)
+        #expect(names(in: own.files) == ["x"])
     }
 }

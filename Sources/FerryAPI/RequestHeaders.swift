@@ -7,7 +7,7 @@ internal import Synchronization
 func preferredWait(_ fields: HTTPFields) -> Double? {
     for value in fields.all("Prefer") {
         for preference in value.split(separator: ",") {
-            let parts = preference.split(separator: ";", maxSplits: 1)[0].split(
+            let parts = preference.prefix { $0 != ";" }.split(
                 separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2, trimmed(parts[0]).lowercased() == "wait" else { continue }
             var text = trimmed(parts[1])

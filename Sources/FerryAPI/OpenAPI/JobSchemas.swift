@@ -65,6 +65,19 @@ let jobRequestSchemas = #"""
         "destination": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Destination"}]},
         "source": {"type": "null"}
       },
+      "if": {
+        "anyOf": [
+          {"required": ["segments"], "properties": {"segments": {"minimum": 2}}},
+          {"required": ["mirrors"], "properties": {"mirrors": {"minItems": 1}}}
+        ]
+      },
+      "then": {
+        "properties": {
+          "request": {
+            "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
+          }
+        }
+      },
       "unevaluatedProperties": false
     },
     "UploadRequest": {
@@ -79,7 +92,8 @@ let jobRequestSchemas = #"""
         "request": {"$ref": "#/components/schemas/UploadHTTPRequest"},
         "destination": {"type": "null"},
         "source": {"$ref": "#/components/schemas/Source"},
-        "retry": {"properties": {"resume_without_validator": {"const": false}}}
+        "retry": {"properties": {"resume_without_validator": {"const": false}}},
+        "segments": {"const": 1}, "mirrors": {"maxItems": 0}
       },
       "unevaluatedProperties": false
     },
@@ -92,7 +106,8 @@ let jobRequestSchemas = #"""
         "kind": {"const": "data"},
         "request": {"$ref": "#/components/schemas/DataHTTPRequest"},
         "destination": {"type": "null"}, "source": {"type": "null"},
-        "retry": {"properties": {"resume_without_validator": {"const": false}}}
+        "retry": {"properties": {"resume_without_validator": {"const": false}}},
+        "segments": {"const": 1}, "mirrors": {"maxItems": 0}
       },
       "unevaluatedProperties": false
     },

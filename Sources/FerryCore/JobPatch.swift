@@ -45,6 +45,14 @@ extension JobSpec {
     }
 }
 
+extension JobSpec.RequestSpec {
+    /// Whether something that is sealed goes out with the request.
+    fileprivate var hasCredentials: Bool {
+        headers.contains { HeaderRules.isSecret($0.name) } || connection?.authentication != nil
+            || connection?.tls != nil
+    }
+}
+
 extension JobDecoding {
     /// Members of a job that cannot be changed once it was accepted.
     private static let fixed: Set<String> = [
@@ -75,7 +83,25 @@ extension JobDecoding {
             case let name: fields.complain(name, "unknown_field", "There is no field of this name here.")
             }
         }
+        keepCredentials(from: spec, to: result)
         return result
+    }
+
+    /// Whoever may change a job may not read its credentials: they are not taken to other servers.
+    private func keepCredentials(from before: JobSpec, to after: JobSpec) {
+        guard before.request.hasCredentials else { return }
+        let isSameOrigin =
+            (try? WebURL.parse(after.request.url).isSameOrigin(as: WebURL.parse(before.request.url))) ?? true
+        if !isSameOrigin {
+            complaints.add(
+                "#/request/url", "invalid_combination",
+                "The job has credentials for its own server; for another one, submit another job.")
+        }
+        if after.redirects.sendsCredentialsAcrossOrigins, !before.redirects.sendsCredentialsAcrossOrigins {
+            complaints.add(
+                "#/redirects/send_credentials_across_origins", "invalid_combination",
+                "The job has credentials; that they may leave their server is said at the submission.")
+        }
     }
 
     /// Of the request only what has neither secrets nor bytes beside it.

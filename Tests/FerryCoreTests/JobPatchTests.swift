@@ -45,6 +45,31 @@ struct JobPatchTests {
         #expect(try spec.merging(json("{}")) { _ in nil } == spec)
     }
 
+    @Test("credentials stay with the server that they are for")
+    func credentials() throws {
+        let elsewhere = [
+            #"{"request":{"url":"https://b.example/"}}"#, #"{"request":{"url":"http://a.example/"}}"#,
+            #"{"request":{"url":"https://a.example:8443/"}}"#,
+            #"{"redirects":{"send_credentials_across_origins":true}}"#,
+        ]
+        for secret in [
+            #""headers":{"Authorization":"Bearer x"}"#, #""headers":{"X-Session-Token":"x"}"#,
+            #""auth":{"type":"bearer","token":"x"}"#,
+        ] {
+            let text = #"{"kind":"data","request":{"url":"https://a.example/x",\#(secret)}}"#
+            let spec = try decode(text).spec
+            for patch in elsewhere {
+                #expect(throws: InvalidFields.self, "\(patch)") {
+                    try spec.merging(json(patch)) { _ in nil }
+                }
+            }
+            let moved = try spec.merging(json(#"{"request":{"url":"https://a.example/y"}}"#)) { _ in nil }
+            #expect(moved.request.url == "https://a.example/y")
+        }
+        let free = try decode(#"{"kind":"data","request":{"url":"https://a.example/x"}}"#).spec
+        for patch in elsewhere { _ = try free.merging(json(patch)) { _ in nil } }
+    }
+
     @Test("a patch that is wrong, or comes out wrong, is refused with its pointers")
     func wrong() throws {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec

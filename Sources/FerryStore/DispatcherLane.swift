@@ -37,6 +37,13 @@ package final class DispatcherLane: ResultSink {
     /// As for submissions, but nobody waits for these.
     private static let gatherMicroseconds = 2_000
 
+    /// Results that are worth a commit at once: any number while slots are free; a quarter of them all when
+    /// none is, because then jobs wait for these results.
+    private var enough: Int {
+        let slots = context.configuration.slots
+        return slots.freeCount > 0 ? .max : max(1, slots.capacity / 4)
+    }
+
     /// The thread's body.
     func run() {
         var dispatcher = Dispatcher(context)
@@ -45,7 +52,7 @@ package final class DispatcherLane: ResultSink {
         var isBusy = false
         while true {
             let messages = mailbox.gather(
-                milliseconds: dispatcher.idleMilliseconds, expected: isBusy ? .max : 0,
+                milliseconds: dispatcher.idleMilliseconds, expected: isBusy ? enough : 0,
                 microseconds: Self.gatherMicroseconds)
             for message in messages { dispatcher.take(message) }
             isBusy = messages.count > 2

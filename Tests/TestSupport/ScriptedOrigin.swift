@@ -64,12 +64,12 @@ package final class ScriptedOrigin: Sendable {
 
     /// Closes everything and waits for the threads.
     package func stop() {
-        let open = state.withLock { state in
+        // Under the lock, as the closing: a number that was closed may be somebody else's socket by now.
+        state.withLock { state in
             state.isStopped = true
-            return Array(state.open)
+            for descriptor in state.open.keys { shutdown(descriptor, Int32(SHUT_RDWR)) }
         }
         shutdown(listener, Int32(SHUT_RDWR))
-        for (descriptor, _) in open { shutdown(descriptor, Int32(SHUT_RDWR)) }
         acceptor.withLock { $0.take() }?.join()
         close(listener)
         while let thread = state.withLock({ $0.open.popFirst()?.value ?? $0.finished.popLast() }) {
@@ -80,7 +80,10 @@ package final class ScriptedOrigin: Sendable {
     private func acceptAll(_ script: @escaping @Sendable (OriginConnection) -> Void) {
         while true {
             let descriptor = accept(listener, nil, nil)
-            guard descriptor >= 0 else { return }
+            guard descriptor >= 0 else {
+                if errno == ECONNABORTED || errno == EINTR { continue }
+                return
+            }
             let isStopped = state.withLock { state in
                 guard !state.isStopped else { return true }
                 state.connectionCount += 1
@@ -97,8 +100,8 @@ package final class ScriptedOrigin: Sendable {
     private func leave(_ descriptor: Int32) {
         state.withLock { state in
             if let thread = state.open.removeValue(forKey: descriptor) { state.finished.append(thread) }
+            close(descriptor)
         }
-        close(descriptor)
     }
 
     fileprivate func note(_ request: Request) { state.withLock { $0.requests.append(request) } }

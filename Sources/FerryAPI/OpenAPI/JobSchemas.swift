@@ -93,7 +93,7 @@ let jobRequestSchemas = #"""
         "destination": {"type": "null"},
         "source": {"$ref": "#/components/schemas/Source"},
         "retry": {"properties": {"resume_without_validator": {"const": false}}},
-        "segments": {"const": 1}, "mirrors": {"maxItems": 0}
+        "segments": {"const": 1}, "mirrors": {"maxItems": 0}, "resume_data": {"type": "null"}
       },
       "unevaluatedProperties": false
     },
@@ -107,7 +107,7 @@ let jobRequestSchemas = #"""
         "request": {"$ref": "#/components/schemas/DataHTTPRequest"},
         "destination": {"type": "null"}, "source": {"type": "null"},
         "retry": {"properties": {"resume_without_validator": {"const": false}}},
-        "segments": {"const": 1}, "mirrors": {"maxItems": 0}
+        "segments": {"const": 1}, "mirrors": {"maxItems": 0}, "resume_data": {"type": "null"}
       },
       "unevaluatedProperties": false
     },

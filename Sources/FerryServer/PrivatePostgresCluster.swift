@@ -137,7 +137,13 @@ struct PostgresCluster {
         guard descriptor >= 0 else {
             throw PrivatePostgresError(.directoryUnusable, "\(SystemError("open \(path)"))")
         }
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+        // A child that somebody has forked shares the lock of a cluster that has just stopped until its exec.
+        var isLocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0
+        for _ in 0..<50 where !isLocked {
+            poll(nil, 0, 20)
+            isLocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0
+        }
+        guard isLocked else {
             let recorded = FileTree.text(of: path)?.trimmed ?? ""
             let owner = recorded.isEmpty ? "" : " (process \(recorded))"
             close(descriptor)

@@ -53,10 +53,14 @@ struct TidyTests {
         }
     }
 
-    @Test("SQL lives in named files, each headed by what it does")
+    @Test("SQL lives in named files, each headed by what it does, none wider than 110 columns")
     func sql() throws {
-        for file in try Tree.files(below: "Sources/FerryStore/SQL", ending: ".sql") {
+        let migrations = try Tree.files(below: "migrations", ending: ".sql")
+        for file in try Tree.files(below: "Sources/FerryStore/SQL", ending: ".sql") + migrations {
             #expect(file.lines.first?.hasPrefix("--") == true, "\(file.path) does not begin with a comment")
+            for (index, line) in file.lines.enumerated() {
+                #expect(line.count <= 110, "\(file.path):\(index + 1) has \(line.count) columns")
+            }
         }
         for file in Tree.sourceFiles where file.target != "FerryStore" && file.target != "Postgres" {
             for word in ["SELECT ", "INSERT INTO", "DELETE FROM"] {

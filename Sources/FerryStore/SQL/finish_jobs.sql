@@ -1,13 +1,14 @@
--- Moves jobs to their terminal state, with the events that somebody wants to be told.
--- Fenced: a row whose attempt or revision differs has another owner by now and stays as it is. While it runs
--- the attempt alone says whose it is: a client may have changed its description or rate meanwhile.
--- Locks: the jobs, then the sessions that have events (in order of their names), then this connection's row
--- of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed
--- attempts, $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11
--- nodes or null; for a job with an event $12 delivery, $13 event, $14 type, $15 URL, $16 the job as JSON,
--- else null; $17 the attempt that ended it (AttemptRecord), or null; $18 resume data or null. Joined by
--- ANY (ARRAY[…]), which has an index and neither a hash nor an order: however wrong the statistics are (a queue
--- that was empty when it was vacuumed), the rows are found one by one through the primary key. Returns the ids that were really finished.
+-- Moves jobs to their terminal state, with the events that somebody wants to be told. Fenced: a row whose
+-- attempt or revision differs has another owner by now and stays as it is. While it runs the attempt alone
+-- says whose it is: a client may have changed its description or rate meanwhile. Locks: the jobs, then the
+-- sessions that have events (in order of their names), then this connection's row of job_counts. One array
+-- element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts, $6 responses, $7
+-- results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or null; for a job
+-- with an event $12 delivery, $13 event, $14 type, $15 URL, $16 the job as JSON, else null; $17 the attempt
+-- that ended it (AttemptRecord), or null; $18 resume data or null. Joined by ANY (ARRAY[…]), which has an
+-- index and neither a hash nor an order: however wrong the statistics are (a queue that was empty when it was
+-- vacuumed), the rows are found one by one through the primary key. Returns the ids that were really
+-- finished.
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],

@@ -1,10 +1,11 @@
--- Gives back everything that a node holds, as release_jobs.sql: at its start (a killed process never said goodbye) and at its end.
--- The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql.
--- Locks: the node's running jobs, then this connection's row of job_counts. $1 the node, $2 the error of a
--- lost attempt. Returns their ids.
+-- Gives back everything that a node holds, as release_jobs.sql: at its start (a killed process never said
+-- goodbye) and at its end. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql. Locks: the
+-- node's running jobs, then this connection's row of job_counts. $1 the node, $2 the error of a lost attempt.
+-- Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended' ELSE 'queued' END::job_state,
+        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
+            ELSE 'queued' END::job_state,
         suspend_requested = false, node = NULL, revision = j.revision + 1, error = $2::text,
         attempts = (array_append(j.attempts,
             '\x02'::bytea || int4send(j.attempt) || uuid_send(j.node)

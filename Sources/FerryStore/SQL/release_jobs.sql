@@ -1,10 +1,11 @@
--- Gives leases back: the jobs are queued again, or suspended as was asked, and no attempt is used up. Fenced and joined as
--- finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element a job: $1
--- ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun; kept as in
--- retry_jobs.sql. Returns the ids that were really changed.
+-- Gives leases back: the jobs are queued again, or suspended as was asked, and no attempt is used up. Fenced
+-- and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element
+-- a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun; kept
+-- as in retry_jobs.sql. Returns the ids that were really changed.
 WITH changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended' ELSE 'queued' END::job_state,
+        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
+            ELSE 'queued' END::job_state,
         suspend_requested = false, node = NULL, revision = j.revision + 1,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END

@@ -1,10 +1,11 @@
--- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent for longer than its lease.
--- The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql.
--- Locks: running jobs of dead nodes that nobody else has locked, then this connection's row of job_counts.
--- $1 seconds of a lease, $2 how many jobs at most, $3 the error of a lost attempt. Returns their ids.
+-- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent for
+-- longer than its lease. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql. Locks: running
+-- jobs of dead nodes that nobody else has locked, then this connection's row of job_counts. $1 seconds of a
+-- lease, $2 how many jobs at most, $3 the error of a lost attempt. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended' ELSE 'queued' END::job_state,
+        state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
+            ELSE 'queued' END::job_state,
         suspend_requested = false, node = NULL, revision = j.revision + 1, error = $3::text,
         attempts = (array_append(j.attempts,
             '\x02'::bytea || int4send(j.attempt) || uuid_send(j.node)

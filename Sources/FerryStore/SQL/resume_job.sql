@@ -1,7 +1,7 @@
--- Queues a suspended job again, or lets it wait for its begin date; takes back a suspension that was asked for
--- and is not done yet. Tells the nodes that there is work. Locks: the job, then this connection's row of
--- job_counts. $1 id, $2 revision, $3 begin date, or null when that is over. Returns the id; no row: it has changed
--- meanwhile.
+-- Queues a suspended job again, or lets it wait for its begin date; takes back a suspension that was asked
+-- for and is not done yet. Tells the nodes that there is work. Locks: the job, then this connection's row of
+-- job_counts. $1 id, $2 revision, $3 begin date, or null when that is over. Returns the id; no row: it has
+-- changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer

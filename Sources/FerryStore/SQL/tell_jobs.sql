@@ -1,7 +1,7 @@
--- Adds events of jobs that are not over to the outbox. Fenced: of a job whose attempt is another one by now nothing
--- is told. Locks: the sessions (in order of their names), then this connection's row of job_counts. One array
--- element an event: $1 jobs, $2 attempts, $3 deliveries, $4 events, $5 types, $6 URLs, $7 the jobs as JSON, $8 when
--- it happened. Returns the ids of the jobs that were told of.
+-- Adds events of jobs that are not over to the outbox. Fenced: of a job whose attempt is another one by now
+-- nothing is told. Locks: the sessions (in order of their names), then this connection's row of job_counts.
+-- One array element an event: $1 jobs, $2 attempts, $3 deliveries, $4 events, $5 types, $6 URLs, $7 the jobs
+-- as JSON, $8 when it happened. Returns the ids of the jobs that were told of.
 WITH known AS (
     SELECT u.*, j.tenant, j.session, j.secrets, j.traceparent
     FROM unnest(

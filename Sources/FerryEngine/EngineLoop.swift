@@ -79,7 +79,7 @@ final class EngineLoop {
     /// A file thread has something to say to an attempt that may be gone.
     func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
 
-    func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.prepared(resumption) }
+    func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.lookedForBytes(resumption) }
 
     func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, leavesBytes: Bool) {
         live[key]?.report(outcome, leavesBytes: leavesBytes)

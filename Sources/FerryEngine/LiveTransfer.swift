@@ -39,7 +39,6 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var lastActivity: Int64
     let resourceDeadline: Int64
     var isBulk: Bool
-    /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
     var awaitsResumption = false
     var waitsForDigest = false
     /// Nil when nothing limits the transfer.

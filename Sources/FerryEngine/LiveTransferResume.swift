@@ -3,39 +3,13 @@ import FerryCore
 
 /// How an attempt goes on from the bytes of an earlier one, and leaves its own to a later one.
 extension LiveTransfer {
-    /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
-    func takeOver(_ destination: Destination) {
-        let (key, tell, request) = (key, loop.teller, attempt.spec.request)
-        let identity = PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: request) : nil
-        _ = context.leftovers.take([attempt.job])
-        let point = attempt.secrets.resumePoint
-        context.lane.send(
-            .run { [context] in
-                if let point, let identity, let place = try? context.destination(of: point) {
-                    destination.adopt(from: place, identity: identity)
-                }
-                let found = destination.takeOver(identity: identity)
-                tell { $0.prepared(key, found) }
-            })
-    }
-
     func prepared(_ resumption: Resumption?) {
         self.resumption = resumption
-        // Whoever gave resume data is told also when it is of no use.
-        awaitsResumption = resumption != nil || attempt.number == 1
         if let resumption {
             progress.resume(at: resumption.offset)
             progress.expect(toReceive: resumption.record.total)
         }
         handle(.prepared)
-    }
-
-    /// The answer has decided from where on bytes are fetched that were there before.
-    func noteResumption(at offset: Int64) {
-        guard awaitsResumption else { return }
-        awaitsResumption = false
-        progress.resumedAt(offset)
-        context.noteResumption(attempt, at: offset)
     }
 
     /// What earlier attempts have left is of no use.

@@ -3,6 +3,12 @@ import FerryCore
 /// An attempt in the hands of its loop: one stream (`LiveTransfer`), or parts and mirrors
 /// (`SegmentedTransfer`). Loop thread only.
 protocol RunningAttempt: AnyObject {
+    var attempt: Attempt { get }
+    var key: AttemptKey { get }
+    var progress: ProgressMeter { get }
+    var loop: EngineLoop { get }
+    /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
+    var awaitsResumption: Bool { get set }
     func begin()
     func handle(_ event: AttemptMachine.Event)
     /// What earlier attempts have left was looked for.
@@ -18,4 +24,38 @@ protocol RunningAttempt: AnyObject {
     var snapshot: AttemptSnapshot { get }
     /// About once a second; `now` in monotonic nanoseconds, `seconds` since the last time.
     func secondPassed(_ now: Int64, _ seconds: Double)
+}
+
+extension RunningAttempt {
+    /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
+    func takeOver(_ destination: Destination) {
+        let (context, key, tell) = (loop.context, key, loop.teller)
+        let withGaps = attempt.spec.isFetchedInParts
+        let identity =
+            PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
+        _ = context.leftovers.take([attempt.job])
+        let point = attempt.secrets.resumePoint
+        context.lane.send(
+            .run {
+                if let point, let identity, let place = try? context.destination(of: point) {
+                    destination.adopt(from: place, identity: identity, withGaps: withGaps)
+                }
+                let found = destination.takeOver(identity: identity, withGaps: withGaps)
+                tell { $0.prepared(key, found) }
+            })
+    }
+
+    func lookedForBytes(_ found: Resumption?) {
+        // Whoever gave resume data is told also when it is of no use.
+        awaitsResumption = found != nil || attempt.number == 1
+        prepared(found)
+    }
+
+    /// An answer has decided how many bytes need not be fetched again.
+    func noteResumption(at byteCount: Int64) {
+        guard awaitsResumption else { return }
+        awaitsResumption = false
+        progress.resumedAt(byteCount)
+        loop.context.noteResumption(attempt, at: byteCount)
+    }
 }

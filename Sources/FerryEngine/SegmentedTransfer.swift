@@ -52,7 +52,6 @@ final class SegmentedTransfer: RunningAttempt {
     private(set) var head: (answer: ResponseHead, url: WebURL)?
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
-    /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
     var awaitsResumption = false
     /// Whether some are of an earlier attempt.
     var holdsEarlierBytes = false

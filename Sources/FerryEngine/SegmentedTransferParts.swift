@@ -142,7 +142,7 @@ extension SegmentedTransfer {
         sources[part.source].givesRanges = givesRanges
         target = Target(total: total, validator: validator, lead: part.source)
         show(head, from: part.hop.url)
-        noteResumption(0)
+        noteResumption(at: 0)
         let announced =
             [204, 205].contains(head.status)
             ? [] : head.announcedDigests(of: head.status == 206 ? .continued : .whole)
@@ -209,7 +209,7 @@ extension SegmentedTransfer {
             show(head, from: part.hop.url)
         }
         part.isShort = range.last + 1 < asked.upperBound
-        noteResumption(plan?.doneByteCount ?? 0)
+        noteResumption(at: plan?.doneByteCount ?? 0)
         plan?.answered(part.id, until: range.last + 1)
         sources[part.source].givesRanges = true
         fill()

@@ -4,36 +4,9 @@ import FerryCore
 /// How a download in parts goes on from the bytes of an earlier attempt, leaves its own to a later one, and
 /// begins its file anew.
 extension SegmentedTransfer {
-    /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
-    func takeOver(_ destination: Destination) {
-        let (key, tell) = (key, loop.teller)
-        let identity =
-            PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
-        _ = context.leftovers.take([attempt.job])
-        let point = attempt.secrets.resumePoint
-        context.lane.send(
-            .run { [context] in
-                if let point, let identity, let place = try? context.destination(of: point) {
-                    destination.adopt(from: place, identity: identity, withGaps: true)
-                }
-                let found = destination.takeOver(identity: identity, withGaps: true)
-                tell { $0.prepared(key, found) }
-            })
-    }
-
     func prepared(_ resumption: Resumption?) {
-        // Whoever gave resume data is told also when it is of no use.
-        awaitsResumption = resumption != nil || attempt.number == 1
         if let resumption, !goOn(from: resumption) { context.lane.send(.run { resumption.file.discard() }) }
         handle(.prepared)
-    }
-
-    /// An answer has decided how many bytes need not be fetched again.
-    func noteResumption(_ byteCount: Int64) {
-        guard awaitsResumption else { return }
-        awaitsResumption = false
-        progress.resumedAt(byteCount)
-        context.noteResumption(attempt, at: byteCount)
     }
 
     /// Takes the bytes as done. False: they cannot be asked about, or there is no room for the rest.

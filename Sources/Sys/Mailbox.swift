@@ -53,19 +53,6 @@ package final class Mailbox<Message: Sendable>: Sendable {
         return accepted
     }
 
-    /// Adds several messages with one wake-up.
-    @discardableResult
-    package func send(contentsOf messages: [Message]) -> Bool {
-        guard !messages.isEmpty else { return true }
-        let (accepted, wake) = state.withLock { state in
-            guard !state.isClosed else { return (false, Wake.nobody) }
-            state.messages.append(contentsOf: messages)
-            return (true, Self.wake(&state))
-        }
-        perform(wake)
-        return accepted
-    }
-
     /// To be called before `take` by an owner whom the descriptor has woken.
     package func wasWoken() {
         // In this order: who sends in between is not signalled, but taken.

@@ -21,7 +21,7 @@ final class RecordingRunner: AttemptRunner {
 
     func begin(_ attempts: [Attempt]) {
         if let react = react.withLock({ $0 }) { attempts.forEach(react) }
-        begun.send(contentsOf: attempts)
+        for attempt in attempts { begun.send(attempt) }
     }
     func stop(_ job: JobID, _ how: AttemptStop) {
         stops.withLock { $0[job] = how }
@@ -42,8 +42,8 @@ final class RecordingObserver: CommitObserver {
     let deliveries = Atomic<Int>(0)
     let suspended = Mailbox<JobID>()
     let leaving = Mutex<Set<JobID>>([])
-    func jobsFinished(_ jobs: [JobID]) { finished.send(contentsOf: jobs) }
-    func jobsSuspended(_ jobs: [JobID]) { suspended.send(contentsOf: jobs) }
+    func jobsFinished(_ jobs: [JobID]) { jobs.forEach { finished.send($0) } }
+    func jobsSuspended(_ jobs: [JobID]) { jobs.forEach { suspended.send($0) } }
     func jobsLeaveBytes(_ jobs: [JobID]) { leaving.withLock { $0.formUnion(jobs) } }
     func deliveriesAdded(_ count: Int) { deliveries.add(count, ordering: .relaxed) }
 }

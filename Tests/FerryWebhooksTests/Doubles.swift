@@ -68,7 +68,7 @@ final class MemoryQueue: DeliveryQueue {
             }
         }
         batches.send(tries.count)
-        self.tries.send(contentsOf: tries)
+        for one in tries { self.tries.send(one) }
     }
 }
 

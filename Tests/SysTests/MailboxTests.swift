@@ -39,7 +39,7 @@ import Testing
     @Test("what is expected is taken as soon as it is there")
     func takesAtOnce() {
         let box = Mailbox<Int>()
-        box.send(contentsOf: [1, 2, 3])
+        for message in 1...3 { box.send(message) }
         let start = monotonicNanoseconds()
         #expect(box.gather(milliseconds: -1, expected: 3, microseconds: 60_000_000) == [1, 2, 3])
         #expect(monotonicNanoseconds() - start < 30_000_000_000)
@@ -83,7 +83,6 @@ import Testing
         let closer = Thread(name: "closer") { box.close() }
         closer.join()
         #expect(!box.send(2))
-        #expect(!box.send(contentsOf: [3]))
         #expect(box.gather(milliseconds: -1, expected: 5, microseconds: 60_000_000) == [1])
         #expect(box.wait(milliseconds: -1).isEmpty && box.isClosed)
     }

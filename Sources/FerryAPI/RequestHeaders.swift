@@ -63,7 +63,7 @@ func validTraceparent(_ text: String) -> String? {
     guard bytes.count >= 55, bytes[2] == 45, bytes[35] == 45, bytes[52] == 45 else { return nil }
     let parts = [0..<2, 3..<35, 36..<52, 53..<55]
     for part in parts {
-        for byte in bytes[part] where !((48...57).contains(byte) || (97...102).contains(byte)) { return nil }
+        guard bytes[part].allSatisfy(isLowerHexDigit) else { return nil }
     }
     let isZero: (Range<Int>) -> Bool = { bytes[$0].allSatisfy { $0 == 48 } }
     guard !isZero(3..<35), !isZero(36..<52), !bytes.starts(with: "ff".utf8) else { return nil }
@@ -101,8 +101,7 @@ private let traceNumbers = Mutex(TraceNumbers())
 
 private func appendHex(_ value: UInt64, to text: inout [UInt8]) {
     for shift in stride(from: UInt64(60), through: 0, by: -4) {
-        let digit = UInt8(truncatingIfNeeded: value >> shift & 15)
-        text.append(digit < 10 ? 48 + digit : 87 + digit)
+        text.append(hexDigit(UInt8(truncatingIfNeeded: value >> shift & 15)))
     }
 }
 

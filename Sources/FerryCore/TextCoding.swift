@@ -1,12 +1,43 @@
-private let hexDigits = Array("0123456789abcdef".utf8)
+/// The lower-case hexadecimal digit of a value below 16.
+package func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? UInt8(ascii: "0") + value : 87 + value }
+
+package func isLowerHexDigit(_ byte: UInt8) -> Bool {
+    (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+        || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
+}
+
+/// `%XX` in upper case (RFC 3986 §2.1).
+package func appendPercentEncoded(_ byte: UInt8, to text: inout [UInt8]) {
+    text.append(UInt8(ascii: "%"))
+    for value in [byte >> 4, byte & 15] {
+        text.append(value < 10 ? UInt8(ascii: "0") + value : 55 + value)
+    }
+}
+
+/// Everything but the unreserved characters of RFC 3986 §2.3, and those of `kept`, as `%XX`.
+package func percentEncoded(_ text: String, keeping kept: String = "") -> String {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(text.utf8.count)
+    for byte in text.utf8 {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+            UInt8(ascii: "~"):
+            bytes.append(byte)
+        case _ where kept.utf8.contains(byte): bytes.append(byte)
+        default: appendPercentEncoded(byte, to: &bytes)
+        }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+}
 
 /// Lower-case hexadecimal.
 package func hexEncoded(_ bytes: some Collection<UInt8>) -> String {
     var text: [UInt8] = []
     text.reserveCapacity(bytes.count * 2)
     for byte in bytes {
-        text.append(hexDigits[Int(byte >> 4)])
-        text.append(hexDigits[Int(byte & 15)])
+        text.append(hexDigit(byte >> 4))
+        text.append(hexDigit(byte & 15))
     }
     return String(decoding: text, as: UTF8.self)
 }
@@ -46,7 +77,6 @@ package func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
 }
 
 private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
-    let digits = Array("0123456789ABCDEF".utf8)
     for byte in part.utf8 {
         switch byte {
         case UInt8(ascii: " "): text.append(UInt8(ascii: "+"))
@@ -54,7 +84,7 @@ private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
             UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "*"), UInt8(ascii: "-"), UInt8(ascii: "."),
             UInt8(ascii: "_"):
             text.append(byte)
-        default: text.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+        default: appendPercentEncoded(byte, to: &text)
         }
     }
 }

@@ -272,11 +272,10 @@ private func mayHoldDotSegment(_ path: String) -> Bool {
 /// Bytes that no request line may hold (spaces, controls, everything beyond ASCII), percent-encoded.
 private func encoded(_ text: String) -> String {
     guard text.utf8.contains(where: { $0 <= 0x20 || $0 >= 0x7F }) else { return text }
-    let digits = Array("0123456789ABCDEF".utf8)
     var bytes: [UInt8] = []
     for byte in text.utf8 {
         if byte <= 0x20 || byte >= 0x7F {
-            bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+            appendPercentEncoded(byte, to: &bytes)
         } else {
             bytes.append(byte)
         }

@@ -60,11 +60,7 @@ func secretKey(_ configuration: Configuration) throws(Configuration.Failure) -> 
     if let key = configuration.secretKey { return Array(key.utf8) }
     let path = configuration.dataDirectory + "/secret.key"
     do {
-        let fresh = randomBytes(32).map { byte in
-            let digits = Array("0123456789abcdef".utf8)
-            return [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-        }
-        _ = try createPrivateFile(path, Array(fresh.joined()))
+        _ = try createPrivateFile(path, Array(hexEncoded(randomBytes(32)).utf8))
         return Array(String(decoding: try readFile(path, byteCountMax: 4096), as: UTF8.self).trimmed.utf8)
     } catch {
         throw Configuration.Failure(

@@ -1,3 +1,4 @@
+import FerryCore
 import Glibc
 import Postgres
 import Sys
@@ -40,7 +41,8 @@ final class PostgresOwner {
         self.ending = ending
         self.notice = notice
         log = BoundedLog(path: cluster.log)
-        url = "postgresql://\(PostgresCluster.role)@/postgres?host=\(Self.percentEncoded(socketDirectory))"
+        let host = percentEncoded(socketDirectory, keeping: "/")
+        url = "postgresql://\(PostgresCluster.role)@/postgres?host=\(host)"
     }
 
     deinit {
@@ -159,21 +161,5 @@ final class PostgresOwner {
             ("log_line_prefix", "%m [%p] "), ("log_timezone", "UTC"),
         ]
         return ["-D", cluster.directory] + settings.flatMap { ["-c", "\($0.0)=\($0.1)"] }
-    }
-
-    /// For the query of a URI (RFC 3986 §2.3).
-    private static func percentEncoded(_ text: String) -> String {
-        let digits = Array("0123456789ABCDEF".utf8)
-        var bytes: [UInt8] = []
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
-                UInt8(ascii: "_"), UInt8(ascii: "~"), UInt8(ascii: "/"):
-                bytes.append(byte)
-            default: bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
     }
 }

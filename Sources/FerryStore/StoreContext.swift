@@ -134,12 +134,11 @@ final class LeaseBook: Sendable {
 extension Identifier {
     /// As PostgreSQL writes a uuid.
     var uuidText: String {
-        let digits = Array("0123456789abcdef".utf8)
         var text: [UInt8] = []
         for index in 0..<32 {
             if [8, 12, 16, 20].contains(index) { text.append(UInt8(ascii: "-")) }
             let word = index < 16 ? high : low
-            text.append(digits[Int(word >> UInt64(60 - 4 * (index % 16)) & 15)])
+            text.append(hexDigit(UInt8(truncatingIfNeeded: word >> UInt64(60 - 4 * (index % 16)) & 15)))
         }
         return String(decoding: text, as: UTF8.self)
     }

@@ -60,17 +60,10 @@ package struct WebhookMessage: Sendable, Equatable {
     static func child(of traceparent: String, spanID: [UInt8]) -> String? {
         let parts = traceparent.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count == 4, parts[0] == "00", parts.map(\.utf8.count) == [2, 32, 16, 2],
-            parts[1...].allSatisfy({ $0.utf8.allSatisfy(isLowerHexadecimal) }),
+            parts[1...].allSatisfy({ $0.utf8.allSatisfy(isLowerHexDigit) }),
             parts[1].utf8.contains(where: { $0 != UInt8(ascii: "0") })
         else { return nil }
-        let digits = Array("0123456789abcdef".utf8)
-        let span = spanID.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        return "00-\(parts[1])-\(String(decoding: span, as: UTF8.self))-\(parts[3])"
-    }
-
-    private static func isLowerHexadecimal(_ byte: UInt8) -> Bool {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-            || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
+        return "00-\(parts[1])-\(hexEncoded(spanID))-\(parts[3])"
     }
 
     /// The start of an answer for people to read: valid UTF-8 without NUL (PostgreSQL keeps none), at most 1

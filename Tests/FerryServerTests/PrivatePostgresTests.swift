@@ -99,6 +99,23 @@ struct PrivatePostgresTests {
         try run("SELECT 1", on: server.url)
     }
 
+    @Test("a lock that a child holds between its fork and its exec is waited for")
+    func inheritedLock() throws {
+        let place = try Place()
+        let cluster = try PostgresCluster.prepare(dataDirectory: place.path, userName: nil)
+        // Such a child holds the same open file as the Ferry that has closed its own descriptor.
+        let inherited = try cluster.lock()
+        let exec = Thread(name: "exec") {
+            _ = poll(nil, 0, 60)
+            close(inherited)
+        }
+        let start = monotonicNanoseconds()
+        let descriptor = try cluster.lock()
+        #expect(monotonicNanoseconds() - start >= 20_000_000)
+        exec.join()
+        close(descriptor)
+    }
+
     @Test("a path that is too long for a socket gets a short directory beside it, which goes away again")
     func longPath() throws {
         let place = try Place()

@@ -42,7 +42,7 @@ package struct DeliveryRecord: Sendable, Equatable {
     package let url: String
     package var state: State
     /// Nil unless it is pending.
-    package let nextTryAt: Timestamp?
+    package var nextTryAt: Timestamp?
     /// In their order.
     package var tries: [Try]
 

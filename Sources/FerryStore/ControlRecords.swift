@@ -32,10 +32,11 @@ extension ControlLane {
             guard rows.rowCount == 1 else { return .failure(.notFound) }
             var deliveries = [DeliveryRecord(rows, 0)]
             try Self.addTries(to: &deliveries, &connection)
-            return .success(deliveries[0])
+            return deliveries.first.map { .success($0) } ?? .failure(.notFound)
         }
     }
 
+    /// State and tries of one moment; deliveries that were removed meanwhile are left out.
     private static func addTries(
         to deliveries: inout [DeliveryRecord], _ connection: inout Connection
     ) throws(PostgresError) {
@@ -43,11 +44,12 @@ extension ControlLane {
         var parameters = Parameters()
         parameters.appendArray(.uuid, deliveries.map(\.id)) { $0.append($1) }
         let rows = try connection.execute(Statements.readTries, parameters)
-        var tries: [DeliveryID: [DeliveryRecord.Try]] = [:]
-        for row in 0..<rows.rowCount {
-            tries[rows.identifier(row, 0), default: []].append(DeliveryRecord.Try(rows, row))
+        var rowsOf: [DeliveryID: [Int]] = [:]
+        for row in 0..<rows.rowCount { rowsOf[rows.identifier(row, 0), default: []].append(row) }
+        deliveries.removeAll { rowsOf[$0.id] == nil }
+        for index in deliveries.indices {
+            for row in rowsOf[deliveries[index].id] ?? [] { deliveries[index].add(rows, row) }
         }
-        for index in deliveries.indices { deliveries[index].tries = tries[deliveries[index].id] ?? [] }
     }
 
     /// Makes a delivery due at once, whatever became of it.
@@ -135,13 +137,20 @@ extension DeliveryRecord {
             sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
             state: state, nextTryAt: state == .pending ? rows.instant(row, 10) : nil)
     }
+
+    /// A row of read_tries.sql.
+    fileprivate mutating func add(_ rows: borrowing ResultSet, _ row: Int) {
+        state = State(rawValue: rows.text(row, 1)) ?? .givenUp
+        nextTryAt = state == .pending ? rows.instant(row, 2) : nil
+        if !rows.isNull(row, 3) { tries.append(Try(rows, row)) }
+    }
 }
 
 extension DeliveryRecord.Try {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
-            number: rows.int32(row, 1), startedAt: rows.instant(row, 2), duration: rows.float64(row, 3),
-            status: rows.int32OrNil(row, 4), error: rows.textOrNil(row, 5), answer: rows.text(row, 6))
+            number: rows.int32(row, 3), startedAt: rows.instant(row, 4), duration: rows.float64(row, 5),
+            status: rows.int32OrNil(row, 6), error: rows.textOrNil(row, 7), answer: rows.text(row, 8))
     }
 }
 

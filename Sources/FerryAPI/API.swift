@@ -46,6 +46,8 @@ package struct APIPorts: Sendable {
     package var waiters: JobWaiters
     /// Of a job that runs on this node; nil for all others.
     package var progress: @Sendable (JobID) -> TransferProgress?
+    /// What is known of the service around a queued job; cheap.
+    package var queue: @Sendable () -> QueueConditions
     /// Encrypts what must not be readable in the database.
     package var seal: @Sendable ([UInt8]) -> [UInt8]
     /// Reads resume data; nil when this service has not made it.
@@ -75,6 +77,7 @@ package struct APIPorts: Sendable {
         self.egress = egress
         self.waiters = waiters
         progress = { _ in nil }
+        queue = { QueueConditions() }
         seal = { $0 }
         openResumeData = { _ in nil }
         readiness = { [] }

@@ -25,7 +25,7 @@ extension API {
     ) {
         let page = Page(records, limit: query.limit) { $0.id }
         page.send(call, items, reservingCapacity: page.shown.count * 2_560) { record, writer in
-            record.write(into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil)
+            write(record, into: &writer)
         }
     }
 }

@@ -54,8 +54,14 @@ extension API {
     func send(_ record: JobRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = [])
     {
         var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
-        record.write(into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil)
+        write(record, into: &writer)
         call.send(status, json: writer.bytes, [("ETag", entityTag(revision: record.revision))] + extra)
+    }
+
+    func write(_ record: JobRecord, into writer: inout JSONWriter) {
+        record.write(
+            into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil,
+            queue: ports.queue())
     }
 
     /// Reads a job once it is terminal or the time is over.

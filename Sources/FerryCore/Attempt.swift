@@ -43,8 +43,13 @@ package final class Attempt: Sendable {
         self.isCancelRequested = isCancelRequested
     }
 
-    /// When `timeout_for_resource` is over.
-    package var resourceDeadline: Timestamp { createdAt + spec.schedule.timeoutForResource }
+    /// When the job must have ended.
+    package var expiry: Timestamp { spec.schedule.expiry(createdAt: createdAt) }
+
+    /// What it ends as when it has not.
+    package func overdue(_ phase: TransferError.Phase) -> TransferError {
+        spec.schedule.overdue(createdAt: createdAt, phase: phase)
+    }
 }
 
 /// What the server said, of the last hop.

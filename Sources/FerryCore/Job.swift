@@ -161,6 +161,10 @@ package struct JobSpec: Sendable, Equatable {
         package var expectedBytesToReceive: Int64?
         /// Seconds from acceptance, all attempts together.
         package var timeoutForResource: Double
+        package var networkServiceType = NetworkServiceType.standard
+        /// When the job must have ended, whatever `timeoutForResource` says.
+        package var deadlineAt: Timestamp?
+        package var waitsForConnectivity = false
         package init(
             priority: Double, earliestBeginAt: Timestamp?, expectedBytesToSend: Int64?,
             expectedBytesToReceive: Int64?, timeoutForResource: Double
@@ -171,6 +175,15 @@ package struct JobSpec: Sendable, Equatable {
             self.expectedBytesToReceive = expectedBytesToReceive
             self.timeoutForResource = timeoutForResource
         }
+    }
+
+    /// What the transfer is for (URLSession's `networkServiceType`), the least urgent first.
+    package enum NetworkServiceType: String, Sendable, CaseIterable {
+        /// Nobody waits for it.
+        case background
+        case standard = "default"
+        /// A person waits for it.
+        case responsiveData = "responsive_data"
     }
 
     package struct RetryRules: Sendable, Equatable {

@@ -1,14 +1,23 @@
 extension JobRecord {
     /// Writes the job as every endpoint and webhook shows it: state and accepted fields; every member is
     /// there, null where there is nothing. `progress`: of the running attempt; nil when it is not known here.
-    package func write(into writer: inout JSONWriter, progress: TransferProgress?) {
+    /// `queue`: asked only for a queued job.
+    package func write(
+        into writer: inout JSONWriter, progress: TransferProgress?,
+        queue: @autoclosure () -> QueueConditions = QueueConditions()
+    ) {
         writer.beginObject()
         writer.member("id", id)
         writer.member("tenant", tenant)
         writer.member("state", state.rawValue)
         writer.memberOrNull("waiting_for", waitingFor?.rawValue)
         writer.member("revision", revision)
-        writeWaitingReason(into: &writer)
+        writer.name("waiting_reason")
+        if let reason = WaitingReason(self, queue: queue()) {
+            reason.write(into: &writer)
+        } else {
+            writer.null()
+        }
         writer.member("created_at", createdAt)
         writer.memberOrNull("started_at", startedAt)
         writer.memberOrNull("finished_at", finishedAt)
@@ -34,37 +43,6 @@ extension JobRecord {
         if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
         writer.memberOrNull("resume_data", resumeData)
         writer.endObject()
-    }
-
-    private func writeWaitingReason(into writer: inout JSONWriter) {
-        writer.name("waiting_reason")
-        guard let reason = waitingReason else { return writer.null() }
-        writer.beginObject()
-        writer.member("code", reason.code)
-        writer.member("detail", reason.detail)
-        writer.memberOrNull("next_check_at", nextAttemptAt)
-        writer.endObject()
-    }
-
-    /// Why the job does not run; nil once it does.
-    private var waitingReason: (code: String, detail: String)? {
-        switch (state, waitingFor) {
-        case (.queued, _): ("queued", "It starts as soon as a node has a free slot.")
-        case (.waiting, .retry?):
-            ("retry", "Attempt \(attempt) failed\(lastFailure); the next one starts at next_attempt_at.")
-        case (.waiting, .beginDate?): ("begin_date", "It was asked not to begin before next_attempt_at.")
-        case (.waiting, let reason?): (reason.rawValue, "It waits: \(reason.rawValue).")
-        case (.waiting, nil): ("waiting", "It waits.")
-        case (.suspended, _): ("suspended", "It was suspended; resume it to go on.")
-        case (.running, _), (.succeeded, _), (.failed, _), (.cancelled, _): nil
-        }
-    }
-
-    private var lastFailure: String {
-        guard let errorJSON, let error = try? JSON.parse(errorJSON), let code = error["code"]?.string else {
-            return ""
-        }
-        return " (\(code))"
     }
 
     /// A finished job's progress: what its result says.

@@ -197,15 +197,16 @@ struct JobDecoding {
             "expected_bytes_to_receive", in: 0...Self.byteCountMax, isNullable: true)
         schedule.timeoutForResource =
             object.number("timeout_for_resource", in: 1...31_536_000) ?? schedule.timeoutForResource
-        object.only(
-            ["default"], "network_service_type",
-            later: [
-                "background", "video", "voice", "responsive_data", "av_streaming", "responsive_av",
-                "call_signaling",
-            ])
-        object.off("deadline_at", .null, "A deadline is")
+        schedule.networkServiceType =
+            object.choice(
+                "network_service_type", JobSpec.NetworkServiceType.self,
+                later: ["video", "voice", "av_streaming", "responsive_av", "call_signaling"]) ?? .standard
+        schedule.deadlineAt = object.timestamp("deadline_at")
+        if let deadline = schedule.deadlineAt, let begin = schedule.earliestBeginAt, deadline <= begin {
+            object.complain("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
+        }
+        schedule.waitsForConnectivity = object.bool("waits_for_connectivity") ?? false
         object.off("discretionary", .bool(false), "Discretionary scheduling is")
-        object.off("waits_for_connectivity", .bool(false), "Waiting for connectivity is")
         object.off("confirm_before_begin", .bool(false), "Confirmation before the start is")
         object.off("depends_on", .array([]), "Dependencies are")
         object.only(["fail"], "on_dependency_failure", later: ["ignore"])

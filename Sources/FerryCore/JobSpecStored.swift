@@ -140,6 +140,12 @@ extension JobSpec.Schedule {
         expectedBytesToSend = stored.integer("expected_bytes_to_send")
         expectedBytesToReceive = stored.integer("expected_bytes_to_receive")
         timeoutForResource = stored.double("timeout_for_resource") ?? timeoutForResource
+        networkServiceType =
+            try stored.string("network_service_type").map { text throws(StoredJSONError) in
+                try stored.need(JobSpec.NetworkServiceType(rawValue: text), "network_service_type")
+            } ?? .standard
+        deadlineAt = try stored.timestamp("deadline_at")
+        waitsForConnectivity = stored.bool("waits_for_connectivity")
     }
 }
 

@@ -12,11 +12,11 @@ package struct RetryPolicy: Sendable {
 
     /// `jitter`: from 0 to 1, drawn by the caller. The delay is spread over ±20 % (as Svix and River do), so
     /// that jobs that failed together do not return together. `Retry-After` is a lower bound, never
-    /// shortened.
+    /// shortened. `overdue`: what a job ends as that has no time left before `expiry`.
     package static func verdict(
         rules: JobSpec.RetryRules, error: TransferError, failedAttemptCount: Int, retryAfter: Double?,
         now: Timestamp,
-        resourceDeadline: Timestamp, jitter: Double
+        expiry: Timestamp, jitter: Double, overdue: TransferError.Code = .resourceTimeout
     ) -> Verdict {
         guard error.isRetryable, failedAttemptCount < rules.attemptCountMax else { return .final(error) }
         var delay = rules.delayInitial
@@ -24,11 +24,12 @@ package struct RetryPolicy: Sendable {
         delay = min(delay, rules.delayMax) * (0.8 + 0.4 * jitter)
         if let retryAfter { delay = max(delay, min(retryAfter, retryAfterMax) * (1 + 0.1 * jitter)) }
         let next = now + delay
-        guard next < resourceDeadline else {
+        guard next < expiry else {
             return .final(
                 TransferError(
-                    .resourceTimeout,
-                    "The resource timeout comes before the next attempt. The last one: \(error.message)",
+                    overdue,
+                    "The \(overdue == .resourceTimeout ? "resource timeout" : "deadline") comes before the "
+                        + "next attempt. The last one: \(error.message)",
                     phase: error.phase, isRetryable: false))
         }
         return .retry(at: next)

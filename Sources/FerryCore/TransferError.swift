@@ -7,6 +7,7 @@ package struct TransferError: Error, Sendable, Equatable {
         case connectionLost = "connection_lost"
         case timedOut = "timed_out"
         case resourceTimeout = "resource_timeout"
+        case deadlineExceeded = "deadline_exceeded"
         case tlsFailed = "tls_failed"
         case certificateInvalid = "certificate_invalid"
         case clientCertificateRequired = "client_certificate_required"

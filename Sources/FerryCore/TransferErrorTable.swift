@@ -4,7 +4,7 @@ extension TransferError.Code {
     package var errorClass: TransferError.Class {
         switch self {
         case .hostNotFound, .couldNotConnect, .connectionLost: .connectivity
-        case .timedOut, .resourceTimeout: .timeout
+        case .timedOut, .resourceTimeout, .deadlineExceeded: .timeout
         case .tlsFailed, .certificateInvalid, .clientCertificateRequired: .tls
         case .authenticationRequired: .authentication
         case .unacceptableStatus: .httpStatus
@@ -25,7 +25,7 @@ extension TransferError.Code {
         case .hostNotFound: [.resolving, .connecting]
         case .couldNotConnect: [.connecting]
         case .connectionLost, .timedOut: [.resolving, .connecting, .securing, .sending, .waiting, .receiving]
-        case .resourceTimeout, .internalError: TransferError.Phase.allCases
+        case .resourceTimeout, .deadlineExceeded, .internalError: TransferError.Phase.allCases
         case .tlsFailed, .certificateInvalid: [.connecting, .securing]
         case .clientCertificateRequired: [.securing]
         case .authenticationRequired: [.connecting, .waiting]
@@ -56,8 +56,9 @@ extension TransferError.Code {
             .incompleteBody, .sizeMismatch, .digestMismatch, .storageFailed, .internalError:
             // Never after a request that is not idempotent and may have had its effect.
             .sometimes
-        case .resourceTimeout, .certificateInvalid, .clientCertificateRequired, .authenticationRequired,
-            .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseTooLarge,
+        case .resourceTimeout, .deadlineExceeded, .certificateInvalid, .clientCertificateRequired,
+            .authenticationRequired, .unacceptableContentType, .tooManyRedirects, .redirectInvalid,
+            .responseTooLarge,
             .sourceNotFound, .destinationExists, .destinationInvalid, .blockedAddress, .requestNotRepeatable,
             .cancelled:
             .never

@@ -252,7 +252,8 @@ extension TransferError {
         case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageFull,
             .storageFailed, .destinationExists, .destinationInvalid:
             false
-        case .hostNotFound, .couldNotConnect, .connectionLost, .timedOut, .resourceTimeout, .tlsFailed,
+        case .hostNotFound, .couldNotConnect, .connectionLost, .timedOut, .resourceTimeout,
+            .deadlineExceeded, .tlsFailed,
             .certificateInvalid, .clientCertificateRequired, .authenticationRequired, .unacceptableStatus,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound,
             .sourceChanged, .blockedAddress, .requestNotRepeatable, .cancelled, .nodeLost, .internalError:

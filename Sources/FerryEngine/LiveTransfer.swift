@@ -69,7 +69,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         }
         startedAt = loop.context.clock.now()
         start = monotonicNanoseconds()
-        let left = min(max(0, attempt.resourceDeadline - startedAt), 1e9)
+        let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = loop.multi.now + Int64(left * 1e9)
     }
 

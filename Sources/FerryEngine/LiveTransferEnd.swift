@@ -161,11 +161,7 @@ extension LiveTransfer {
         progress.measure(seconds: seconds)
         recordProgress(now)
         if now >= resourceDeadline {
-            handle(
-                .timedOut(
-                    TransferError(
-                        .resourceTimeout, "The time for the whole job is over.", phase: phase,
-                        isRetryable: false)))
+            handle(.timedOut(attempt.overdue(phase)))
         } else if let transfer, !transfer.isPaused,
             now - lastActivity > Int64(attempt.spec.request.timeoutForRequest * 1e9)
         {

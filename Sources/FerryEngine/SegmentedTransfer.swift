@@ -84,7 +84,7 @@ final class SegmentedTransfer: RunningAttempt {
         hasDigest = !attempt.spec.integrity.expected.isEmpty
         startedAt = loop.context.clock.now()
         start = monotonicNanoseconds()
-        let left = min(max(0, attempt.resourceDeadline - startedAt), 1e9)
+        let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
         sources = SegmentSources(
             url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
@@ -331,11 +331,7 @@ final class SegmentedTransfer: RunningAttempt {
         recordProgress(now)
         guard now < resourceDeadline else {
             let phase = parts.values.first?.phase ?? .connecting
-            return handle(
-                .timedOut(
-                    TransferError(
-                        .resourceTimeout, "The time for the whole job is over.", phase: phase,
-                        isRetryable: false)))
+            return handle(.timedOut(attempt.overdue(phase)))
         }
         let patience = attempt.spec.request.timeoutForRequest
         for part in Array(parts.values) where part.idleTime(now: now) > Int64(patience * 1e9) {

@@ -29,8 +29,9 @@ final class Surface: Sendable {
             openSecrets: parts.openSecrets)
         var ports = APIPorts(
             store: door, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
-        let (engine, health, box) = (parts.engine, parts.health, parts.box)
+        let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         ports.progress = { engine?.progress(of: $0) }
+        ports.queue = { store.queueConditions }
         ports.seal = { box.seal($0) }
         ports.openResumeData = { box.resumePoint($0) }
         ports.readiness = {

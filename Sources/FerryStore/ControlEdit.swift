@@ -1,5 +1,6 @@
 package import FerryCore
 import Postgres
+import Sys
 
 /// What became of a change that a client asked for.
 package enum JobEdit: Sendable {
@@ -66,14 +67,16 @@ extension ControlLane {
         parameters.append(text: spec.encodeStored())
         parameters.append(jsonb: spec.metadataJSON)
         parameters.append(float32: Float(spec.schedule.priority))
-        parameters.append(record.createdAt + spec.schedule.timeoutForResource)
+        parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
         parameters.append(text: (try? WebURL.parse(spec.request.url).origin) ?? stored.origin)
         parameters.append(bool: isMoved)
         parameters.append(begin.flatMap { $0 > context.clock.now() ? $0 : nil })
+        parameters.append(spec.schedule.deadlineAt)
         guard try connection.execute(Statements.editJob, parameters).rowCount == 1,
             let edited = try read([record.id], &connection)[record.id]
         else { return nil }
         context.adopt(edited.record)
+        if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
         // Others may run it, or wait for it.
         var news: String?
         if record.state == .running {

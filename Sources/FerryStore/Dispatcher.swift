@@ -214,7 +214,8 @@ struct Dispatcher {
             if stored.isCancelRequested {
                 end(stored, .cancelled, .cancelledByRequest, now)
             } else if let expiry = stored.expiresAt, expiry <= now {
-                end(stored, .failed, .expired, now)
+                endings.append(
+                    .finish(FinishedJob(overdue: stored, at: now, identifiers: context.identifiers)))
             } else if let attempt = Attempt(stored, context) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)

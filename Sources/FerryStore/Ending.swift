@@ -60,7 +60,8 @@ enum Ending: Sendable {
             record.failedAttemptCount += 1
             switch RetryPolicy.verdict(
                 rules: attempt.spec.retry, error: error, failedAttemptCount: Int(record.failedAttemptCount),
-                retryAfter: retryAfter, now: now, resourceDeadline: attempt.resourceDeadline, jitter: jitter)
+                retryAfter: retryAfter, now: now, expiry: attempt.expiry, jitter: jitter,
+                overdue: attempt.spec.schedule.overdueCode(createdAt: attempt.createdAt))
             {
             case .retry(let instant):
                 let json = error.json
@@ -189,6 +190,13 @@ final class FinishedJob: Sendable {
         if let seal, let spec, stored.hasBytes { record.resumeData = seal(ResumePoint(record, spec)) }
         self.init(lease, record, spec: spec, identifiers: identifiers)
     }
+
+    /// A job that no node holds and whose time is over.
+    convenience init(overdue stored: StoredJob, at now: Timestamp, identifiers: IdentifierGenerator) {
+        let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
+        let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
+        self.init(stored, .failed, error, at: now, identifiers: identifiers)
+    }
 }
 
 extension TransferError {
@@ -238,9 +246,6 @@ extension JobRecord {
 extension TransferError {
     static let cancelledByRequest = TransferError(
         .cancelled, "The job was cancelled.", phase: .waiting, isRetryable: false)
-    static let expired = TransferError(
-        .resourceTimeout, "The resource timeout was over before the job was done.", phase: .waiting,
-        isRetryable: false)
     static let unstorable = TransferError(
         .internalError, "The outcome of the transfer could not be stored.", phase: .finishing,
         isRetryable: true)

@@ -18,6 +18,8 @@ struct IntakeBatch {
         var queued: [NewJob] = []
         /// Of the jobs that wait for their begin date.
         var earliestBegin: Timestamp?
+        /// Of all of them.
+        var earliestDeadline: Timestamp?
     }
 
     /// Reserves slots for what can begin at once: if nothing of theirs queues before them.
@@ -58,7 +60,9 @@ struct IntakeBatch {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
-        let (submit, submitKeyed) = (parameters(of: plain), keyedParameters(of: keyed))
+        var submit = parameters(of: plain)
+        appendHints(plain, to: &submit)
+        let submitKeyed = keyedParameters(of: keyed)
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
@@ -98,6 +102,9 @@ struct IntakeBatch {
                         .compactMap(\.self).min()
                 } else {
                     outcome.queued.append(job)
+                }
+                if let deadline = job.spec.schedule.deadlineAt {
+                    outcome.earliestDeadline = min(outcome.earliestDeadline ?? deadline, deadline)
                 }
                 accepted.append(answer(job, isLeased: isLeased))
             }
@@ -192,7 +199,7 @@ struct IntakeBatch {
         parameters.appendArray(.timestamp, jobs) {
             $0.append(waits($1) ? $1.spec.schedule.earliestBeginAt : nil)
         }
-        parameters.appendArray(.timestamp, jobs) { $0.append(now + $1.spec.schedule.timeoutForResource) }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.schedule.expiry(createdAt: now)) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.retryOf) }
         parameters.appendArray(.jsonb, jobs) { $0.append(jsonb: $1.spec.metadataJSON) }
@@ -205,7 +212,7 @@ struct IntakeBatch {
         return parameters
     }
 
-    /// $1 to $23 of submit_keyed_jobs.sql.
+    /// The parameters of submit_keyed_jobs.sql.
     private func keyedParameters(of chosen: [Int]) -> Parameters {
         guard !chosen.isEmpty else { return Parameters() }
         var parameters = parameters(of: chosen)
@@ -216,7 +223,17 @@ struct IntakeBatch {
         parameters.endArray()
         appendKeys(of: chosen, to: &parameters)
         parameters.appendArray(.bytea, chosen) { $0.append(bytea: submissions[$1].idempotency?.fingerprint) }
+        appendHints(chosen, to: &parameters)
         return parameters
+    }
+
+    /// The deadlines.
+    private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
+        parameters.beginArray(.timestamp)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(job.spec.schedule.deadlineAt) }
+        }
+        parameters.endArray()
     }
 
     private func appendKeys(of chosen: [Int], to parameters: inout Parameters) {

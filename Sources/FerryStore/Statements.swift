@@ -10,7 +10,9 @@ package enum Statements {
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
-    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 9)
+    package static let dueDeadlines = make(
+        "due_deadlines", PackageResources.due_deadlines_sql, parameters: 1)
+    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 10)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
@@ -25,6 +27,7 @@ package enum Statements {
     package static let lockHeartbeat = make(
         "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
+    package static let nextDeadline = make("next_deadline", PackageResources.next_deadline_sql)
     package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
@@ -55,9 +58,9 @@ package enum Statements {
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 8)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 17)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 18)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 23)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 24)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 8)
@@ -65,10 +68,12 @@ package enum Statements {
 
     /// All of them, for the test.
     package static let all = [
-        changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, editJob, expiredJobs, finishJobs,
+        changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, dueDeadlines, editJob, expiredJobs,
+        finishJobs,
         foldCounts,
         heartbeat,
-        heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDelivery,
+        heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDeadline,
+        nextDelivery,
         nextDue,
         notify, promoteJobs,
         putSetting, readAttempts, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting,

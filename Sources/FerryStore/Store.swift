@@ -108,6 +108,12 @@ package final class Store: Sendable {
     /// Whether the database confirmed this node lately.
     package var isReady: Bool { watch.isAnswered }
 
+    /// What a queued job may wait for besides a slot.
+    package var queueConditions: QueueConditions {
+        let count = context.workerCount.load(ordering: .relaxed)
+        return QueueConditions(workerCount: count < 0 ? nil : count)
+    }
+
     /// Whether jobs are known to queue.
     package var hasBacklog: Bool { !context.backlog.isEmpty }
 

@@ -15,6 +15,10 @@ final class StoreContext: Sendable {
     let backlog = Backlog()
     let specs = SpecCache()
     let edits = EditBook()
+    /// Deadlines that the watch lane is to keep; closed when it is to end.
+    let deadlines = Mailbox<Timestamp>()
+    /// Nodes that transfer, as the last heartbeat saw them; negative: not known yet.
+    let workerCount = Atomic<Int>(-1)
     let limits: LimitsBoard
     /// False while draining.
     let isLeasing: Atomic<Bool>

@@ -16,7 +16,8 @@ package final class WatchLane: LeaseHolder {
     private static let nodeLifetimeSeconds = 3_600.0
 
     private let context: StoreContext
-    private let stopping = Mailbox<Never>()
+    /// The next deadline that is known; monotonic nanoseconds.
+    private let nextDeadline = Atomic<Int64>(.max)
     /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
     private let confirmed = Atomic<Int64>(0)
     private let startedAt: Timestamp
@@ -47,7 +48,7 @@ package final class WatchLane: LeaseHolder {
         Double(Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)) / 1e9
     }
 
-    func close() { stopping.close() }
+    func close() { context.deadlines.close() }
 
     func makeConnection() -> LaneConnection {
         context.connection(
@@ -65,7 +66,7 @@ package final class WatchLane: LeaseHolder {
     func run() {
         let lane = makeConnection()
         var nextSweep = Sys.monotonicNanoseconds()
-        while !stopping.isClosed {
+        while !context.deadlines.isClosed {
             let start = Sys.monotonicNanoseconds()
             do {
                 try beat(lane)
@@ -81,8 +82,7 @@ package final class WatchLane: LeaseHolder {
                 }
             }
             let interval = context.configuration.heartbeatSeconds * (lane.isConnected ? 1 : 0.1)
-            let rest = interval - Double(Sys.monotonicNanoseconds() - start) / 1e9
-            _ = stopping.wait(milliseconds: Int32(max(0, rest) * 1000))
+            keepDeadlines(lane, until: start + Int64(interval * 1e9))
         }
         sayGoodbye(lane)
     }
@@ -112,12 +112,14 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.heartbeat, parameters)
                 pipeline.send(Statements.heldJobs, .identifier(configuration.node))
                 pipeline.send(Statements.readSetting, limits)
+                pipeline.send(Statements.nextDeadline)
             }
         }
         let end = Sys.monotonicNanoseconds()
         let answer = results.take(1)
         let held = results.take(2)
         let stored = results.take(3)
+        note(deadline: results.take(4))
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
@@ -126,6 +128,7 @@ package final class WatchLane: LeaseHolder {
         if end - start < 100_000_000 { context.clock.adjust(answer.instant(0, 0), between: start, and: end) }
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
+        context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
         context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
@@ -168,19 +171,18 @@ package final class WatchLane: LeaseHolder {
         }
     }
 
-    /// Fails jobs whose resource timeout ended while no node held them.
-    func expire(_ lane: LaneConnection) throws(PostgresError) {
+    /// Fails jobs whose time ended while no node held them: those of a statement.
+    func expire(
+        _ lane: LaneConnection, _ overdue: Statement = Statements.expiredJobs
+    ) throws(PostgresError) {
         while true {
             let stored = try lane.withConnection { connection throws(PostgresError) in
-                let rows = try connection.execute(
-                    Statements.expiredJobs, .int32(Self.roundMax), timeout: .seconds(5))
+                let rows = try connection.execute(overdue, .int32(Self.roundMax), timeout: .seconds(5))
                 return (0..<rows.rowCount).map { StoredJob(rows, $0, isWide: false) }
             }
             guard !stored.isEmpty else { return }
             let now = context.clock.now()
-            let jobs = stored.map {
-                FinishedJob($0, .failed, .expired, at: now, identifiers: context.identifiers)
-            }
+            let jobs = stored.map { FinishedJob(overdue: $0, at: now, identifiers: context.identifiers) }
             let done: [JobID] = try lane.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.finishJobs, .finished(jobs), timeout: .seconds(5))
                     .identifiers()
@@ -213,6 +215,45 @@ package final class WatchLane: LeaseHolder {
             context.metrics.oldestTransactionMilliseconds.store(
                 Int64(health.float64(0, 0) * 1000), ordering: .relaxed)
             context.metrics.deadRows.store(health.int64(0, 1), ordering: .relaxed)
+        }
+    }
+
+    // MARK: Deadlines
+
+    /// `rows`: of next_deadline.sql.
+    private func note(deadline rows: borrowing ResultSet) {
+        nextDeadline.store(.max, ordering: .relaxed)
+        if rows.rowCount > 0 { expect(rows.instant(0, 0)) }
+    }
+
+    private func expect(_ deadline: Timestamp) {
+        // A millisecond later, because the database's clock decides, not ours.
+        let delay = min(max(0, deadline - context.clock.now()), 1e6) * 1e9 + 1e6
+        nextDeadline.min(Sys.monotonicNanoseconds() + Int64(delay), ordering: .relaxed)
+    }
+
+    /// Fails jobs at their deadlines until the next round begins, or the lane is to end.
+    private func keepDeadlines(_ lane: LaneConnection, until end: Int64) {
+        while !context.deadlines.isClosed {
+            let now = Sys.monotonicNanoseconds()
+            guard now < end else { return }
+            if now >= nextDeadline.load(ordering: .relaxed) {
+                do {
+                    try expire(lane, Statements.dueDeadlines)
+                    note(
+                        deadline: try lane.withConnection { connection throws(PostgresError) in
+                            try connection.execute(Statements.nextDeadline, timeout: .seconds(5))
+                        })
+                } catch {
+                    // The next heartbeat reads it again.
+                    nextDeadline.store(.max, ordering: .relaxed)
+                }
+            }
+            let next = min(end, nextDeadline.load(ordering: .relaxed))
+            let wait = max(0, next - Sys.monotonicNanoseconds())
+            for deadline in context.deadlines.wait(milliseconds: Int32((wait + 999_999) / 1_000_000)) {
+                expect(deadline)
+            }
         }
     }
 

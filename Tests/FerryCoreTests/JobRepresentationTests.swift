@@ -44,7 +44,7 @@ struct JobRepresentationTests {
                 $0.nextAttemptAt = Timestamp(microseconds: 5_000_000)
                 $0.errorJSON = TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json
             })
-        #expect(job["waiting_reason"]?["code"] == .string("retry"))
+        #expect(job["waiting_reason"]?["code"] == .string("retry_backoff"))
         #expect(job["waiting_reason"]?["detail"]?.string?.contains("timed_out") == true)
         #expect(job["waiting_reason"]?["next_check_at"] == .string("1970-01-01T00:00:05.000000Z"))
         #expect(job["error"]?["class"] == .string("timeout"))

@@ -13,7 +13,7 @@ struct RetryPolicyTests {
         RetryPolicy.verdict(
             rules: .standard, error: error ?? self.error, failedAttemptCount: failed, retryAfter: retryAfter,
             now: now,
-            resourceDeadline: now + deadline, jitter: jitter)
+            expiry: now + deadline, jitter: jitter)
     }
 
     @Test("the pause doubles up to its bound", arguments: zip([1, 2, 3, 7], [1.0, 2, 4, 64]))

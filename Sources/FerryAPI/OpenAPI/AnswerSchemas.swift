@@ -1,3 +1,5 @@
+internal import FerryCore
+
 /// What the service answers, as JSON Schema 2020-12.
 let answerSchemas = #"""
     "Job": {
@@ -26,7 +28,8 @@ let answerSchemas = #"""
           "type": ["object", "null"],
           "required": ["code", "detail", "next_check_at"],
           "properties": {
-            "code": {"type": "string"}, "detail": {"type": "string"},
+            "code": {"enum": \#(names(WaitingReason.Code.self))},
+            "detail": {"type": "string", "description": "What would have to happen for the job to start."},
             "next_check_at": {"type": ["string", "null"], "format": "date-time"}
           }
         },

@@ -17,7 +17,8 @@ let errorSchemas = #"""
     }
     """#
 
-private func names<Value: CaseIterable & RawRepresentable<String>>(_ type: Value.Type) -> String {
+/// The raw values as a JSON array.
+func names<Value: CaseIterable & RawRepresentable<String>>(_ type: Value.Type) -> String {
     json { writer in
         writer.beginArray()
         for value in Value.allCases { writer.value(value.rawValue) }

@@ -248,10 +248,18 @@ let jobRequestSchemas = #"""
         "priority": {
           "type": "number", "minimum": 0, "maximum": 1, "default": 0.5, "description": "Higher first."
         },
-        "network_service_type": {"const": "default"},
+        "network_service_type": {
+          "enum": ["background", "default", "responsive_data"], "default": "default",
+          "description": "What the transfer is for: nobody waits, the usual, a person waits."
+        },
         "earliest_begin_at": {"type": ["string", "null"], "format": "date-time"},
-        "deadline_at": {"type": "null"}, "discretionary": {"const": false},
-        "waits_for_connectivity": {"const": false},
+        "deadline_at": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "When the job must have ended, running or not; after earliest_begin_at. Beside \#
+    timeout_for_resource: the earlier counts."
+        },
+        "discretionary": {"const": false},
+        "waits_for_connectivity": {"type": "boolean", "default": false},
         "confirm_before_begin": {"const": false},
         "expected_bytes_to_send": {
           "type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991

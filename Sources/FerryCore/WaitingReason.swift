@@ -1,0 +1,96 @@
+/// Why a job does not run, and what would have to happen for it to start.
+package struct WaitingReason: Sendable, Equatable {
+    /// Stable; the table of `docs/scheduling.md`.
+    package enum Code: String, Sendable, CaseIterable {
+        case beginDate = "begin_date"
+        case retryBackoff = "retry_backoff"
+        case dependency, confirmation, challenge, redirect, connectivity, discretionary
+        case hostBackoff = "host_backoff"
+        case hostLimit = "host_limit"
+        case sessionLimit = "session_limit"
+        case noFreeSlot = "no_free_slot"
+        case paused, suspended
+        case noWorker = "no_worker"
+    }
+
+    package let code: Code
+    /// One sentence for people.
+    package let detail: String
+    /// When it is looked at again at the latest; nil: when what it waits for happens.
+    package let nextCheckAt: Timestamp?
+
+    package init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
+        self.code = code
+        self.detail = detail
+        self.nextCheckAt = nextCheckAt
+    }
+
+    /// Nil for a job that runs or is terminal. `queue`: asked only for one that is queued.
+    package init?(_ job: JobRecord, queue: @autoclosure () -> QueueConditions) {
+        switch job.state {
+        case .running, .succeeded, .failed, .cancelled: return nil
+        case .suspended: self.init(.suspended, "It was suspended and starts after it is resumed.")
+        case .queued: self.init(queued: queue())
+        case .waiting: self.init(job, waitingFor: job.waitingFor ?? .beginDate)
+        }
+    }
+
+    /// What holds back every job comes before what holds back this one.
+    private init(queued conditions: QueueConditions) {
+        if conditions.isPaused {
+            self.init(.paused, "The service is paused; it starts after an operator resumes it.")
+        } else if conditions.workerCount == 0 {
+            self.init(.noWorker, "No node that transfers is alive; it starts as soon as one is.")
+        } else {
+            self.init(.noFreeSlot, "It starts as soon as a node has a free slot.")
+        }
+    }
+
+    private init(_ job: JobRecord, waitingFor: WaitingFor) {
+        let (code, detail): (Code, String) =
+            switch waitingFor {
+            case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
+            case .retry:
+                (
+                    .retryBackoff,
+                    "Attempt \(job.attempt) failed\(job.lastFailure); the next one starts at next_attempt_at."
+                )
+            case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
+            case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
+            case .challenge: (.challenge, "The server asks for credentials; somebody has to answer.")
+            case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
+            case .discretionary: (.discretionary, "It starts when the service finds time for it.")
+            }
+        self.init(code, detail, nextCheckAt: job.nextAttemptAt)
+    }
+
+    func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("code", code.rawValue)
+        writer.member("detail", detail)
+        writer.memberOrNull("next_check_at", nextCheckAt)
+        writer.endObject()
+    }
+}
+
+/// What is known here of the service around a queued job.
+package struct QueueConditions: Sendable, Equatable {
+    package var isPaused = false
+    /// Nodes that are alive, transfer and do not drain; nil: not known.
+    package var workerCount: Int?
+
+    package init(isPaused: Bool = false, workerCount: Int? = nil) {
+        self.isPaused = isPaused
+        self.workerCount = workerCount
+    }
+}
+
+extension JobRecord {
+    /// ` (timed_out)`: the code of the last attempt's error.
+    fileprivate var lastFailure: String {
+        guard let errorJSON, let error = try? JSON.parse(errorJSON), let code = error["code"]?.string else {
+            return ""
+        }
+        return " (\(code))"
+    }
+}

@@ -1,0 +1,86 @@
+import Curl
+import FerryCore
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Scheduling hints", .onOwnThread)
+struct HintTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    private func inSeconds(_ seconds: Double) -> Timestamp {
+        Timestamp(microseconds: Sys.wallMicroseconds()) + seconds
+    }
+
+    @Test("a job that waits fails at its deadline, not later, whatever it waits for")
+    func waiting() throws {
+        let deadline = inSeconds(1)
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"retry":{"initial_delay":0.01},"#
+                + #""schedule":{"deadline_at":"\#(deadline)","earliest_begin_at":"\#(inSeconds(0.9))"}}"#)
+        #expect(job["state"]?.string == "failed", "\(job)")
+        let suspended = try ferry.submit(
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
+                + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#)
+        #expect(try ferry.call("POST", "/v1/jobs/\(suspended)/suspend").status == 200)
+        let later = inSeconds(1.5)
+        let patch = #"{"schedule":{"earliest_begin_at":null,"deadline_at":"\#(later)"}}"#
+        let patched = try ferry.call(
+            "PATCH", "/v1/jobs/\(suspended)", patch, headers: ["Content-Type": "application/merge-patch+json"]
+        )
+        #expect(patched.status == 200, "\(patched.text)")
+        let end = try ferry.finished(suspended)
+        #expect(end["error"]?["code"]?.string == "deadline_exceeded", "\(end)")
+        #expect(end["error"]?["class"]?.string == "timeout")
+        let finishedAt = try #require(end["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
+        #expect(finishedAt >= later && finishedAt - later < 2, "\(finishedAt)")
+    }
+
+    @Test("a job that runs fails within a second of its deadline")
+    func running() throws {
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let deadline = inSeconds(1.5)
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/f/1"},"#
+                + #""schedule":{"deadline_at":"\#(deadline)"}}"#)
+        #expect(job["error"]?["code"]?.string == "deadline_exceeded", "\(job)")
+        let finishedAt = try #require(job["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
+        #expect(finishedAt >= deadline && finishedAt - deadline < 4, "\(finishedAt)")
+    }
+
+    @Test(
+        "a queued job says that no slot is free, one that waits for its time when that is; lists say it too")
+    func reasons() throws {
+        let own = try FerryProcess(["FERRY_CONCURRENCY": "1"])
+        defer { own.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let running = try own.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/f/1"}}"#)
+        #expect(becomes { try own.json("GET", "/v1/jobs/\(running)")["state"]?.string == "running" })
+        #expect(try own.json("GET", "/v1/jobs/\(running)")["waiting_reason"]?.isNull == true)
+        let queued = try own.json(
+            "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"\#(origin.url)/f/1"}}"#)
+        #expect(queued["waiting_reason"]?["code"]?.string == "no_free_slot", "\(queued)")
+        let later = try own.json(
+            "POST", "/v1/jobs",
+            #"{"kind":"data","request":{"url":"\#(origin.url)/f/1"},"#
+                + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#)
+        #expect(later["waiting_reason"]?["code"]?.string == "begin_date")
+        #expect(later["waiting_reason"]?["next_check_at"]?.string == "2099-01-01T00:00:00.000000Z")
+        #expect(
+            try own.allJobs().map { $0["waiting_reason"]?["code"]?.string }
+                == ["begin_date", "no_free_slot", nil])
+    }
+
+    @Test("without a node that transfers, a queued job says so")
+    func noWorker() throws {
+        let own = try FerryProcess(["FERRY_ROLES": "api"])
+        defer { own.remove() }
+        let job = try own.json(
+            "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"}}"#)
+        #expect(job["waiting_reason"]?["code"]?.string == "no_worker", "\(job)")
+    }
+}

@@ -64,6 +64,10 @@ enum EngineLimits {
     /// libcurl's default; larger ones cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
     static let bulkReceiveBufferSize = 512 << 10
+    /// Of transfers that begin while a loop has more than so many others (the default concurrency): each of
+    /// them is slow, and what counts is their memory.
+    static let crowdedReceiveBufferSize = 2 << 10
+    static let crowdedTransferCountMin = 256
     static let bulkSendBufferSize = 512 << 10
     /// What one step of a transfer with a speed limit moves at most, and at least (libcurl's smallest
     /// buffer); in between, what the slowest of its limits lets through in so many seconds.

@@ -94,6 +94,9 @@ final class EngineLoop {
 
     func cleared(_ key: AttemptKey) { (live[key] as? SegmentedTransfer)?.cleared() }
 
+    /// Whether one more transfer should be small rather than fast.
+    var isCrowded: Bool { live.count > EngineLimits.crowdedTransferCountMin }
+
     func ended(_ key: AttemptKey) { live[key] = nil }
 
     private func scan(_ now: Int64) {

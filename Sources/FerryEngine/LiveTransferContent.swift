@@ -5,7 +5,8 @@ import FerryCore
 extension LiveTransfer {
     var receiveBufferSize: Int {
         if decoding != nil { return EngineLimits.codedReceiveBufferSize }
-        return isBulk ? EngineLimits.bulkReceiveBufferSize : EngineLimits.receiveBufferSize
+        if isBulk { return EngineLimits.bulkReceiveBufferSize }
+        return loop.isCrowded ? EngineLimits.crowdedReceiveBufferSize : EngineLimits.receiveBufferSize
     }
 
     /// The same request once more, so that the body is stored as it is sent.

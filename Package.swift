@@ -46,9 +46,13 @@ let package = Package(
                 "FerryCore", "HTTPServer", "OpenSSL", "Sys", .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: safe),
+        .target(name: "FerryScheduler", dependencies: ["FerryCore"], swiftSettings: safe),
         .target(
             name: "FerryStore",
-            dependencies: ["FerryCore", "Postgres", "Sys", .product(name: "Logging", package: "swift-log")],
+            dependencies: [
+                "FerryCore", "FerryScheduler", "Postgres", "Sys",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             resources: [.embedInCode("SQL"), .embedInCode("Migrations")],
             swiftSettings: strict),
         .target(
@@ -104,6 +108,8 @@ let package = Package(
                 "FerryAPI", "FerryCore", "HTTPServer", "OpenSSL", "Sys", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
+        .testTarget(
+            name: "FerrySchedulerTests", dependencies: ["FerryCore", "FerryScheduler"], swiftSettings: strict),
         .testTarget(
             name: "FerryStoreTests",
             dependencies: [

@@ -97,6 +97,8 @@ struct Dispatcher {
         let now = Sys.monotonicNanoseconds()
         guard lane.retryIn == .zero else { return }
         if !news.isEmpty { tellNews() }
+        // What they tell of must not be over before they are told.
+        guard news.isEmpty else { return }
         let round = Round(
             endings: Array(endings.prefix(batchMax)), promotes: isLeasing && now >= nextPromotion,
             reconciles: now >= nextReconciliation, claimMax: 0)

@@ -13,17 +13,19 @@ final class ListenLane: Sendable {
     private let onStop: @Sendable (JobID, AttemptStop) -> Void
     private let onLimits: @Sendable () -> Void
     private let onEdit: @Sendable (JobID) -> Void
+    private let onHosts: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
         onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
-        onEdit: @escaping @Sendable (JobID) -> Void
+        onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
         self.onStop = onStop
         self.onLimits = onLimits
         self.onEdit = onEdit
+        self.onHosts = onHosts
     }
 
     func close() {
@@ -55,7 +57,8 @@ final class ListenLane: Sendable {
     private func hear(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // `work`, news of the limits, a job that was changed, or how a job's attempt is to end and which.
+            // `work`, news of the limits or of hosts, a job that was changed, or how a job's attempt is to
+            // end and which.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
@@ -63,6 +66,8 @@ final class ListenLane: Sendable {
                 if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
             } else if notification.payload == LimitsBoard.notification {
                 onLimits()
+            } else if notification.payload == HostsBoard.notification {
+                onHosts()
             } else {
                 hasWork = true
             }

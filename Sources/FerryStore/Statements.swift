@@ -38,6 +38,7 @@ package enum Statements {
     package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
+    package static let readHosts = make("read_hosts", PackageResources.read_hosts_sql, parameters: 1)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
@@ -76,7 +77,8 @@ package enum Statements {
         nextDelivery,
         nextDue,
         notify, promoteJobs,
-        putSetting, readAttempts, readDelivery, readHealth, readJobs, readKeys, readNodes, readSetting,
+        putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,
+        readSetting,
         readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
         requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
         submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,

@@ -44,7 +44,8 @@ package final class Store: Sendable {
                 wake()
             },
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
-            onEdit: { [control] in control.adoptEdit($0) })
+            onEdit: { [control] in control.adoptEdit($0) },
+            onHosts: { [control] in control.adoptHosts(changed: wake) })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.

@@ -113,6 +113,7 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.heldJobs, .identifier(configuration.node))
                 pipeline.send(Statements.readSetting, limits)
                 pipeline.send(Statements.nextDeadline)
+                pipeline.send(Statements.readHosts, .int32(HostsBoard.countMax))
             }
         }
         let end = Sys.monotonicNanoseconds()
@@ -120,6 +121,7 @@ package final class WatchLane: LeaseHolder {
         let held = results.take(2)
         let stored = results.take(3)
         note(deadline: results.take(4))
+        let hosts = results.take(5)
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
@@ -130,6 +132,7 @@ package final class WatchLane: LeaseHolder {
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
         context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
         context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
+        if HostsBoard.apply(hosts, to: configuration.hosts) { wakeDispatcher() }
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
                 !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel

@@ -55,6 +55,7 @@ final class TestNode: Sendable {
     let observer = RecordingObserver()
     let slots: SlotLedger
     let downloads = DownloadGate()
+    let hosts = HostLimits()
     let id: NodeID
     let store: Store
 
@@ -71,6 +72,7 @@ final class TestNode: Sendable {
             clock: DatabaseClock(), logger: logger,
             openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) })
         configuration.downloads = downloads
+        configuration.hosts = hosts
         configuration.sealResumePoint = { "sealed \($0.job)" }
         configuration.leaseSeconds = leaseSeconds
         configuration.heartbeatSeconds = leaseSeconds / 5

@@ -51,7 +51,8 @@ enum Tree {
         "Curl": ["CCurl", "CSys", "Sys"],
         "FerryCore": [],
         "FerryAPI": ["FerryCore", "HTTPServer", "OpenSSL", "Sys"],
-        "FerryStore": ["FerryCore", "Postgres", "Sys"],
+        "FerryScheduler": ["FerryCore"],
+        "FerryStore": ["FerryCore", "FerryScheduler", "Postgres", "Sys"],
         "FerryEngine": ["FerryCore", "Curl", "OpenSSL", "Sys", "CSys"],
         "FerryWebhooks": ["FerryCore", "Curl", "OpenSSL", "Sys"],
         "FerryServer": [

@@ -1,0 +1,77 @@
+import Synchronization
+
+/// What limits an origin just now, for all nodes together.
+package struct HostLimit: Sendable, Equatable {
+    /// Transfers at once; nil: no limit.
+    package var connectionLimit: Int?
+    /// Nothing begins before; nil: no backoff.
+    package var blockedUntil: Timestamp?
+
+    package init(connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil) {
+        self.connectionLimit = connectionLimit
+        self.blockedUntil = blockedUntil
+    }
+}
+
+/// The origins (`scheme://host:port`) whose use is limited, as this node knows them: at most a heartbeat old.
+/// Any thread. While there is none, asking costs one load.
+package final class HostLimits: Sendable {
+    private let hasAny = Atomic<Bool>(false)
+    private let limits = Mutex<[String: HostLimit]>([:])
+
+    package init() {}
+
+    package var isEmpty: Bool { !hasAny.load(ordering: .acquiring) }
+
+    /// Nil: the origin is free.
+    package func limit(of origin: String) -> HostLimit? {
+        guard hasAny.load(ordering: .acquiring) else { return nil }
+        return limits.withLock { $0[origin] }
+    }
+
+    /// What holds from now on. Returns whether anything has changed.
+    @discardableResult
+    package func replace(_ all: [String: HostLimit]) -> Bool {
+        limits.withLock { limits in
+            guard limits != all else { return false }
+            limits = all
+            hasAny.store(!all.isEmpty, ordering: .releasing)
+            return true
+        }
+    }
+}
+
+/// Why a queued job does not run. The code is what `waiting_reason` shows.
+package enum QueueReason: Sendable, Equatable {
+    /// It is claimed as soon as a node has room, and it is its turn.
+    case noFreeSlot
+    /// Its session has as many connections to its host as it may.
+    case sessionLimit(Int)
+    /// As many transfers use its host as may.
+    case hostLimit(Int)
+    case hostBackoff(until: Timestamp)
+
+    package var code: String {
+        switch self {
+        case .noFreeSlot: "no_free_slot"
+        case .sessionLimit: "session_limit"
+        case .hostLimit: "host_limit"
+        case .hostBackoff: "host_backoff"
+        }
+    }
+}
+
+extension HostLimits {
+    /// Why a job of this origin waits in the queue, as far as limits tell: what runs is not counted.
+    /// `sessionLimit`: connections of its session to one host; nil: no limit.
+    package func reason(for origin: String, sessionLimit: Int?, at now: Timestamp) -> QueueReason {
+        let limit = limit(of: origin)
+        if let until = limit?.blockedUntil, until > now { return .hostBackoff(until: until) }
+        switch (limit?.connectionLimit, sessionLimit) {
+        case (let host?, let session?): return host < session ? .hostLimit(host) : .sessionLimit(session)
+        case (let host?, nil): return .hostLimit(host)
+        case (nil, let session?): return .sessionLimit(session)
+        case (nil, nil): return .noFreeSlot
+        }
+    }
+}

@@ -1,0 +1,220 @@
+package import FerryCore
+
+/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when
+/// something limits them.
+package struct Lot: Sendable, Hashable {
+    package let id: Int64
+    package let tenant: String
+    package let session: String
+    /// `scheme://host:port`; nil: every origin that nothing limits.
+    package let origin: String?
+
+    package init(id: Int64, tenant: String, session: String, origin: String? = nil) {
+        self.id = id
+        self.tenant = tenant
+        self.session = session
+        self.origin = origin
+    }
+}
+
+/// From which lots the next jobs are claimed: tenants get equal shares, the sessions of a tenant shares by
+/// their weights, and within a session the lot goes first whose first job is the most urgent.
+///
+/// A value without a clock: knows what may queue, not what queues.
+package struct LotSchedule: Sendable {
+    package struct Ask: Sendable, Equatable {
+        package let lot: Lot
+        package let count: Int
+    }
+
+    /// What a claim has found out about a lot.
+    package enum Depth: Sendable, Equatable {
+        /// There may be more.
+        case more
+        case empty
+        /// Nothing of it can be claimed before.
+        case blocked(until: Timestamp)
+    }
+
+    /// Lots that are known at once, about 20 MB; those beyond are found when others are empty.
+    package static let lotCountMax = 50_000
+
+    private struct Known {
+        let lot: Lot
+        var head: Timestamp
+        /// The most that it can give at once.
+        var limit: Int?
+    }
+    private struct Session {
+        var weight = 1.0
+        /// Those that are known, blocked ones included.
+        var lotCount = 0
+        /// By the urgency of their first job.
+        var ready = RankedHeap<Int64, Timestamp>()
+    }
+    private struct Tenant {
+        var shares = FairShares<String>()
+        var sessions: [String: Session] = [:]
+    }
+
+    private var known: [Int64: Known] = [:]
+    private var tenants: [String: Tenant] = [:]
+    private var shares = FairShares<String>()
+    /// Blocked lots, by the time at which they are tried again.
+    private var blocked = RankedHeap<Int64, Timestamp>()
+    private var blockedOf: [String: Set<Int64>] = [:]
+
+    package init() {}
+
+    package var isEmpty: Bool { known.isEmpty }
+    package var count: Int { known.count }
+    /// Whether anything may be claimed, blocked lots aside.
+    package var hasReady: Bool { !shares.isEmpty }
+    /// When the next blocked lot is tried again.
+    package var nextWake: Timestamp? { blocked.first?.rank }
+    package func knows(_ lot: Int64) -> Bool { known[lot] != nil }
+
+    // MARK: What queues
+
+    /// The lot may have queued jobs, the first of them as urgent as `head`. `weight`: of its session.
+    /// `limit`: what it can give at once. A blocked lot stays blocked.
+    package mutating func add(_ lot: Lot, head: Timestamp, weight: Double = 1, limit: Int? = nil) {
+        if let before = known[lot.id] {
+            known[lot.id]?.limit = limit
+            if head < before.head { known[lot.id]?.head = head }
+        } else {
+            guard known.count < Self.lotCountMax else { return }
+            known[lot.id] = Known(lot: lot, head: head, limit: limit)
+            tenants[lot.tenant, default: Tenant()]
+                .sessions[lot.session, default: Session()].lotCount += 1
+        }
+        tenants[lot.tenant]?.sessions[lot.session]?.weight = weight
+        if !blocked.contains(lot.id) { makeReady(lot.id) }
+    }
+
+    /// Nothing of the lot can be claimed before.
+    package mutating func block(_ id: Int64, until instant: Timestamp) {
+        guard let entry = known[id] else { return }
+        setAside(entry.lot)
+        blocked.set(id, instant)
+        if let origin = entry.lot.origin { blockedOf[origin, default: []].insert(id) }
+    }
+
+    /// Nothing blocks the lot any more.
+    package mutating func unblock(_ id: Int64) {
+        guard blocked.remove(id) != nil else { return }
+        if let origin = known[id]?.lot.origin {
+            blockedOf[origin]?.remove(id)
+            if blockedOf[origin]?.isEmpty == true { blockedOf[origin] = nil }
+        }
+        makeReady(id)
+    }
+
+    /// Blocked lots of an origin are tried again: something of it has ended.
+    package mutating func wake(origin: String) {
+        guard !blocked.isEmpty, let lots = blockedOf.removeValue(forKey: origin) else { return }
+        for lot in lots {
+            blocked.remove(lot)
+            makeReady(lot)
+        }
+    }
+
+    /// Blocked lots whose time has come are tried again.
+    package mutating func wake(at now: Timestamp) {
+        while let (lot, instant) = blocked.first, instant <= now { unblock(lot) }
+    }
+
+    // MARK: Claims
+
+    /// From where up to `count` jobs are to be claimed, each lot once, and at most one lot of an origin.
+    /// Everything that is returned has to be settled.
+    package mutating func plan(_ count: Int) -> [Ask] {
+        if known.count == 1, let only = known.values.first {
+            return planAlone(only, count)
+        }
+        var counts: [Int64: Int] = [:]
+        var order: [Int64] = []
+        var origins: Set<String> = []
+        // Out of the way until the plan is made.
+        var aside: [Int64] = []
+        var left = count
+        while left > 0, let tenant = shares.next, let session = tenants[tenant]?.shares.next,
+            let id = tenants[tenant]?.sessions[session]?.ready.first?.key, let next = known[id]
+        {
+            let before = counts[id] ?? 0
+            if before == 0, let origin = next.lot.origin, !origins.insert(origin).inserted {
+                setAside(next.lot)
+                aside.append(id)
+                continue
+            }
+            if before == 0 { order.append(id) }
+            counts[id] = before + 1
+            left -= 1
+            charge(next.lot, 1)
+            if let limit = next.limit, before + 1 >= limit {
+                setAside(next.lot)
+                aside.append(id)
+            }
+        }
+        for id in aside { makeReady(id) }
+        return order.compactMap { id in
+            known[id].map { Ask(lot: $0.lot, count: counts[id] ?? 0) }
+        }
+    }
+
+    private mutating func planAlone(_ only: Known, _ count: Int) -> [Ask] {
+        guard hasReady, count > 0 else { return [] }
+        let ask = Ask(lot: only.lot, count: max(1, min(count, only.limit ?? count)))
+        // In two steps, so that who comes now starts where this one will be, and not before all of it.
+        charge(only.lot, ask.count - 1)
+        charge(only.lot, 1)
+        return [ask]
+    }
+
+    /// What became of an ask. `head`: how urgent its next job is at most.
+    package mutating func settle(_ ask: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
+        if claimed < ask.count { charge(ask.lot, claimed - ask.count) }
+        let id = ask.lot.id
+        guard known[id] != nil else { return }
+        if let head { known[id]?.head = head }
+        switch depth {
+        case .more: makeReady(id)
+        case .empty: forget(ask.lot)
+        case .blocked(let instant): block(id, until: instant)
+        }
+    }
+
+    // MARK: Pieces
+
+    private mutating func charge(_ lot: Lot, _ count: Int) {
+        let weight = tenants[lot.tenant]?.sessions[lot.session]?.weight ?? 1
+        shares.charge(lot.tenant, Double(count))
+        tenants[lot.tenant]?.shares.charge(lot.session, Double(count) / weight)
+    }
+
+    private mutating func makeReady(_ id: Int64) {
+        guard let entry = known[id] else { return }
+        let lot = entry.lot
+        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: Session()].ready
+            .set(id, entry.head)
+        tenants[lot.tenant]?.shares.insert(lot.session)
+        shares.insert(lot.tenant)
+    }
+
+    /// Takes a lot out of those that are ready, and its session and tenant with the last one.
+    private mutating func setAside(_ lot: Lot) {
+        tenants[lot.tenant]?.sessions[lot.session]?.ready.remove(lot.id)
+        guard tenants[lot.tenant]?.sessions[lot.session]?.ready.isEmpty == true else { return }
+        tenants[lot.tenant]?.shares.remove(lot.session)
+        if tenants[lot.tenant]?.shares.isEmpty == true { shares.remove(lot.tenant) }
+    }
+
+    private mutating func forget(_ lot: Lot) {
+        setAside(lot)
+        known[lot.id] = nil
+        tenants[lot.tenant]?.sessions[lot.session]?.lotCount -= 1
+        guard tenants[lot.tenant]?.sessions[lot.session]?.lotCount == 0 else { return }
+        tenants[lot.tenant]?.sessions[lot.session] = nil
+        if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
+    }
+}

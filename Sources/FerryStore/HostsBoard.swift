@@ -1,0 +1,37 @@
+import FerryCore
+import Postgres
+
+/// Keeps `HostLimits` as the table `hosts` says: read at each heartbeat, and when somebody says that it has
+/// changed.
+enum HostsBoard {
+    /// What is notified when the limits of an origin have changed.
+    static let notification = "hosts"
+    /// Origins that are known at most, about 4 MB. Claims look at the table itself: one that is not known
+    /// here is limited all the same.
+    static let countMax: Int32 = 20_000
+
+    /// Whether anything has changed.
+    static func apply(_ rows: borrowing ResultSet, to limits: HostLimits) -> Bool {
+        var all: [String: HostLimit] = [:]
+        all.reserveCapacity(rows.rowCount)
+        for row in 0..<rows.rowCount {
+            all[rows.text(row, 0)] = HostLimit(
+                connectionLimit: rows.isNull(row, 1) ? nil : Int(rows.int32(row, 1)),
+                blockedUntil: rows.instantOrNil(row, 2))
+        }
+        return limits.replace(all)
+    }
+}
+
+extension ControlLane {
+    /// Reads the limits of origins anew. `changed` is called when they are others now.
+    func adoptHosts(changed: @escaping @Sendable () -> Void) {
+        let limits = context.configuration.hosts
+        perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            let rows = try connection.execute(Statements.readHosts, .int32(HostsBoard.countMax))
+            if HostsBoard.apply(rows, to: limits) { changed() }
+            return .success(())
+        }
+    }
+}

@@ -3,7 +3,7 @@ import CSys
 import Glibc
 import Sys
 
-/// The transfers of one loop: a multi handle, its sockets in the loop's epoll, and its deadline.
+/// The transfers of one loop: its multi handles, with their sockets in the loop's epoll.
 ///
 /// Not `Sendable`: it exists on the loop's thread only, so holding one is the proof of being there.
 package final class CurlMulti {
@@ -13,8 +13,12 @@ package final class CurlMulti {
         case applyPause(Transfer)
     }
 
-    private let raw: UnsafeMutableRawPointer
+    /// The first one stays; others come while more transfers live than it takes.
+    private var handles: [MultiHandle]
+    private let keptConnections: Int
     private let sockets: SocketSet
+    /// Whose a socket is, by its number.
+    private var owners: [MultiHandle?] = []
     private var live: [UnsafeMutableRawPointer: Transfer] = [:]
     private var idleHandles: [EasyHandle] = []
     private let idleHandleLimit: Int
@@ -28,28 +32,19 @@ package final class CurlMulti {
     private var afterEachTurn: [() -> Void] = []
     private var whenStopped: [() -> Void] = []
 
-    /// When libcurl wants to be called, in monotonic nanoseconds; nil when it waits for sockets only.
-    private var libcurlDeadline: Int64?
     /// The loop's clock, read once per turn: monotonic nanoseconds.
     package fileprivate(set) var now = monotonicNanoseconds()
 
     init(sockets: SocketSet, keptConnections: Int) throws(CurlError) {
-        guard let raw = curl_multi_init() else { throw CurlError(CURLE_OUT_OF_MEMORY) }
-        self.raw = raw
         self.sockets = sockets
+        self.keptConnections = keptConnections
         idleHandleLimit = keptConnections
-        ccurl_multi_set_callbacks(
-            raw, socketChanged, deadlineChanged, Unmanaged.passUnretained(self).toOpaque())
-        // The default grows to four times the transfers; a smaller one than the live limit closes what the
-        // next transfer needs. Limits of our own decide what may run, libcurl's would only hide a queue.
-        ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, keptConnections)
-        ccurl_multi_set_long(raw, CURLMOPT_MAX_TOTAL_CONNECTIONS, 0)
-        ccurl_multi_set_long(raw, CURLMOPT_MAX_HOST_CONNECTIONS, 0)
+        handles = []
+        handles.append(try MultiHandle(of: self, keptConnections: keptConnections))
     }
 
     deinit {
-        for transfer in live.values { curl_multi_remove_handle(raw, transfer.easy.raw) }
-        curl_multi_cleanup(raw)
+        for transfer in live.values { curl_multi_remove_handle(transfer.handle.raw, transfer.easy.raw) }
     }
 
     /// The number of transfers that have begun and not ended.
@@ -60,14 +55,24 @@ package final class CurlMulti {
     /// Throws what an impossible option says; nothing has begun then and the delegate is not called.
     package func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
         guard !isStopping else { throw CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped") }
+        let handle = try handleWithRoom()
         let easy = if let idle = idleHandles.popLast() { idle } else { try EasyHandle() }
         try easy.configure(request)
         let context = EasyContext(delegate: delegate)
         easy.install(context, sendsBody: request.body != .none)
-        let transfer = Transfer(easy: easy, context: context, multi: self)
+        let transfer = Transfer(easy: easy, context: context, multi: self, handle: handle)
         live[easy.raw] = transfer
+        handle.liveCount += 1
         enqueue(.add(transfer))
         return transfer
+    }
+
+    /// The first one with room, so that kept connections are found again.
+    private func handleWithRoom() throws(CurlError) -> MultiHandle {
+        for handle in handles where handle.liveCount < MultiHandle.transferCountMax { return handle }
+        let handle = try MultiHandle(of: self, keptConnections: keptConnections)
+        handles.append(handle)
+        return handle
     }
 
     /// Calls `body` about once a second with the monotonic nanoseconds, until the loop stops.
@@ -104,7 +109,7 @@ package final class CurlMulti {
         switch command {
         case .add(let transfer):
             guard live[transfer.easy.raw] === transfer else { return }
-            inside { _ = curl_multi_add_handle(raw, transfer.easy.raw) }
+            inside { _ = curl_multi_add_handle(transfer.handle.raw, transfer.easy.raw) }
         case .remove(let transfer):
             guard live[transfer.easy.raw] === transfer else { return }
             remove(transfer, isReusable: false)
@@ -126,7 +131,9 @@ package final class CurlMulti {
     /// not free it: CURLOPT_BUFFERSIZE would fail from then on, and with it every transfer on this handle.
     private func remove(_ transfer: Transfer, isReusable: Bool) {
         live[transfer.easy.raw] = nil
-        inside { _ = curl_multi_remove_handle(raw, transfer.easy.raw) }
+        transfer.handle.liveCount -= 1
+        transfer.handle.idleSince = now
+        inside { _ = curl_multi_remove_handle(transfer.handle.raw, transfer.easy.raw) }
         if isReusable { keep(transfer.easy) }
     }
 
@@ -143,21 +150,29 @@ package final class CurlMulti {
     func turnEnds() { for body in afterEachTurn { body() } }
 
     func socketReady(_ descriptor: Int32, _ events: UInt32) {
+        guard let owner = owner(of: descriptor) else { return }
         var mask: Int32 = 0
         if events & EPOLLIN.rawValue != 0 { mask |= CURL_CSELECT_IN }
         if events & EPOLLOUT.rawValue != 0 { mask |= CURL_CSELECT_OUT }
         if events & (EPOLLERR.rawValue | EPOLLHUP.rawValue) != 0 { mask |= CURL_CSELECT_ERR }
-        act(descriptor, mask)
+        act(owner, descriptor, mask)
     }
 
     /// When something is due.
-    var deadline: Int64 { min(libcurlDeadline ?? .max, timers.last?.at ?? .max) }
+    var deadline: Int64 {
+        var deadline = timers.last?.at ?? .max
+        for handle in handles { deadline = min(deadline, handle.deadline ?? .max) }
+        return deadline
+    }
 
     /// Does what is due.
     func runDue() {
-        if let due = libcurlDeadline, due <= now {
-            libcurlDeadline = nil
-            act(-1, 0)
+        // By number: what is done may open another handle.
+        for index in handles.indices {
+            let handle = handles[index]
+            guard let due = handle.deadline, due <= now else { continue }
+            handle.deadline = nil
+            act(handle, -1, 0)
         }
         while let timer = timers.last, timer.at <= now {
             timers.removeLast()
@@ -165,18 +180,26 @@ package final class CurlMulti {
         }
     }
 
-    private func act(_ descriptor: Int32, _ mask: Int32) {
+    private func act(_ handle: MultiHandle, _ descriptor: Int32, _ mask: Int32) {
         var running: Int32 = 0
-        inside { _ = curl_multi_socket_action(raw, descriptor, mask, &running) }
+        inside { _ = curl_multi_socket_action(handle.raw, descriptor, mask, &running) }
+        handle.hasNews = true
         runCommands()
     }
 
     /// Tells the delegates of the transfers that have ended; they may start new ones at once.
     func reportFinished() {
+        for index in handles.indices where handles[index].hasNews {
+            handles[index].hasNews = false
+            reportFinished(handles[index])
+        }
+    }
+
+    private func reportFinished(_ handle: MultiHandle) {
         var left: Int32 = 0
-        while let message = curl_multi_info_read(raw, &left) {
-            guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle,
-                let transfer = live[handle]
+        while let message = curl_multi_info_read(handle.raw, &left) {
+            guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
+                let transfer = live[easy]
             else { continue }
             // Not after the removal: `message` points into the handle.
             finish(transfer, ccurl_message_result(message))
@@ -193,6 +216,12 @@ package final class CurlMulti {
 
     func secondPassed() {
         for body in everySecond { body(now) }
+        for index in handles.indices.dropFirst().reversed() {
+            let handle = handles[index]
+            if handle.liveCount == 0 && now - handle.idleSince > MultiHandle.idleMax {
+                handles.remove(at: index)
+            }
+        }
     }
 
     /// Ends what still lives: each delegate hears `CurlError.abortedByCallback`, and nothing new begins.
@@ -209,26 +238,28 @@ package final class CurlMulti {
         whenStopped = []
     }
 
-    fileprivate func setDeadline(_ milliseconds: Int) {
-        libcurlDeadline = milliseconds < 0 ? nil : monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
+    private func owner(of descriptor: Int32) -> MultiHandle? {
+        Int(descriptor) < owners.count ? owners[Int(descriptor)] : nil
     }
 
-    fileprivate func watch(_ easy: UnsafeMutableRawPointer?, _ descriptor: Int32, _ what: Int32) {
+    /// libcurl may have closed a socket, and the kernel given its number to another handle's, before it says
+    /// that it is gone: what then comes about a socket that belongs to another one by now means nothing.
+    func watch(
+        _ easy: UnsafeMutableRawPointer?, _ descriptor: Int32, _ what: Int32, for handle: MultiHandle
+    ) {
         let reads = what == CURL_POLL_IN || what == CURL_POLL_INOUT
         let writes = what == CURL_POLL_OUT || what == CURL_POLL_INOUT
+        let number = Int(descriptor)
+        if what == CURL_POLL_REMOVE {
+            guard let owner = owner(of: descriptor), owner === handle else { return }
+            owners[number] = nil
+        } else {
+            if number >= owners.count {
+                owners.append(contentsOf: repeatElement(nil, count: number + 64 - owners.count))
+            }
+            owners[number] = handle
+        }
         if writes, let easy { live[easy]?.context.socket = descriptor }
         sockets.watch(descriptor, reads: reads, writes: writes)
     }
-}
-
-private let socketChanged: curl_socket_callback = { easy, descriptor, what, raw, _ in
-    guard let raw else { return 0 }
-    Unmanaged<CurlMulti>.fromOpaque(raw).takeUnretainedValue().watch(easy, descriptor, what)
-    return 0
-}
-
-private let deadlineChanged: curl_multi_timer_callback = { _, milliseconds, raw in
-    guard let raw else { return 0 }
-    Unmanaged<CurlMulti>.fromOpaque(raw).takeUnretainedValue().setDeadline(milliseconds)
-    return 0
 }

@@ -8,12 +8,14 @@ import Glibc
 package final class Transfer {
     let easy: EasyHandle
     let context: EasyContext
+    let handle: MultiHandle
     private weak var multi: CurlMulti?
 
-    init(easy: EasyHandle, context: EasyContext, multi: CurlMulti) {
+    init(easy: EasyHandle, context: EasyContext, multi: CurlMulti, handle: MultiHandle) {
         self.easy = easy
         self.context = context
         self.multi = multi
+        self.handle = handle
     }
 
     /// Ends the transfer without another word to the delegate and closes its socket. Twice is once.

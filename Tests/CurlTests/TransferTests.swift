@@ -218,6 +218,28 @@ import Testing
         }
     }
 
+    @Test("transfers beyond what one handle takes arrive whole, and find the connections of those before")
+    func severalHandles() throws {
+        try Self.withNginx { nginx, loop in
+            try nginx.serve("file", patternBytes(1_000_000))
+            try nginx.serve("small", patternBytes(50_000))
+            let slow = (0..<600).map { _ in
+                Running(loop, TransferRequest(url: nginx.url + "/slow/file"))
+            }
+            for running in slow { #expect(!running.recorder.firstByte.wait().isEmpty) }
+            let many = (0..<700).map { _ in Running(loop, TransferRequest(url: nginx.url + "/small")) }
+            for running in many {
+                #expect(running.outcome()?.error == nil)
+                #expect(running.recorder.received == patternBytes(50_000))
+            }
+            let counts = try (0..<20).map { _ in
+                try #require(Running(loop, TransferRequest(url: nginx.url + "/small")).outcome()).info
+                    .newConnections
+            }
+            #expect(counts == Array(repeating: 0, count: 20))
+        }
+    }
+
     @Test("stopping the loop ends every transfer with one word, and refuses new ones")
     func stopping() throws {
         let origin = try ScriptedOrigin { _ = $0.waitUntilClosed() }

@@ -40,6 +40,7 @@ package struct APIPorts: Sendable {
     package var keys: any KeyStore
     package var limits: any LimitStore
     package var editor: any JobEditor
+    package var dependencies: any DependencyKeeper
     package var status: any StatusSource
     package var clock: any WallClock
     package var egress: EgressPolicy
@@ -60,8 +61,8 @@ package struct APIPorts: Sendable {
     package var uptime: @Sendable () -> Double
 
     package init(
-        store: any JobIntake & JobReader & JobControl & JobEditor & DeliveryReader & KeyStore & LimitStore
-            & StatusSource,
+        store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
+            & KeyStore & LimitStore & StatusSource,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -71,6 +72,7 @@ package struct APIPorts: Sendable {
         keys = store
         limits = store
         editor = store
+        dependencies = store
         status = store
         self.content = content
         self.clock = clock

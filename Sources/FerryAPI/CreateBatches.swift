@@ -27,23 +27,29 @@ extension API {
         var jobs: [NewJob] = []
         jobs.reserveCapacity(documents.count)
         var errors: [FieldError] = []
+        let earlier = EarlierJobs()
         for (index, document) in documents.enumerated() {
             do throws(InvalidFields) {
-                let job = try validate(document, at: "#/jobs/\(index)", call)
+                let job = try validate(document, at: "#/jobs/\(index)", call) { earlier[$0] }
+                // After an error nothing is submitted, and any identifier will do.
                 if errors.isEmpty { jobs.append(newJob(job, call, trace: trace, retryOf: nil)) }
+                earlier.identifiers.append(errors.isEmpty ? jobs[index].id : identifiers.make())
             } catch {
+                earlier.identifiers.append(identifiers.make())
                 errors += error.errors
                 if errors.count >= Complaints.countMax { break }
             }
         }
         guard errors.isEmpty else { throw Problem(InvalidFields(Array(errors.prefix(Complaints.countMax)))) }
-        ports.intake.submit(
-            Submission(jobs: jobs, idempotency: idempotency) { result in
-                switch result {
-                case .failure(let error): call.fail(error)
-                case .success(let accepted): sendBatch(accepted, call)
-                }
-            })
+        afterDependencies(of: jobs, call, place: { "#/jobs/\($0)" }) { [self, jobs] in
+            ports.intake.submit(
+                Submission(jobs: jobs, idempotency: idempotency) { result in
+                    switch result {
+                    case .failure(let error): call.fail(error)
+                    case .success(let accepted): sendBatch(accepted, call)
+                    }
+                })
+        }
     }
 
     private func documents(_ call: Call) throws(Problem) -> [JSON] {
@@ -70,6 +76,13 @@ extension API {
         }
         return documents
     }
+}
+
+/// The identifiers of the jobs of a batch that have been read.
+private final class EarlierJobs {
+    var identifiers: [JobID] = []
+
+    subscript(place: Int) -> JobID? { identifiers.indices.contains(place) ? identifiers[place] : nil }
 }
 
 private func sendBatch(_ accepted: Submission.Accepted, _ call: Call) {

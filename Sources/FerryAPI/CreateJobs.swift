@@ -8,7 +8,10 @@ extension API {
         call.answering { () throws(Problem) in
             let job = try validated(try call.json(), at: "#", call)
             let new = newJob(job, call, trace: traceparent(call.fields), retryOf: nil)
-            submit(new, call, idempotency: try idempotency(call))
+            let idempotency = try idempotency(call)
+            afterDependencies(of: [new], call, place: { _ in "#" }) { [self] in
+                submit(new, call, idempotency: idempotency)
+            }
         }
     }
 
@@ -32,7 +35,7 @@ extension API {
     }
 
     private func repeated(_ source: RetrySource) throws(Problem) -> ValidatedJob {
-        guard let spec = try? JobSpec(storedJSON: source.record.specJSON),
+        guard var spec = try? JobSpec(storedJSON: source.record.specJSON),
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The job cannot be read any more.") }
         // The policy may have become stricter since.
@@ -48,6 +51,7 @@ extension API {
         }
         var secrets = source.secrets
         secrets.resumePoint = nil
+        spec.schedule.repeat(at: ports.clock.now())
         return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
     }
 
@@ -59,10 +63,12 @@ extension API {
         }
     }
 
-    func validate(_ json: JSON, at prefix: String, _ call: Call) throws(InvalidFields) -> ValidatedJob {
+    func validate(
+        _ json: JSON, at prefix: String, _ call: Call, earlierJob: @escaping (Int) -> JobID? = { _ in nil }
+    ) throws(InvalidFields) -> ValidatedJob {
         try ValidatedJob(
             json, at: prefix, node: node, refusal: { ports.egress.refusal(of: $0) },
-            resumePoint: { resumePoint($0, call) })
+            resumePoint: { resumePoint($0, call) }, earlierJob: earlierJob)
     }
 
     /// What resume data says, if it was given to this tenant.
@@ -147,6 +153,7 @@ extension API {
             nextAttemptAt: first.nextAttemptAt, retryOf: job.retryOf, specJSON: job.specJSON,
             responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
         record.spec = job.spec
+        record.pendingDependencies = job.spec.schedule.dependsOn
         send(record, 201, call, location(of: first.id) + (accepted.isReplay ? replayed : []))
     }
 

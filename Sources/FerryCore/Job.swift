@@ -165,6 +165,9 @@ package struct JobSpec: Sendable, Equatable {
         /// When the job must have ended, whatever `timeoutForResource` says.
         package var deadlineAt: Timestamp?
         package var waitsForConnectivity = false
+        /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
+        package var dependsOn: [JobID] = []
+        package var onDependencyFailure = DependencyFailure.fail
         package init(
             priority: Double, earliestBeginAt: Timestamp?, expectedBytesToSend: Int64?,
             expectedBytesToReceive: Int64?, timeoutForResource: Double
@@ -185,6 +188,9 @@ package struct JobSpec: Sendable, Equatable {
         /// A person waits for it.
         case responsiveData = "responsive_data"
     }
+
+    /// What becomes of a job when one that it depends on has not succeeded.
+    package enum DependencyFailure: String, Sendable, CaseIterable { case fail, ignore }
 
     package struct RetryRules: Sendable, Equatable {
         package var attemptCountMax: Int
@@ -345,6 +351,8 @@ package struct JobRecord: Sendable {
     package var body: [UInt8]?
     /// With it another job goes on from the bytes that a failed or cancelled one has left; opaque.
     package var resumeData: String?
+    /// The jobs that one in `waiting` for `dependency` still waits for.
+    package var pendingDependencies: [JobID] = []
 
     package init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,

@@ -12,6 +12,13 @@ extension JobSpec.Schedule {
         return .deadlineExceeded
     }
 
+    /// What is left of it for a job that somebody repeats now: nothing that was waited for, and no deadline
+    /// that has passed.
+    package mutating func `repeat`(at now: Timestamp) {
+        dependsOn = []
+        if let deadlineAt, deadlineAt <= now { self.deadlineAt = nil }
+    }
+
     /// What a job ends as that has not ended by then.
     package func overdue(createdAt: Timestamp, phase: TransferError.Phase) -> TransferError {
         let code = overdueCode(createdAt: createdAt)

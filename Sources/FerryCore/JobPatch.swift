@@ -76,7 +76,9 @@ extension JobDecoding {
             case "integrity": result.integrity = integrity(&merged)
             case "redirects": result.redirects = redirects(&merged)
             case "accept": result.accept = acceptance(&merged)
-            case "schedule": result.schedule = schedule(&merged)
+            case "schedule":
+                result.schedule = schedule(&merged)
+                if result.schedule.dependsOn != spec.schedule.dependsOn { refuse("#/schedule/depends_on") }
             case "network": result.bytesPerSecondMax = network(&merged)
             case "retry": result.retry = retry(&merged, spec.kind)
             case let name where Self.fixed.contains(name): refuse(fields.pointer(name))

@@ -11,16 +11,19 @@ package struct ValidatedJob: Sendable {
     ///
     /// `prefix` is where the job is in the document: `#`, or `#/jobs/17` in a batch. `refusal` is the egress
     /// policy: why a URL cannot be accepted, nil when it may be tried. `resumePoint` opens resume
-    /// data; nil when it is none of this tenant's.
+    /// data; nil when it is none of this tenant's. `earlierJob`: the job of the same batch with this number,
+    /// if it comes before this one.
     package init(
         _ json: JSON, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
-        refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil }
+        refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
+        earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) {
         let complaints = Complaints()
         let job = withoutActuallyEscaping(refusal) { refusal in
             withoutActuallyEscaping(resumePoint) { resumePoint in
                 let decoding = JobDecoding(
-                    complaints: complaints, node: node, refusal: refusal, openResumeData: resumePoint)
+                    complaints: complaints, node: node, refusal: refusal, openResumeData: resumePoint,
+                    earlierJob: earlierJob)
                 return decoding.job(json, at: prefix)
             }
         }
@@ -44,6 +47,7 @@ struct JobDecoding {
     let node: NodeAbilities
     let refusal: (WebURL) -> String?
     let openResumeData: (String) -> ResumePoint?
+    var earlierJob: (Int) -> JobID? = { _ in nil }
     /// Sizes and lengths beyond this are no safe JSON numbers (RFC 8259 §6).
     static let byteCountMax: Int64 = 1 << 53 - 1
 
@@ -208,8 +212,9 @@ struct JobDecoding {
         schedule.waitsForConnectivity = object.bool("waits_for_connectivity") ?? false
         object.off("discretionary", .bool(false), "Discretionary scheduling is")
         object.off("confirm_before_begin", .bool(false), "Confirmation before the start is")
-        object.off("depends_on", .array([]), "Dependencies are")
-        object.only(["fail"], "on_dependency_failure", later: ["ignore"])
+        schedule.dependsOn = dependencies(&object)
+        schedule.onDependencyFailure =
+            object.choice("on_dependency_failure", JobSpec.DependencyFailure.self) ?? .fail
         object.finish()
         return schedule
     }

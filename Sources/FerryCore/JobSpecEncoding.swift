@@ -133,8 +133,10 @@ extension JobSpec {
         writer.memberOrNull("expected_bytes_to_receive", schedule.expectedBytesToReceive)
         writer.member("timeout_for_resource", schedule.timeoutForResource)
         writer.name("depends_on")
-        writer.raw(emptyArray)
-        writer.member("on_dependency_failure", "fail")
+        writer.beginArray()
+        for job in schedule.dependsOn { writer.value(job.description) }
+        writer.endArray()
+        writer.member("on_dependency_failure", schedule.onDependencyFailure.rawValue)
         writer.endObject()
     }
 

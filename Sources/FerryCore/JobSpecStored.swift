@@ -145,6 +145,11 @@ extension JobSpec.Schedule {
                 try stored.need(JobSpec.NetworkServiceType(rawValue: text), "network_service_type")
             } ?? .standard
         deadlineAt = try stored.timestamp("deadline_at")
+        for text in stored.strings("depends_on") {
+            dependsOn.append(try stored.need(JobID(text), "depends_on"))
+        }
+        onDependencyFailure =
+            stored.string("on_dependency_failure").flatMap(JobSpec.DependencyFailure.init) ?? .fail
         waitsForConnectivity = stored.bool("waits_for_connectivity")
     }
 }

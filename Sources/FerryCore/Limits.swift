@@ -46,6 +46,7 @@ package enum Limits {
     /// Seconds for which the bytes of a failed or cancelled job are kept for another one.
     package static let resumeDataSeconds = 86_400.0
     package static let mirrorCountMax = 16
+    package static let dependencyCountMax = 100
     /// Connections that one download may hold.
     package static let segmentCountMax = 64
     /// Members of an object in a patch: more than there are fields.

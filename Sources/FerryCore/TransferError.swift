@@ -29,6 +29,7 @@ package struct TransferError: Error, Sendable, Equatable {
         case storageFailed = "storage_failed"
         case blockedAddress = "blocked_address"
         case requestNotRepeatable = "request_not_repeatable"
+        case dependencyFailed = "dependency_failed"
         case cancelled
         case nodeLost = "node_lost"
         case internalError = "internal_error"

@@ -14,6 +14,7 @@ extension TransferError.Code {
             .responseTooLarge, .requestNotRepeatable:
             .request
         case .blockedAddress: .blocked
+        case .dependencyFailed: .dependency
         case .cancelled: .cancelled
         case .nodeLost, .internalError: .internalError
         }
@@ -29,7 +30,8 @@ extension TransferError.Code {
         case .tlsFailed, .certificateInvalid: [.connecting, .securing]
         case .clientCertificateRequired: [.securing]
         case .authenticationRequired: [.connecting, .waiting]
-        case .unacceptableStatus, .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .cancelled:
+        case .unacceptableStatus, .unacceptableContentType, .tooManyRedirects, .redirectInvalid,
+            .dependencyFailed, .cancelled:
             [.waiting]
         case .responseInvalid: [.connecting, .sending, .waiting, .receiving]
         case .responseTooLarge: [.waiting, .receiving]
@@ -60,7 +62,7 @@ extension TransferError.Code {
             .authenticationRequired, .unacceptableContentType, .tooManyRedirects, .redirectInvalid,
             .responseTooLarge,
             .sourceNotFound, .destinationExists, .destinationInvalid, .blockedAddress, .requestNotRepeatable,
-            .cancelled:
+            .dependencyFailed, .cancelled:
             .never
         }
     }

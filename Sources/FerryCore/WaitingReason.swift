@@ -18,6 +18,8 @@ package struct WaitingReason: Sendable, Equatable {
     package let detail: String
     /// When it is looked at again at the latest; nil: when what it waits for happens.
     package let nextCheckAt: Timestamp?
+    /// Of `dependency`: the jobs that have not ended yet.
+    package private(set) var jobs: [JobID] = []
 
     package init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
         self.code = code
@@ -62,6 +64,7 @@ package struct WaitingReason: Sendable, Equatable {
             case .discretionary: (.discretionary, "It starts when the service finds time for it.")
             }
         self.init(code, detail, nextCheckAt: job.nextAttemptAt)
+        if code == .dependency { jobs = job.pendingDependencies }
     }
 
     func write(into writer: inout JSONWriter) {
@@ -69,6 +72,12 @@ package struct WaitingReason: Sendable, Equatable {
         writer.member("code", code.rawValue)
         writer.member("detail", detail)
         writer.memberOrNull("next_check_at", nextCheckAt)
+        if code == .dependency {
+            writer.name("jobs")
+            writer.beginArray()
+            for job in jobs { writer.value(job.description) }
+            writer.endArray()
+        }
         writer.endObject()
     }
 }

@@ -256,7 +256,8 @@ extension TransferError {
             .deadlineExceeded, .tlsFailed,
             .certificateInvalid, .clientCertificateRequired, .authenticationRequired, .unacceptableStatus,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound,
-            .sourceChanged, .blockedAddress, .requestNotRepeatable, .cancelled, .nodeLost, .internalError:
+            .sourceChanged, .blockedAddress, .requestNotRepeatable, .dependencyFailed, .cancelled, .nodeLost,
+            .internalError:
             true
         }
     }

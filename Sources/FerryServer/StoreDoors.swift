@@ -92,6 +92,12 @@ extension StoreDoor: JobReader, JobControl {
     }
 }
 
+extension StoreDoor: DependencyKeeper {
+    func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
+        control.prepareDependencies(jobs, tenant: tenant, reply: reply)
+    }
+}
+
 extension StoreDoor: DeliveryReader {
     func deliveries(
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,

@@ -60,7 +60,9 @@ extension ControlLane {
     ) throws(PostgresError) -> JobRecord? {
         let record = stored.record
         let begin = spec.schedule.earliestBeginAt
-        let isMoved = begin != before.schedule.earliestBeginAt && record.state != .suspended
+        let isMoved =
+            begin != before.schedule.earliestBeginAt && record.state != .suspended
+            && record.waitingFor != .dependency
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)

@@ -93,6 +93,7 @@ extension ControlLane {
             identifiers: context.identifiers, seal: seal)
         let changed = try connection.execute(Statements.finishJobs, .finished([job]))
         guard changed.rowCount == 1 else { return nil }
+        if changed.hasDependents { context.noteDependencies() }
         if job.record.resumeData != nil { context.commitObserver?.jobsLeaveBytes([job.lease.job]) }
         context.commitObserver?.jobsFinished([job.lease.job])
         if job.event != nil { context.commitObserver?.deliveriesAdded(1) }

@@ -50,6 +50,7 @@ extension ControlLane {
                 return record.state == .running ? .failure(.invalidState(.running)) : nil
             }
             guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            if changed.record.waitingFor == .dependency { context.noteDependencies() }
             return .success(changed.record)
         }
     }

@@ -19,6 +19,7 @@ struct Dispatcher {
     private var nextPromotion: Int64 = 0
     private var nextPoll: Int64 = 0
     private var nextReconciliation: Int64 = 0
+    private var dependents = Dependents()
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
@@ -49,6 +50,7 @@ struct Dispatcher {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
         if !isEmpty { next = now }
+        if let look = dependents.nextLook { next = min(next, look) }
         if isLeasing {
             next = min(next, nextPromotion)
             if slots.freeCount > 0 { next = hasBacklog ? now : min(next, nextPoll) }
@@ -81,6 +83,7 @@ struct Dispatcher {
         case .wake: nextPoll = 0
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
+        case .dependencies: dependents.note()
         }
     }
 
@@ -99,6 +102,7 @@ struct Dispatcher {
         if !news.isEmpty { tellNews() }
         // What they tell of must not be over before they are told.
         guard news.isEmpty else { return }
+        resolveDependencies()
         let round = Round(
             endings: Array(endings.prefix(batchMax)), promotes: isLeasing && now >= nextPromotion,
             reconciles: now >= nextReconciliation, claimMax: 0)
@@ -161,8 +165,16 @@ struct Dispatcher {
         }
         // What was queued and not claimed in the same transaction.
         if round.claimMax == 0 { context.backlog.add(outcome.queuedCount) }
+        if outcome.hasDependencyNews { dependents.note() }
         tell(round, outcome)
         begin(outcome.claims)
+    }
+
+    private mutating func resolveDependencies() {
+        guard dependents.nextLook != nil else { return }
+        let effects = dependents.step(lane, context)
+        context.backlog.add(effects.queuedCount)
+        if let due = effects.nextDue { schedulePromotion(at: due) }
     }
 
     /// In a transaction of its own, before the jobs' endings, so that sessions are always locked in their

@@ -16,6 +16,8 @@ package final class DispatcherLane: ResultSink {
         case due(Timestamp)
         /// Leases may exist in the database that this process does not know.
         case reconcile
+        /// Jobs have ended that others depend on, or have come that depend on others.
+        case dependencies
     }
 
     private let context: StoreContext

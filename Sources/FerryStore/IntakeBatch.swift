@@ -20,6 +20,7 @@ struct IntakeBatch {
         var earliestBegin: Timestamp?
         /// Of all of them.
         var earliestDeadline: Timestamp?
+        var hasDependencies = false
     }
 
     /// Reserves slots for what can begin at once: if nothing of theirs queues before them.
@@ -33,7 +34,8 @@ struct IntakeBatch {
         guard context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int, priority: Double)] = []
         for (index, submission) in submissions.enumerated() {
-            for (place, job) in submission.jobs.enumerated() where !waits(job) && mayBegin(job) {
+            for (place, job) in submission.jobs.enumerated()
+            where waitingFor(job) == nil && mayBegin(job) {
                 due.append((index, place, job.spec.schedule.priority))
             }
         }
@@ -66,6 +68,7 @@ struct IntakeBatch {
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
+            if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
@@ -97,11 +100,14 @@ struct IntakeBatch {
             for (job, isLeased) in zip(submission.jobs, leases[index]) {
                 if isLeased {
                     outcome.attempts.append(attempt(of: job))
-                } else if waits(job) {
-                    outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt]
-                        .compactMap(\.self).min()
                 } else {
-                    outcome.queued.append(job)
+                    switch waitingFor(job) {
+                    case nil: outcome.queued.append(job)
+                    case .dependency?: outcome.hasDependencies = true
+                    default:
+                        outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt]
+                            .compactMap(\.self).min()
+                    }
                 }
                 if let deadline = job.spec.schedule.deadlineAt {
                     outcome.earliestDeadline = min(outcome.earliestDeadline ?? deadline, deadline)
@@ -114,11 +120,12 @@ struct IntakeBatch {
     }
 
     private func answer(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
-        Submission.Accepted.Job(
-            id: job.id, state: isLeased ? .running : waits(job) ? .waiting : .queued,
-            waitingFor: waits(job) ? .beginDate : nil, createdAt: now, startedAt: isLeased ? now : nil,
+        let waitingFor = waitingFor(job)
+        return Submission.Accepted.Job(
+            id: job.id, state: isLeased ? .running : waitingFor != nil ? .waiting : .queued,
+            waitingFor: waitingFor, createdAt: now, startedAt: isLeased ? now : nil,
             node: isLeased ? context.configuration.node : nil,
-            nextAttemptAt: waits(job) ? job.spec.schedule.earliestBeginAt : nil)
+            nextAttemptAt: waitingFor == .beginDate ? job.spec.schedule.earliestBeginAt : nil)
     }
 
     private func attempt(of job: NewJob) -> Attempt {
@@ -158,11 +165,12 @@ struct IntakeBatch {
         return ids.indices.map { index in
             let state = states[index].flatMap(JobState.init) ?? .queued
             let isLeased = state == .running
+            let begin = begins[index].map(Timestamp.init(microseconds:))
             return Submission.Accepted.Job(
                 id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
-                waitingFor: state == .waiting ? .beginDate : nil, createdAt: createdAt,
-                startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
-                nextAttemptAt: state == .waiting ? begins[index].map(Timestamp.init(microseconds:)) : nil)
+                waitingFor: state != .waiting ? nil : begin == nil ? .dependency : .beginDate,
+                createdAt: createdAt, startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
+                nextAttemptAt: state == .waiting ? begin : nil)
         }
     }
 
@@ -174,8 +182,15 @@ struct IntakeBatch {
         zip(submissions, leases).flatMap { zip($0.jobs, $1).filter(\.1).map(\.0.id) }
     }
 
-    private func waits(_ job: NewJob) -> Bool {
-        job.spec.schedule.earliestBeginAt.map { $0 > now } ?? false
+    private func waitingFor(_ job: NewJob) -> WaitingFor? {
+        let schedule = job.spec.schedule
+        if !schedule.dependsOn.isEmpty { return .dependency }
+        if let begin = schedule.earliestBeginAt, begin > now { return .beginDate }
+        return nil
+    }
+
+    private var hasDependencies: Bool {
+        submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependsOn.isEmpty } }
     }
 
     private var workNotification: Parameters {
@@ -197,7 +212,7 @@ struct IntakeBatch {
         parameters.appendArray(.bool, leased) { $0.append(bool: $1) }
         parameters.appendArray(.float32, jobs) { $0.append(float32: Float($1.spec.schedule.priority)) }
         parameters.appendArray(.timestamp, jobs) {
-            $0.append(waits($1) ? $1.spec.schedule.earliestBeginAt : nil)
+            $0.append(waitingFor($1) == .beginDate ? $1.spec.schedule.earliestBeginAt : nil)
         }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.schedule.expiry(createdAt: now)) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
@@ -227,11 +242,16 @@ struct IntakeBatch {
         return parameters
     }
 
-    /// The deadlines.
+    /// The deadlines, and what the jobs wait for.
     private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.timestamp)
         for index in chosen {
             for job in submissions[index].jobs { parameters.append(job.spec.schedule.deadlineAt) }
+        }
+        parameters.endArray()
+        parameters.beginArray(.text)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(text: waitingFor(job)?.rawValue) }
         }
         parameters.endArray()
     }

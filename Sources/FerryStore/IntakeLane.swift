@@ -171,6 +171,7 @@ package final class IntakeLane: JobIntake {
             wakeDispatcher(nil)
         }
         if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }
+        if outcome.hasDependencies { context.noteDependencies() }
         if let earliest = outcome.earliestDeadline { context.deadlines.send(earliest) }
         for (submission, result) in zip(work.submissions, outcome.results) {
             waitingJobCount.subtract(submission.jobs.count, ordering: .relaxed)

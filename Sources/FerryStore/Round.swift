@@ -18,6 +18,8 @@ struct Round {
         /// Rows that became queued: promoted or given back.
         var queuedCount = 0
         var nextDue: Timestamp?
+        /// Others depend on what has ended.
+        var hasDependencyNews = false
     }
 
     /// In this order, so that no row is waited for while the row of a session is locked: give back, retry,
@@ -37,7 +39,10 @@ struct Round {
             if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
             if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
             if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
-            if promotes { pipeline.send(Statements.nextDue) }
+            if promotes {
+                pipeline.send(Statements.nextDue)
+                pipeline.send(Statements.hasDependencyNews)
+            }
             if claimMax > 0 { pipeline.send(Statements.claimJobs, claim(context)) }
         }
         var changed: Set<JobID> = []
@@ -52,10 +57,15 @@ struct Round {
         if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if promotes { outcome.promotedCount = next(&results).rowCount }
         outcome.queuedCount += outcome.promotedCount
-        if !parts.finished.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if !parts.finished.isEmpty {
+            let finished = next(&results)
+            changed.formUnion(finished.identifiers())
+            outcome.hasDependencyNews = finished.hasDependents
+        }
         if promotes {
             let due = next(&results)
             outcome.nextDue = due.rowCount > 0 ? due.instantOrNil(0, 0) : nil
+            if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
         }
         if claimMax > 0 {
             let rows = next(&results)
@@ -115,6 +125,11 @@ private struct Parts {
             }
         }
     }
+}
+
+extension ResultSet {
+    /// Of finish_jobs.sql: whether others depend on any of these.
+    var hasDependents: Bool { (0..<rowCount).contains { bool($0, 1) } }
 }
 
 extension Parameters {

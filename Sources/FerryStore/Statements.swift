@@ -3,6 +3,8 @@ package import Postgres
 /// Every SQL statement: one constant a file of `SQL/`. A test prepares each and compares the number of
 /// parameters.
 package enum Statements {
+    package static let addDependencies = make(
+        "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
@@ -15,7 +17,11 @@ package enum Statements {
     package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 10)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
+    package static let flagDependencies = make(
+        "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
+    package static let hasDependencyNews = make(
+        "has_dependency_news", PackageResources.has_dependency_news_sql)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
     package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
@@ -24,6 +30,8 @@ package enum Statements {
     package static let listJobs = make(
         "list_jobs", PackageResources.list_jobs_sql, parameters: 9, isPlannedAnew: true)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
+    package static let lockDependents = make(
+        "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
     package static let lockHeartbeat = make(
         "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
@@ -47,6 +55,8 @@ package enum Statements {
     package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 2)
     package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
+    package static let releaseDependents = make(
+        "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
     package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 4)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let removeOldKeys = make(
@@ -56,12 +66,14 @@ package enum Statements {
     package static let requestSuspend = make(
         "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 3)
+    package static let resolveDependencies = make(
+        "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 8)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 18)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 19)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 24)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 25)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 8)
@@ -69,6 +81,8 @@ package enum Statements {
 
     /// All of them, for the test.
     package static let all = [
+        addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
+        resolveDependencies,
         changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, dueDeadlines, editJob, expiredJobs,
         finishJobs,
         foldCounts,

@@ -29,6 +29,7 @@ package final class Store: Sendable {
         let context = StoreContext(configuration)
         let dispatcher = DispatcherLane(context)
         let wake: @Sendable () -> Void = { dispatcher.send(.wake) }
+        context.connect(dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
         self.context = context
         self.dispatcher = dispatcher
         intake = IntakeLane(

@@ -25,6 +25,7 @@ final class StoreContext: Sendable {
     /// Whether other nodes are alive, who must be notified.
     let hasPeers = Atomic<Bool>(true)
     let isListening = Atomic<Bool>(false)
+    private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
 
@@ -40,6 +41,14 @@ final class StoreContext: Sendable {
         self.runner.withLock { $0 = runner }
         self.observer.withLock { $0 = observer }
     }
+
+    /// `wake`: what `noteDependencies` does.
+    func connect(dependents wake: @escaping @Sendable () -> Void) {
+        wakeDependents.withLock { $0 = wake }
+    }
+
+    /// To be called after a commit that has left news of dependencies.
+    func noteDependencies() { wakeDependents.withLock { $0 }?() }
 
     var logger: Logger { configuration.logger }
     var clock: DatabaseClock { configuration.clock }

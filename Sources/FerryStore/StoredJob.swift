@@ -29,6 +29,11 @@ package struct StoredJob: Sendable {
             resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
             body: isWide ? rows.bytesOrNil(row, 23) : nil)
         if isWide { record.resumeData = rows.textOrNil(row, 24) }
+        if isWide, record.waitingFor == .dependency {
+            record.pendingDependencies = rows.uuidArray(row, 26).compactMap { id in
+                id.map { JobID(high: $0.high, low: $0.low) }
+            }
+        }
         self.record = record
         hasBytes = isWide && rows.bool(row, 25)
         expiresAt = rows.instantOrNil(row, 11)

@@ -186,10 +186,13 @@ package final class WatchLane: LeaseHolder {
             guard !stored.isEmpty else { return }
             let now = context.clock.now()
             let jobs = stored.map { FinishedJob(overdue: $0, at: now, identifiers: context.identifiers) }
-            let done: [JobID] = try lane.withConnection { connection throws(PostgresError) in
-                try connection.execute(Statements.finishJobs, .finished(jobs), timeout: .seconds(5))
-                    .identifiers()
+            let (done, hasDependents): ([JobID], Bool) = try lane.withConnection {
+                connection throws(PostgresError) in
+                let rows = try connection.execute(
+                    Statements.finishJobs, .finished(jobs), timeout: .seconds(5))
+                return (rows.identifiers(), rows.hasDependents)
             }
+            if hasDependents { context.noteDependencies() }
             let finished = Set(done)
             context.commitObserver?.jobsFinished(done)
             let eventCount = jobs.count { $0.event != nil && finished.contains($0.lease.job) }

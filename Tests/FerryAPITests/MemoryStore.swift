@@ -5,8 +5,12 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
-    LimitStore, JobEditor, ContentStore
+    LimitStore, JobEditor, DependencyKeeper, ContentStore
 {
+    func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
+        reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
+    }
+
     struct State {
         var jobs: [JobID: JobRecord] = [:]
         var sources: [JobID: NewJob] = [:]

@@ -32,10 +32,10 @@ struct ErrorTableTests {
         }
     }
 
-    @Test("every class is used, or kept for what comes")
+    @Test("every class is used")
     func classes() {
         let used = Set(TransferError.Code.allCases.map(\.errorClass))
-        #expect(Set(TransferError.Class.allCases).subtracting(used) == [.dependency])
+        #expect(Set(TransferError.Class.allCases) == used)
         #expect(TransferError.Code.allCases.allSatisfy { !$0.phases.isEmpty })
     }
 }

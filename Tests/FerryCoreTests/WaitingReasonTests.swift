@@ -75,6 +75,30 @@ struct DeadlineTests {
         #expect(error.code == .deadlineExceeded && error.errorClass == .timeout && !error.isRetryable)
     }
 
+    @Test("dependencies are identifiers, or earlier places of the same batch, each once")
+    func dependencies() throws {
+        let body = { (jobs: String) in
+            #"{"kind":"data","request":{"url":"http://a.example/"},"schedule":{"depends_on":[\#(jobs)]}}"#
+        }
+        let (first, second) = (JobID(high: 1, low: 2), JobID(high: 3, low: 4))
+        let read = { (jobs: String) in
+            try ValidatedJob(
+                JSON.parse(Array(body(jobs).utf8)), at: "#/jobs/2", refusal: { _ in nil },
+                earlierJob: { $0 == 1 ? second : nil })
+        }
+        let spec = try read(##""\##(first)","#/jobs/1""##).spec
+        #expect(spec.schedule.dependsOn == [first, second])
+        #expect(try JobSpec(storedJSON: spec.encodeStored()) == spec)
+        for wrong in [##""#/jobs/2""##, ##""#/jobs/-1""##, ##""#/jobs/""##, #""job_x""#, #""""#] {
+            #expect(throws: InvalidFields.self) { try read(wrong) }
+        }
+        #expect(complaints(body(#""\#(first)","\#(first)""#)).map(\.code) == ["duplicate"])
+        #expect(complaints(body("1")).map(\.pointer) == ["#/schedule/depends_on/0"])
+        #expect(complaints(body(##""#/jobs/0""##)).map(\.code) == ["invalid_value"])
+        let many = (UInt64(0)..<101).map { #""\#(JobID(high: 9, low: $0))""# }.joined(separator: ",")
+        #expect(complaints(body(many)).map(\.code) == ["too_many"])
+    }
+
     @Test("hints are read, kept and shown; what cannot be is refused")
     func hints() throws {
         let hints =

@@ -44,11 +44,26 @@ def _simplify(request):
             del headers[name]
 
 
+def _free(schedule):
+    """Jobs to depend on must be there, and a deadline comes after the begin."""
+    if not isinstance(schedule, dict):
+        return
+    jobs = schedule.get("depends_on")
+    if isinstance(jobs, list) and len(jobs) <= 100 and all(
+            isinstance(job, str) and re.fullmatch(r"job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|#/jobs/[0-9]{1,5}", job)
+            for job in jobs) and len(set(jobs)) == len(jobs):
+        schedule["depends_on"] = []
+    times = [schedule.get(name) for name in ("earliest_begin_at", "deadline_at")]
+    if all(isinstance(time, str) and re.match(r"\d{4}-\d\d-\d\d[Tt]", time) for time in times):
+        schedule["earliest_begin_at"] = None
+
+
 @schemathesis.hook
 def map_body(context, body):
     """One field bounds another here: max_delay is not below initial_delay (docs/errors.md, `invalid_value`)."""
     for job in _jobs(body):
         _simplify(job.get("request"))
+        _free(job.get("schedule"))
         retry = job.get("retry")
         if isinstance(retry, dict):
             first, last = retry.get("initial_delay"), retry.get("max_delay")

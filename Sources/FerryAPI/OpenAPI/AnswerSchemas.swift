@@ -30,7 +30,11 @@ let answerSchemas = #"""
           "properties": {
             "code": {"enum": \#(names(WaitingReason.Code.self))},
             "detail": {"type": "string", "description": "What would have to happen for the job to start."},
-            "next_check_at": {"type": ["string", "null"], "format": "date-time"}
+            "next_check_at": {"type": ["string", "null"], "format": "date-time"},
+            "jobs": {
+              "type": "array", "items": {"$ref": "#/components/schemas/JobID"},
+              "description": "With the code dependency: those that have not ended yet."
+            }
           }
         },
         "created_at": {"type": "string", "format": "date-time"},
@@ -98,31 +102,6 @@ let answerSchemas = #"""
         "mime_type": {"type": ["string", "null"]},
         "suggested_filename": {"type": ["string", "null"]},
         "expected_content_length": {"type": ["integer", "null"]}
-      }
-    },
-    "JobPatch": {
-      "type": "object", "additionalProperties": false,
-      "description": "A merge patch (RFC 7396) of the job as it is shown; null stands for the default. \#
-    description, metadata, schedule.priority and network.max_bytes_per_second can be changed until the job \#
-    is terminal, the rest until it has begun. What comes out is checked like a submission.",
-      "examples": [{"metadata": {"ticket": "17"}, "network": {"max_bytes_per_second": null}}],
-      "properties": {
-        "description": {"type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
-        "metadata": {
-          "type": ["object", "null"], "maxProperties": 50,
-          "additionalProperties": {"type": ["string", "null"], "maxLength": 2048}
-        },
-        "request": {
-          "type": "object", "additionalProperties": false,
-          "properties": {
-            "url": {"type": "string", "maxLength": 8192},
-            "timeout_for_request": {"type": ["number", "null"], "minimum": 1, "maximum": 604800}
-          }
-        },
-        "destination": {"type": ["object", "null"]}, "integrity": {"type": ["object", "null"]},
-        "redirects": {"type": ["object", "null"]}, "accept": {"type": ["object", "null"]},
-        "schedule": {"type": ["object", "null"]}, "network": {"type": ["object", "null"]},
-        "retry": {"type": ["object", "null"]}
       }
     },
     "TransferLimits": {

@@ -26,6 +26,7 @@ let openAPIDocument: [UInt8] = {
     writer.name("schemas")
     let schemas = [
         jobRequestSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas, errorSchemas,
+        patchSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

@@ -271,8 +271,19 @@ let jobRequestSchemas = #"""
           "type": "number", "minimum": 1, "maximum": 31536000, "default": 604800,
           "description": "Seconds from acceptance, all attempts together."
         },
-        "depends_on": {"type": "array", "maxItems": 0},
-        "on_dependency_failure": {"const": "fail"}
+        "depends_on": {
+          "type": "array", "maxItems": 100, "uniqueItems": true, "default": [],
+          "items": {
+            "type": "string",
+            "pattern": "^(job_[0-7][0-9A-Ha-hJKMNP-TV-Zjkmnp-tv-z]{25}|#/jobs/[0-9]{1,5})$"
+          },
+          "description": "Jobs of the same tenant that must have ended before this one begins. In a batch, \#
+    #/jobs/3 is the fourth job of the same batch, and must come before this one."
+        },
+        "on_dependency_failure": {
+          "enum": ["fail", "ignore"], "default": "fail",
+          "description": "What becomes of this job when one that it depends on does not succeed."
+        }
       }
     },
     "Network": {

@@ -8,7 +8,7 @@
 -- that ended it (AttemptRecord), or null; $18 resume data or null. Joined by ANY (ARRAY[…]), which has an
 -- index and neither a hash nor an order: however wrong the statistics are (a queue that was empty when it was
 -- vacuumed), the rows are found one by one through the primary key. Returns the ids that were really
--- finished.
+-- finished, and whether others depend on them: of those there is news (resolve_dependencies.sql).
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
@@ -25,7 +25,8 @@ WITH u AS (
     RETURNING j.id, j.created_at, j.started_at, j.retry_of, j.revision, j.attempt, j.kind, j.state, j.tenant,
         j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.delivery,
-        u.event, u.type, u.url, u.job_json, u.last_attempt, u.resume_data, u.position
+        u.event, u.type, u.url, u.job_json, u.last_attempt, u.resume_data, u.position,
+        j.has_dependents
 ), kept AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, revision, attempt, failed_attempts, kind,
@@ -35,6 +36,9 @@ WITH u AS (
         kind, terminal_state::job_state, tenant, session, origin, spec, metadata, secrets, payload,
         traceparent, response, result, error, body, attempts, last_attempt, resume_data
     FROM gone
+), noticed AS (
+    INSERT INTO dependency_news (job, state)
+    SELECT id, terminal_state::job_state FROM gone WHERE has_dependents
 ), numbered AS (
     INSERT INTO sessions AS s (tenant, name, last_sequence)
     SELECT tenant, session, count(*) FROM gone WHERE delivery IS NOT NULL
@@ -63,4 +67,4 @@ WITH u AS (
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
         deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
 )
-SELECT id FROM gone
+SELECT id, has_dependents FROM gone

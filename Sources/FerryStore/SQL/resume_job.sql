@@ -1,23 +1,26 @@
--- Queues a suspended job again, or lets it wait for its begin date; takes back a suspension that was asked
--- for and is not done yet. Tells the nodes that there is work. Locks: the job, then this connection's row of
--- job_counts. $1 id, $2 revision, $3 begin date, or null when that is over. Returns the id; no row: it has
--- changed meanwhile.
+-- Queues a suspended job again, or lets it wait for its dependencies or its begin date; takes back a
+-- suspension that was asked for and is not done yet. Tells the nodes that there is work. Locks: the job, then
+-- this connection's row of job_counts. $1 id, $2 revision, $3 begin date, or null when that is over. Returns
+-- the id; no row: it has changed meanwhile.
 WITH found AS (
-    SELECT id, state FROM jobs
+    SELECT id, state, EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id) AS depends
+    FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer
         AND (state = 'suspended' OR (state = 'running' AND suspend_requested))
     FOR UPDATE
 ), changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN found.state = 'running' THEN 'running' WHEN $3::timestamptz IS NULL THEN 'queued'
-            ELSE 'waiting' END::job_state,
-        waiting_for = CASE WHEN found.state = 'suspended' AND $3::timestamptz IS NOT NULL
-            THEN 'begin_date' END::waiting_for,
-        next_attempt_at = CASE WHEN found.state = 'suspended' THEN $3::timestamptz END,
+        state = CASE WHEN found.state = 'running' THEN 'running'
+            WHEN $3::timestamptz IS NULL AND NOT found.depends THEN 'queued' ELSE 'waiting' END::job_state,
+        waiting_for = CASE WHEN found.state = 'running' THEN NULL WHEN found.depends THEN 'dependency'
+            WHEN $3::timestamptz IS NOT NULL THEN 'begin_date' END::waiting_for,
+        next_attempt_at = CASE WHEN found.state = 'suspended' AND NOT found.depends THEN $3::timestamptz END,
         suspend_requested = false,
         revision = j.revision + CASE WHEN found.state = 'suspended' THEN 1 ELSE 0 END
     FROM found WHERE j.id = found.id
-    RETURNING j.id, j.state
+    RETURNING j.id, j.state, j.waiting_for
+), looked AS (
+    INSERT INTO dependency_news (job) SELECT id FROM changed WHERE waiting_for = 'dependency'
 ), counted AS (
     INSERT INTO job_counts AS c (shard, waiting, queued, suspended)
     SELECT current_setting('ferry.shard'), count(*) FILTER (WHERE state = 'waiting'),

@@ -3,15 +3,15 @@
 -- One array element a job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 whether it is leased at once,
 -- $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null, $11 metadata or
 -- null, $12 specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or null. $16 now, $17
--- this node. $18 deadlines or null.
+-- this node. $18 deadlines or null, $19 what they wait for or null.
 WITH inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
         deadline_at)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind,
-        CASE WHEN u.leased THEN 'running' WHEN u.begin_at IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
-        CASE WHEN NOT u.leased AND u.begin_at IS NOT NULL THEN 'begin_date' END::waiting_for,
+        CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
+        CASE WHEN NOT u.leased THEN u.waits END::waiting_for,
         CASE WHEN u.leased THEN 1 ELSE 0 END,
         CASE WHEN u.leased THEN $17::uuid END,
         CASE WHEN u.leased THEN $16::timestamptz END,
@@ -20,10 +20,10 @@ WITH inserted AS (
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
-        $15::text[], $18::timestamptz[]
+        $15::text[], $18::timestamptz[], $19::text[]
     ) AS u(
         id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
-        secrets, payload, traceparent, deadline_at)
+        secrets, payload, traceparent, deadline_at, waits)
     RETURNING state
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running)

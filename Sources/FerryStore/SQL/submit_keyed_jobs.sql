@@ -2,17 +2,18 @@
 -- Locks: the keys (waits for a transaction that inserts the same one), the new rows, then this connection's
 -- row of job_counts. $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array element a
 -- submission: $19 its number, $20 tenants, $21 routes, $22 keys, $23 fingerprints. $24 the deadline of each
--- job or null. Returns the numbers of the submissions that were inserted; the others' keys exist.
+-- job or null, $25 what it waits for or null. Returns the numbers of the submissions that were
+-- inserted; the others' keys exist.
 WITH u AS (
     SELECT u.*,
-        CASE WHEN u.leased THEN 'running' WHEN u.begin_at IS NULL THEN 'queued' ELSE 'waiting' END AS state
+        CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
-        $15::text[], $18::integer[], $24::timestamptz[]
+        $15::text[], $18::integer[], $24::timestamptz[], $25::text[]
     ) WITH ORDINALITY AS u(
         id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
-        secrets, payload, traceparent, submission, deadline_at, position)
+        secrets, payload, traceparent, submission, deadline_at, waits, position)
 ), k AS (
     SELECT * FROM unnest($19::integer[], $20::text[], $21::text[], $22::text[], $23::bytea[])
         AS k(submission, tenant, route, key, fingerprint)
@@ -37,7 +38,7 @@ WITH u AS (
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
         deadline_at)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind, u.state::job_state,
-        CASE WHEN u.state = 'waiting' THEN 'begin_date' END::waiting_for,
+        CASE WHEN u.state = 'waiting' THEN u.waits END::waiting_for,
         CASE WHEN u.leased THEN 1 ELSE 0 END,
         CASE WHEN u.leased THEN $17::uuid END,
         CASE WHEN u.leased THEN $16::timestamptz END,

@@ -1,0 +1,25 @@
+-- Queues jobs that depend on nothing any more, or lets them wait for their begin dates. Locks: those of them
+-- that wait for dependencies, then this connection's row of job_counts. $1 ids. Returns the ids that were
+-- released, and their begin dates or null.
+WITH changed AS (
+    UPDATE jobs j SET
+        state = CASE WHEN b.begin_at > now() THEN 'waiting' ELSE 'queued' END::job_state,
+        waiting_for = CASE WHEN b.begin_at > now() THEN 'begin_date' END::waiting_for,
+        next_attempt_at = CASE WHEN b.begin_at > now() THEN b.begin_at END,
+        revision = j.revision + 1
+    FROM (
+        SELECT id, (spec::jsonb #>> '{schedule,earliest_begin_at}')::timestamptz AS begin_at FROM jobs
+        WHERE id = ANY ($1::uuid[]) AND waiting_for = 'dependency'
+            AND NOT EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id)
+        ORDER BY id FOR UPDATE
+    ) b
+    WHERE j.id = ANY (ARRAY[b.id])
+    RETURNING j.id, j.state, j.next_attempt_at
+), counted AS (
+    INSERT INTO job_counts AS c (shard, waiting, queued)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed WHERE state = 'queued'
+    HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET
+        waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued
+)
+SELECT id, next_attempt_at FROM changed

@@ -1,0 +1,95 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("Jobs that come after others", .onOwnThread)
+struct DependencyTests {
+    private func data(_ url: String, after jobs: [String] = [], _ more: String = "") -> String {
+        let list = jobs.map { #""\#($0)""# }.joined(separator: ",")
+        return #"{"kind":"data","request":{"url":"\#(url)"},"schedule":{"depends_on":[\#(list)]\#(more)}}"#
+    }
+
+    @Test("a batch is done in the order that its jobs name; a failure ends what wanted it to succeed")
+    func batch() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let jobs = [
+            data("\(origin.url)/f/1"), data("\(origin.url)/f/2", after: ["#/jobs/0"]),
+            #"{"kind":"download","request":{"url":"http://127.0.0.1:1/"},"retry":{"max_attempts":1},"#
+                + ##""schedule":{"depends_on":["#/jobs/1"]}}"##,
+            data("\(origin.url)/f/4", after: ["#/jobs/2"]),
+            data(
+                "\(origin.url)/f/5", after: ["#/jobs/2", "#/jobs/0"], #","on_dependency_failure":"ignore""#),
+        ]
+        let ids = try ferry.submitBatch(#"{"jobs":[\#(jobs.joined(separator: ","))]}"#)
+        #expect(origin.stopped.wait(for: 1, seconds: 20) == [1])
+        let waiting = try ferry.json("GET", "/v1/jobs/\(ids[4])")
+        #expect(waiting["state"]?.string == "waiting" && waiting["waiting_for"]?.string == "dependency")
+        #expect(waiting["waiting_reason"]?["code"]?.string == "dependency")
+        #expect(
+            Set(waiting["waiting_reason"]?["jobs"]?.array?.compactMap(\.string) ?? []) == [ids[0], ids[2]])
+        #expect(waiting["schedule"]?["depends_on"]?.array?.compactMap(\.string) == [ids[2], ids[0]])
+        origin.open()
+        let ends = try ids.map { try ferry.finished($0) }
+        let states = ends.map { $0["state"]?.string }
+        #expect(states == ["succeeded", "succeeded", "failed", "failed", "succeeded"], "\(ends)")
+        #expect(ends[3]["error"]?["code"]?.string == "dependency_failed")
+        #expect(ends[3]["error"]?["message"]?.string?.contains(ids[2]) == true)
+        #expect(ends[3]["started_at"]?.isNull == true && origin.requestCount == 3)
+        let again = try ferry.json("POST", "/v1/jobs/\(ids[3])/retry", "{}", headers: ["Prefer": "wait=60"])
+        #expect(again["state"]?.string == "succeeded", "\(again)")
+    }
+
+    @Test("what is not there is refused, with its place, and nothing is stored")
+    func missing() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let stranger = try ferry.makeKey(role: "client", tenant: "dependencies-other")
+        let other = try ferry.submit(data("http://127.0.0.1:1/"), key: stranger)
+        let first = try ferry.call("POST", "/v1/jobs", data("http://127.0.0.1:1/", after: [other]))
+        #expect(first.status == 422)
+        #expect(try first.json["errors"]?.array?.first?["pointer"]?.string == "#/schedule/depends_on/0")
+        let jobs = [data("http://127.0.0.1:1/"), data("http://127.0.0.1:1/", after: ["#/jobs/0", other])]
+        let batch = try ferry.call("POST", "/v1/jobs/batch", #"{"jobs":[\#(jobs.joined(separator: ","))]}"#)
+        #expect(
+            try batch.json["errors"]?.array?.map { $0["pointer"]?.string }
+                == ["#/jobs/1/schedule/depends_on/1"])
+        let late = try ferry.call(
+            "POST", "/v1/jobs/batch", #"{"jobs":[\#(data("http://127.0.0.1:1/", after: ["#/jobs/0"]))]}"#)
+        #expect(late.status == 422)
+    }
+
+    @Test("after kill -9 in the middle of it, every job comes to the end that its dependencies allow")
+    func crash() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_CONCURRENCY": "8"])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 25)
+        defer { origin.stop() }
+        // Chains of five, every third of which ends at a server that is not there.
+        var jobs: [String] = []
+        for chain in 0..<20 {
+            for link in 0..<5 {
+                let isBroken = chain % 3 == 0 && link == 2
+                let after = link == 0 ? [] : ["#/jobs/\(jobs.count - 1)"]
+                let url = isBroken ? "http://127.0.0.1:1/" : "\(origin.url)/f/\(jobs.count)"
+                let list = after.map { #""\#($0)""# }.joined(separator: ",")
+                jobs.append(
+                    #"{"kind":"data","request":{"url":"\#(url)"},"retry":{"max_attempts":2,"#
+                        + #""initial_delay":0.01},"schedule":{"depends_on":[\#(list)]}}"#)
+            }
+        }
+        let ids = try ferry.submitBatch(#"{"jobs":[\#(jobs.joined(separator: ","))]}"#)
+        #expect(origin.stopped.wait(for: 4, seconds: 30).count >= 4)
+        ferry.kill9()
+        origin.open()
+        try ferry.start()
+        for (number, id) in ids.enumerated() {
+            let job = try ferry.finished(id)
+            let isLost = number / 5 % 3 == 0 && number % 5 >= 2
+            #expect(job["state"]?.string == (isLost ? "failed" : "succeeded"), "\(number): \(job)")
+        }
+        #expect(try ferry.unfinishedCount() == 0)
+    }
+}

@@ -74,7 +74,7 @@ extension DeliveryRecord {
         writer.member("id", id)
         writer.member("event", event)
         writer.member("type", type)
-        writer.member("job", job)
+        writer.memberOrNull("job", job?.description)
         writer.member("session", session)
         writer.member("sequence", sequence)
         writer.member("url", url)

@@ -6,7 +6,8 @@ package struct Delivery: Sendable {
     package let type: EventType
     package let tenant: String
     package let session: String
-    package let job: JobID
+    /// Nil: it is an event of the session.
+    package let job: JobID?
     /// Gap-free per tenant and session.
     package let sequence: Int64
     package let occurredAt: Timestamp
@@ -20,7 +21,7 @@ package struct Delivery: Sendable {
     package let tryNumber: Int32
 
     package init(
-        id: DeliveryID, event: EventID, type: EventType, tenant: String, session: String, job: JobID,
+        id: DeliveryID, event: EventID, type: EventType, tenant: String, session: String, job: JobID?,
         sequence: Int64,
         occurredAt: Timestamp, url: String, secret: String?, jobJSON: [UInt8], traceparent: String?,
         tryNumber: Int32

@@ -36,7 +36,8 @@ package struct DeliveryRecord: Sendable, Equatable {
     package let type: String
     package let tenant: String
     package let session: String
-    package let job: JobID
+    /// Nil: it is an event of the session.
+    package let job: JobID?
     package let sequence: Int64
     package let occurredAt: Timestamp
     package let url: String
@@ -47,7 +48,7 @@ package struct DeliveryRecord: Sendable, Equatable {
     package var tries: [Try]
 
     package init(
-        id: DeliveryID, event: EventID, type: String, tenant: String, session: String, job: JobID,
+        id: DeliveryID, event: EventID, type: String, tenant: String, session: String, job: JobID?,
         sequence: Int64, occurredAt: Timestamp, url: String, state: State, nextTryAt: Timestamp?,
         tries: [Try] = []
     ) {

@@ -253,18 +253,6 @@ package struct JobSpec: Sendable, Equatable {
     }
 }
 
-/// Events that exist; the raw value is the contract's name.
-package enum EventType: String, Sendable, CaseIterable {
-    case jobSucceeded = "job.succeeded"
-    case jobFailed = "job.failed"
-    case jobCancelled = "job.cancelled"
-    /// A download goes on from bytes that were there, or begins at 0 although there were some.
-    case jobResumedAtOffset = "job.resumed_at_offset"
-
-    /// What a webhook gets that names no events.
-    package static let standard: [EventType] = [.jobSucceeded, .jobFailed, .jobCancelled]
-}
-
 /// What must not be readable in the database or in any answer.
 package struct JobSecrets: Sendable, Equatable {
     /// Header fields whose value is a credential.

@@ -76,6 +76,10 @@ struct PackedReader {
 
     /// Eight bytes as PostgreSQL and the network have them, the highest first.
     mutating func bigEndian() throws(Damage) -> UInt64 {
-        try bytes(8).reduce(0) { $0 << 8 | UInt64($1) }
+        guard bytes.count - index >= 8 else { throw Damage() }
+        var value: UInt64 = 0
+        for byte in bytes[index..<(index + 8)] { value = value << 8 | UInt64(byte) }
+        index += 8
+        return value
     }
 }

@@ -326,24 +326,23 @@ extension JobDecoding {
         }
         var events: [EventType] = []
         for (index, name) in names.enumerated() {
-            if let event = EventType(rawValue: name) {
+            let event = EventType(rawValue: name)
+            if let event, !laterEvents.contains(event) {
                 events.append(event)
                 continue
             }
-            let isLater = laterEvents.contains(name)
+            let names = EventType.allCases.filter { !laterEvents.contains($0) }.map(\.rawValue)
             complaints.add(
-                "\(fields.pointer("events"))/\(index)", isLater ? "not_supported" : "invalid_value",
-                isLater
-                    ? "This event is not supported yet by this version of Ferry."
-                    : "This must be one of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
+                "\(fields.pointer("events"))/\(index)", event == nil ? "invalid_value" : "not_supported",
+                event == nil
+                    ? "This must be one of: \(names.joined(separator: ", "))."
+                    : "This event is not supported yet by this version of Ferry.")
         }
         return events
     }
 }
 
-/// Events of the contract that this version does not have yet.
-private let laterEvents: Set<String> = [
-    "job.created", "job.started", "job.waiting_for_connectivity", "job.will_begin", "job.challenge",
-    "job.redirect", "job.attempt_failed", "session.events_finished",
-    "session.invalidated",
+/// Events of the contract that nothing causes yet.
+private let laterEvents: Set<EventType> = [
+    .jobWaitingForConnectivity, .jobWillBegin, .jobChallenge, .jobRedirect, .sessionInvalidated,
 ]

@@ -75,7 +75,6 @@ final class EngineContext: Sendable {
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {
-        guard attempt.spec.webhook?.events.contains(.jobResumedAtOffset) ?? false else { return }
         sink.resumed(attempt, at: offset)
     }
 

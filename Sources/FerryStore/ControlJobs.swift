@@ -89,14 +89,13 @@ extension ControlLane {
         var seal: (@Sendable (ResumePoint) -> String?)?
         if keepsBytes { seal = context.configuration.sealResumePoint }
         let job = FinishedJob(
-            stored, .cancelled, .cancelledByRequest, at: context.clock.now(),
-            identifiers: context.identifiers, seal: seal)
+            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), seal: seal)
         let changed = try connection.execute(Statements.finishJobs, .finished([job]))
         guard changed.rowCount == 1 else { return nil }
         if changed.hasDependents { context.noteDependencies() }
         if job.record.resumeData != nil { context.commitObserver?.jobsLeaveBytes([job.lease.job]) }
         context.commitObserver?.jobsFinished([job.lease.job])
-        if job.event != nil { context.commitObserver?.deliveriesAdded(1) }
+        context.events.written(isWanted: job.isWanted)
         return job.record
     }
 
@@ -105,6 +104,7 @@ extension ControlLane {
     package func delete(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
+        let context = context
         perform("delete", isRead: false, reply) { connection throws(PostgresError) in
             guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                 return .failure(.notFound)
@@ -114,6 +114,7 @@ extension ControlLane {
             if let revision, revision != record.revision {
                 return .failure(.stale(revision: record.revision))
             }
+            try Self.numberEvents(of: record, &connection, context)
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: record.revision)

@@ -133,7 +133,7 @@ extension DeliveryRecord {
         let state = State(rawValue: rows.text(row, 9)) ?? .givenUp
         self.init(
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
-            tenant: rows.text(row, 3), session: rows.text(row, 4), job: rows.identifier(row, 5),
+            tenant: rows.text(row, 3), session: rows.text(row, 4), job: rows.identifierOrNil(row, 5),
             sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
             state: state, nextTryAt: state == .pending ? rows.instant(row, 10) : nil)
     }

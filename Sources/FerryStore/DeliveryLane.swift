@@ -39,7 +39,10 @@ package final class DeliveryLane: DeliveryQueue {
             let messages = mailbox.wait(milliseconds: wait)
             for case .record(let added) in messages { tries.append(contentsOf: added) }
             // What came of tries first: a claim must not see them as unfinished.
-            if !tries.isEmpty, keep(tries, lane) { tries = [] }
+            if !tries.isEmpty, keep(tries, lane) {
+                tries = []
+                context.events.deliveriesEnded()
+            }
             for case .claim(let limit, let seconds, let reply) in messages {
                 let (due, next) = claim(limit, seconds, lane)
                 reply(due, next)
@@ -108,7 +111,7 @@ extension Delivery {
         self.init(
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: type,
             tenant: rows.text(row, 3),
-            session: rows.text(row, 4), job: rows.identifier(row, 5), sequence: rows.int64(row, 6),
+            session: rows.text(row, 4), job: rows.identifierOrNil(row, 5), sequence: rows.int64(row, 6),
             occurredAt: rows.instant(row, 7), url: rows.text(row, 8), secret: secret,
             jobJSON: rows.bytes(row, 10),
             traceparent: rows.textOrNil(row, 11), tryNumber: rows.int32(row, 12))

@@ -66,8 +66,9 @@ struct Dependents {
     private func tell(_ round: DependencyRound, _ context: StoreContext) {
         guard !round.failed.isEmpty else { return }
         context.commitObserver?.jobsFinished(round.failed.map(\.lease.job))
-        let eventCount = round.failed.count { $0.event != nil }
-        if eventCount > 0 { context.commitObserver?.deliveriesAdded(eventCount) }
+        if !round.failed.isEmpty {
+            context.events.written(isWanted: round.failed.contains(where: \.isWanted))
+        }
     }
 
     /// One transaction.
@@ -118,7 +119,7 @@ struct Dependents {
                     goingOn.append(stored.record.id)
                 } else {
                     failed.append(
-                        FinishedJob(stored, .failed, error, at: now, identifiers: context.identifiers))
+                        FinishedJob(stored, .failed, error, at: now))
                 }
             }
             return goingOn

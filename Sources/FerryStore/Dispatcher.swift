@@ -73,13 +73,9 @@ struct Dispatcher {
                 Ending(
                     context.edits.apply(to: result), node: context.configuration.node,
                     now: context.clock.now(),
-                    jitter: Double.random(in: 0...1), identifiers: context.identifiers,
-                    seal: context.configuration.sealResumePoint))
+                    jitter: Double.random(in: 0...1), seal: context.configuration.sealResumePoint))
         case .resumed(let attempt, let offset):
-            let event = News(
-                resumed: attempt, at: offset, node: context.configuration.node, now: context.clock.now(),
-                identifiers: context.identifiers)
-            if let event { news.append(event) }
+            news.append(News(resumed: attempt, at: offset, now: context.clock.now()))
         case .wake: nextPoll = 0
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
@@ -177,15 +173,15 @@ struct Dispatcher {
         if let due = effects.nextDue { schedulePromotion(at: due) }
     }
 
-    /// In a transaction of its own, before the jobs' endings, so that sessions are always locked in their
-    /// order.
+    /// In a transaction of its own, before the jobs' endings.
     private mutating func tellNews() {
         do {
             let told = try lane.withConnection { [news] connection throws(PostgresError) in
                 try connection.execute(Statements.tellJobs, .news(news)).rowCount
             }
+            let isWanted = news.contains(where: \.isWanted)
             news = []
-            if told > 0 { context.commitObserver?.deliveriesAdded(told) }
+            if told > 0 { context.events.written(isWanted: isWanted) }
         } catch {
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
@@ -202,10 +198,10 @@ struct Dispatcher {
         }
         var finished: [JobID] = []
         var leaving: [JobID] = []
-        var eventCount = 0
+        var isWanted = outcome.reconciledCount > 0
         for case .finish(let job) in round.endings {
             finished.append(job.lease.job)
-            if job.event != nil { eventCount += 1 }
+            isWanted = isWanted || job.isWanted
             if job.record.resumeData != nil { leaving.append(job.lease.job) }
         }
         let suspended = round.endings.compactMap { ending -> JobID? in
@@ -215,7 +211,8 @@ struct Dispatcher {
         if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
         // Also the fenced ones: whoever waits for them reads what became of them.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
-        if eventCount > 0 { context.commitObserver?.deliveriesAdded(eventCount) }
+        for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
+        if !round.endings.isEmpty || !outcome.claims.isEmpty { context.events.written(isWanted: isWanted) }
     }
 
     /// Begins what was leased, and ends at once what must not begin.
@@ -229,7 +226,7 @@ struct Dispatcher {
                 end(stored, .cancelled, .cancelledByRequest, now)
             } else if let expiry = stored.expiresAt, expiry <= now {
                 endings.append(
-                    .finish(FinishedJob(overdue: stored, at: now, identifiers: context.identifiers)))
+                    .finish(FinishedJob(overdue: stored, at: now)))
             } else if let attempt = Attempt(stored, context) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)
@@ -243,6 +240,9 @@ struct Dispatcher {
             }
         }
         guard !attempts.isEmpty else { return }
+        if attempts.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
+            context.events.written(isWanted: true)
+        }
         guard let runner = context.attemptRunner else {
             for attempt in attempts {
                 endings.append(
@@ -258,7 +258,7 @@ struct Dispatcher {
     private mutating func end(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, _ now: Timestamp
     ) {
-        endings.append(.finish(FinishedJob(stored, state, error, at: now, identifiers: context.identifiers)))
+        endings.append(.finish(FinishedJob(stored, state, error, at: now)))
     }
 
     private mutating func fail(_ round: Round, _ error: PostgresError) {

@@ -23,6 +23,9 @@ enum Ending: Sendable {
         let errorJSON: [UInt8]
         let ended: [UInt8]?
         let leavesBytes: Bool
+        let endedAt: Timestamp
+        /// The job's webhook wants to know.
+        let isWanted: Bool
     }
 
     var lease: Lease {
@@ -35,12 +38,13 @@ enum Ending: Sendable {
 
     init(
         _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double,
-        identifiers: IdentifierGenerator, seal: (ResumePoint) -> String? = { _ in nil }
+        seal: (ResumePoint) -> String? = { _ in nil }
     ) {
         let attempt = result.attempt
         let lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
         var record = JobRecord(ending: attempt, node: node, at: now)
         record.responseJSON = result.response.map(\.json)
+        var hasFailedAttempt = false
         switch result.outcome {
         case .released:
             self = .release(lease, ended: result.packed(.released, nil, node: node, at: now))
@@ -57,6 +61,7 @@ enum Ending: Sendable {
             record.state = .cancelled
             record.errorJSON = TransferError.cancelledByRequest.json
         case .failed(let error, let retryAfter):
+            hasFailedAttempt = true
             record.failedAttemptCount += 1
             switch RetryPolicy.verdict(
                 rules: attempt.spec.retry, error: error, failedAttemptCount: Int(record.failedAttemptCount),
@@ -69,7 +74,8 @@ enum Ending: Sendable {
                     Retry(
                         lease: lease, failedAttemptCount: record.failedAttemptCount, instant: instant,
                         errorJSON: json, ended: result.packed(.failed, json, node: node, at: now),
-                        leavesBytes: result.leavesBytes))
+                        leavesBytes: result.leavesBytes, endedAt: record.finishedAt ?? now,
+                        isWanted: attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false))
                 return
             case .final(let error):
                 record.state = .failed
@@ -79,7 +85,8 @@ enum Ending: Sendable {
         if result.leavesBytes { record.resumeData = seal(ResumePoint(of: attempt)) }
         let ended = result.packedLast(record, at: now)
         self = .finish(
-            FinishedJob(lease, record, spec: attempt.spec, lastAttempt: ended, identifiers: identifiers))
+            FinishedJob(
+                lease, record, spec: attempt.spec, lastAttempt: ended, hasFailedAttempt: hasFailedAttempt))
     }
 }
 
@@ -116,42 +123,29 @@ extension Ending {
     }
 }
 
-/// A job in its terminal state, ready to be written, with the event that somebody wants to be told.
+/// A job in its terminal state, ready to be written.
 final class FinishedJob: Sendable {
     let lease: Lease
     let record: JobRecord
     /// The attempt that ended it, packed (`AttemptRecord`).
     let lastAttempt: [UInt8]?
-    let event: Event?
-
-    struct Event: Sendable {
-        let delivery: DeliveryID
-        let id: EventID
-        let type: EventType
-        let url: String
-        /// The job as everybody will see it.
-        let jobJSON: [UInt8]
-    }
+    /// `JobSpec.wantedEvents`.
+    private let wanted: Int32?
+    /// An attempt has failed for good with it.
+    private let hasFailedAttempt: Bool
 
     /// `record` is the job as it will be; `spec` nil: it cannot be read, and nobody can be told.
     init(
         _ lease: Lease, _ record: JobRecord, spec: JobSpec?, lastAttempt: [UInt8]? = nil,
-        identifiers: IdentifierGenerator
+        hasFailedAttempt: Bool = false
     ) {
         var record = record
         record.revision = lease.revision + 1
         self.lease = lease
         self.lastAttempt = lastAttempt
         self.record = record
-        guard let type = record.state.event, let webhook = spec?.webhook, webhook.events.contains(type) else {
-            event = nil
-            return
-        }
-        var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1024)
-        record.write(into: &writer, progress: nil)
-        event = Event(
-            delivery: identifiers.make(), id: identifiers.make(), type: type, url: webhook.url,
-            jobJSON: writer.bytes)
+        self.hasFailedAttempt = hasFailedAttempt
+        wanted = spec?.wantedEvents
     }
 
     /// The same job as failed, without anything that came from outside.
@@ -162,21 +156,22 @@ final class FinishedJob: Sendable {
         record.resultJSON = nil
         record.body = nil
         record.errorJSON = TransferError.unstorable.json
-        return FinishedJob(lease: lease, record: record, lastAttempt: lastAttempt, event: nil)
+        return FinishedJob(record, self)
     }
 
-    private init(lease: Lease, record: JobRecord, lastAttempt: [UInt8]?, event: Event?) {
-        self.lease = lease
+    private init(_ record: JobRecord, _ other: FinishedJob) {
+        lease = other.lease
         self.record = record
-        self.lastAttempt = lastAttempt
-        self.event = event
+        lastAttempt = other.lastAttempt
+        wanted = other.wanted
+        hasFailedAttempt = other.hasFailedAttempt
     }
 
     /// A job that no node holds, as it ends without another attempt. `seal`: makes resume data of the bytes
     /// that it has left; nil: nobody wants them.
     convenience init(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
-        identifiers: IdentifierGenerator, seal: (@Sendable (ResumePoint) -> String?)? = nil
+        seal: (@Sendable (ResumePoint) -> String?)? = nil
     ) {
         let lease = Lease(
             job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
@@ -188,14 +183,35 @@ final class FinishedJob: Sendable {
         record.errorJSON = error.json
         let spec = try? JobSpec(storedJSON: record.specJSON)
         if let seal, let spec, stored.hasBytes { record.resumeData = seal(ResumePoint(record, spec)) }
-        self.init(lease, record, spec: spec, identifiers: identifiers)
+        self.init(lease, record, spec: spec)
+    }
+
+    // MARK: Events
+
+    /// Whether the job's webhook wants one of the events.
+    var isWanted: Bool { eventTypes.mask & (wanted ?? 0) != 0 }
+
+    /// What it says, as `EventRecord`s.
+    func packEvents(into bytes: inout [UInt8]) {
+        for type in eventTypes {
+            EventRecord(
+                type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,
+                attempt: record.attempt, revision: record.revision, state: record.state,
+                detail: type == .jobAttemptFailed ? record.errorJSON ?? [] : []
+            ).pack(into: &bytes)
+        }
+    }
+
+    private var eventTypes: [EventType] {
+        guard let end = record.state.event else { return [] }
+        return hasFailedAttempt ? [.jobAttemptFailed, end] : [end]
     }
 
     /// A job that no node holds and whose time is over.
-    convenience init(overdue stored: StoredJob, at now: Timestamp, identifiers: IdentifierGenerator) {
+    convenience init(overdue stored: StoredJob, at now: Timestamp) {
         let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
-        self.init(stored, .failed, error, at: now, identifiers: identifiers)
+        self.init(stored, .failed, error, at: now)
     }
 }
 

@@ -16,6 +16,8 @@ struct IntakeBatch {
         var attempts: [Attempt] = []
         var jobCount = 0
         var queued: [NewJob] = []
+        /// Whether webhooks may want to know.
+        var tells = false
         /// Of the jobs that wait for their begin date.
         var earliestBegin: Timestamp?
         /// Of all of them.
@@ -65,15 +67,19 @@ struct IntakeBatch {
         var submit = parameters(of: plain)
         appendHints(plain, to: &submit)
         let submitKeyed = keyedParameters(of: keyed)
+        let events = plain.isEmpty ? Parameters() : events(of: plain).parameters
         var results = try connection.pipeline { pipeline in
-            if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
+            if !plain.isEmpty {
+                pipeline.send(Statements.submitJobs, submit)
+                pipeline.send(Statements.writeEvents, events)
+            }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
         if !keyed.isEmpty {
-            let rows = results.take(plain.isEmpty ? 0 : 1)
+            let rows = results.take(plain.isEmpty ? 0 : 2)
             let fresh = Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
             let known = keyed.filter { !fresh.contains($0) }
             if !known.isEmpty { replays = try readReplays(known, &connection) }
@@ -95,6 +101,7 @@ struct IntakeBatch {
                 continue
             }
             outcome.jobCount += submission.jobs.count
+            outcome.tells = outcome.tells || submission.jobs.contains { $0.spec.webhook != nil }
             var accepted: [Submission.Accepted.Job] = []
             accepted.reserveCapacity(submission.jobs.count)
             for (job, isLeased) in zip(submission.jobs, leases[index]) {
@@ -227,6 +234,32 @@ struct IntakeBatch {
         return parameters
     }
 
+    /// What write_events.sql gets beside submit_jobs.sql.
+    private func events(of chosen: [Int]) -> EventBatch {
+        var events = EventBatch()
+        for index in chosen {
+            for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
+                events.add(tenant: job.tenant, session: job.spec.session) {
+                    pack(job, isLeased: isLeased, into: &$0)
+                }
+            }
+        }
+        return events
+    }
+
+    /// That a job was created and, if so, has started.
+    private func pack(_ job: NewJob, isLeased: Bool, into bytes: inout [UInt8]) {
+        let waitingFor = waitingFor(job)
+        let state: JobState = isLeased ? .running : waitingFor != nil ? .waiting : .queued
+        let types: [EventType] = isLeased ? [.jobCreated, .jobStarted] : [.jobCreated]
+        for type in types {
+            EventRecord(
+                type, job: job.id, at: now, wanted: job.spec.wantedEvents, attempt: isLeased ? 1 : 0,
+                revision: 1, state: state, waitingFor: waitingFor
+            ).pack(into: &bytes)
+        }
+    }
+
     /// The parameters of submit_keyed_jobs.sql.
     private func keyedParameters(of chosen: [Int]) -> Parameters {
         guard !chosen.isEmpty else { return Parameters() }
@@ -239,10 +272,20 @@ struct IntakeBatch {
         appendKeys(of: chosen, to: &parameters)
         parameters.appendArray(.bytea, chosen) { $0.append(bytea: submissions[$1].idempotency?.fingerprint) }
         appendHints(chosen, to: &parameters)
+        var packed: [UInt8] = []
+        parameters.beginArray(.bytea)
+        for index in chosen {
+            for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
+                packed.removeAll(keepingCapacity: true)
+                pack(job, isLeased: isLeased, into: &packed)
+                parameters.append(bytea: packed)
+            }
+        }
+        parameters.endArray()
         return parameters
     }
 
-    /// The deadlines, and what the jobs wait for.
+    /// The deadlines, what the jobs wait for, and the events that webhooks want.
     private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.timestamp)
         for index in chosen {
@@ -252,6 +295,11 @@ struct IntakeBatch {
         parameters.beginArray(.text)
         for index in chosen {
             for job in submissions[index].jobs { parameters.append(text: waitingFor(job)?.rawValue) }
+        }
+        parameters.endArray()
+        parameters.beginArray(.int32)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(int32: job.spec.wantedEvents) }
         }
         parameters.endArray()
     }

@@ -165,6 +165,7 @@ package final class IntakeLane: JobIntake {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
         if !outcome.attempts.isEmpty { context.attemptRunner?.begin(outcome.attempts) }
+        if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
         if !outcome.queued.isEmpty {
             if context.configuration.isWorker { context.specs.insert(outcome.queued) }
             context.backlog.add(outcome.queued.count)

@@ -14,11 +14,13 @@ final class ListenLane: Sendable {
     private let onLimits: @Sendable () -> Void
     private let onEdit: @Sendable (JobID) -> Void
     private let onHosts: @Sendable () -> Void
+    private let onEvents: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
         onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
-        onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void
+        onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void,
+        onEvents: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
@@ -26,6 +28,7 @@ final class ListenLane: Sendable {
         self.onLimits = onLimits
         self.onEdit = onEdit
         self.onHosts = onHosts
+        self.onEvents = onEvents
     }
 
     func close() {
@@ -68,6 +71,8 @@ final class ListenLane: Sendable {
                 onLimits()
             } else if notification.payload == HostsBoard.notification {
                 onHosts()
+            } else if notification.payload == StoreContext.eventsNotification {
+                onEvents()
             } else {
                 hasWork = true
             }

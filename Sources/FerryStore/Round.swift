@@ -22,8 +22,7 @@ struct Round {
         var hasDependencyNews = false
     }
 
-    /// In this order, so that no row is waited for while the row of a session is locked: give back, retry,
-    /// promote, finish, claim.
+    /// In this order: give back, retry, promote, finish, claim.
     func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         var unknown: [Lease] = []
@@ -191,6 +190,7 @@ extension Parameters {
         parameters.appendArray(.text, retries) { $0.append(text: $1.errorJSON) }
         parameters.appendArray(.bytea, retries) { $0.append(bytea: $1.ended) }
         parameters.appendArray(.bool, retries) { $0.append(bool: $1.leavesBytes) }
+        parameters.appendArray(.timestamp, retries) { $0.append($1.endedAt) }
         return parameters
     }
 
@@ -206,11 +206,12 @@ extension Parameters {
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.record.body) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.record.finishedAt ?? $1.record.createdAt) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.record.node) }
-        parameters.appendArray(.uuid, jobs) { $0.append($1.event?.delivery) }
-        parameters.appendArray(.uuid, jobs) { $0.append($1.event?.id) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.type.rawValue) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.url) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.event?.jobJSON) }
+        var events: [UInt8] = []
+        parameters.appendArray(.bytea, jobs) { parameters, job in
+            events.removeAll(keepingCapacity: true)
+            job.packEvents(into: &events)
+            parameters.append(bytea: events)
+        }
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.lastAttempt) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resumeData) }
         return parameters

@@ -3,8 +3,12 @@ package import Postgres
 /// Every SQL statement: one constant a file of `SQL/`. A test prepares each and compares the number of
 /// parameters.
 package enum Statements {
+    package static let addDeliveries = make(
+        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 12)
     package static let addDependencies = make(
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
+    package static let addSessionReceivers = make(
+        "add_session_receivers", PackageResources.add_session_receivers_sql, parameters: 5)
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
@@ -12,19 +16,26 @@ package enum Statements {
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
+    package static let drainSessions = make(
+        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 1)
     package static let dueDeadlines = make(
         "due_deadlines", PackageResources.due_deadlines_sql, parameters: 1)
     package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 10)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
-    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
+    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 14)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let hasDependencyNews = make(
         "has_dependency_news", PackageResources.has_dependency_news_sql)
+    package static let hasEvents = make("has_events", PackageResources.has_events_sql)
+    package static let hasUnnumberedEvents = make(
+        "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
     package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
+    package static let keepEvents = make("keep_events", PackageResources.keep_events_sql, parameters: 10)
+    package static let lastEvent = make("last_event", PackageResources.last_event_sql)
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5, isPlannedAnew: true)
     package static let listJobs = make(
@@ -39,6 +50,8 @@ package enum Statements {
     package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
+    package static let numberEvents = make(
+        "number_events", PackageResources.number_events_sql, parameters: 5)
     package static let promoteJobs = make("promote_jobs", PackageResources.promote_jobs_sql, parameters: 1)
     package static let putSetting = make("put_setting", PackageResources.put_setting_sql, parameters: 2)
     package static let readAttempts = make(
@@ -69,18 +82,25 @@ package enum Statements {
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
-    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 8)
+    package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 19)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 20)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 25)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 27)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
-    package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 8)
+    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 1)
+    package static let takeSessionReceivers = make(
+        "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 4)
+    package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
     package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
+    package static let writeEvents = make(
+        "write_events", PackageResources.write_events_sql, parameters: 3)
 
     /// All of them, for the test.
     package static let all = [
+        addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
+        lastEvent, numberEvents, takeEvents, takeSessionReceivers, writeEvents,
         addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
         resolveDependencies,
         changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, dueDeadlines, editJob, expiredJobs,

@@ -15,6 +15,7 @@ package final class Store: Sendable {
     /// The lease of this node.
     package let watch: WatchLane
     private let listen: ListenLane
+    private let relay: EventRelay
     private let context: StoreContext
     /// By role, in the order in which they end.
     private struct Threads {
@@ -37,6 +38,7 @@ package final class Store: Sendable {
             reconcile: { dispatcher.send(.reconcile) })
         control = ControlLane(context)
         deliveries = DeliveryLane(context)
+        relay = EventRelay(context)
         watch = WatchLane(context, wakeDispatcher: wake)
         listen = ListenLane(
             context,
@@ -46,7 +48,7 @@ package final class Store: Sendable {
             },
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
             onEdit: { [control] in control.adoptEdit($0) },
-            onHosts: { [control] in control.adoptHosts(changed: wake) })
+            onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: {})
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
@@ -69,7 +71,7 @@ package final class Store: Sendable {
         // Until the first claim says otherwise.
         context.backlog.addUnknown()
         let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
-        let (watch, listen) = (watch, listen)
+        let (watch, listen, relay) = (watch, listen, relay)
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
@@ -78,6 +80,7 @@ package final class Store: Sendable {
                 Thread(name: "control-\(index)") { control.run(index) }
             }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
+            threads.others.append(Thread(name: "events") { relay.run() })
             threads.others.append(Thread(name: "listen") { listen.run() })
         }
     }
@@ -101,6 +104,7 @@ package final class Store: Sendable {
         ending.dispatcher?.join()
         control.close()
         deliveries.close()
+        relay.close()
         listen.close()
         for thread in ending.others { thread.join() }
         watch.close()

@@ -19,6 +19,7 @@ final class StoreContext: Sendable {
     let deadlines = Mailbox<Timestamp>()
     /// Nodes that transfer, as the last heartbeat saw them; negative: not known yet.
     let workerCount = Atomic<Int>(-1)
+    let events = EventSignal()
     let limits: LimitsBoard
     /// False while draining.
     let isLeasing: Atomic<Bool>

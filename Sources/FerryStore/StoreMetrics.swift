@@ -21,6 +21,10 @@ package final class StoreMetrics: Sendable {
         package var oldestTransactionSeconds: Double
         /// Dead rows of `jobs` at the last look.
         package var deadRowCount: Int64
+        /// Events that this node's relay has given a number.
+        package var numberedEvents: Int64
+        /// Of the oldest event in the relay's last pass; 0 when none waited.
+        package var relayLagSeconds: Double
     }
 
     let submitBatches = Atomic<Int64>(0)
@@ -36,6 +40,8 @@ package final class StoreMetrics: Sendable {
     let rescuedJobs = Atomic<Int64>(0)
     let oldestTransactionMilliseconds = Atomic<Int64>(0)
     let deadRows = Atomic<Int64>(0)
+    let numberedEvents = Atomic<Int64>(0)
+    let relayLagMicroseconds = Atomic<Int64>(0)
     /// Of the last heartbeat; −1 before the first.
     let roundTripNanoseconds = Atomic<Int64>(-1)
 
@@ -53,6 +59,8 @@ package final class StoreMetrics: Sendable {
             fencedResults: fencedResults.load(ordering: .relaxed),
             rescuedJobs: rescuedJobs.load(ordering: .relaxed),
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
-            deadRowCount: deadRows.load(ordering: .relaxed))
+            deadRowCount: deadRows.load(ordering: .relaxed),
+            numberedEvents: numberedEvents.load(ordering: .relaxed),
+            relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6)
     }
 }

@@ -169,6 +169,7 @@ package final class WatchLane: LeaseHolder {
             context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
             context.backlog.add(count)
+            context.events.written(isWanted: true)
             wakeDispatcher()
             if count < Int(Self.roundMax) { return }
         }
@@ -185,7 +186,7 @@ package final class WatchLane: LeaseHolder {
             }
             guard !stored.isEmpty else { return }
             let now = context.clock.now()
-            let jobs = stored.map { FinishedJob(overdue: $0, at: now, identifiers: context.identifiers) }
+            let jobs = stored.map { FinishedJob(overdue: $0, at: now) }
             let (done, hasDependents): ([JobID], Bool) = try lane.withConnection {
                 connection throws(PostgresError) in
                 let rows = try connection.execute(
@@ -193,10 +194,8 @@ package final class WatchLane: LeaseHolder {
                 return (rows.identifiers(), rows.hasDependents)
             }
             if hasDependents { context.noteDependencies() }
-            let finished = Set(done)
             context.commitObserver?.jobsFinished(done)
-            let eventCount = jobs.count { $0.event != nil && finished.contains($0.lease.job) }
-            if eventCount > 0 { context.commitObserver?.deliveriesAdded(eventCount) }
+            context.events.written(isWanted: jobs.contains(where: \.isWanted))
             if stored.count < Int(Self.roundMax) { return }
         }
     }

@@ -202,7 +202,8 @@ final class DeliveryDesk {
             doors.logger.notice(
                 "a webhook delivery was given up",
                 metadata: [
-                    "delivery": "\(delivery.id)", "job": "\(delivery.job)", "try": "\(delivery.tryNumber)",
+                    "delivery": "\(delivery.id)", "job": "\(delivery.job?.description ?? "none")",
+                    "try": "\(delivery.tryNumber)",
                     "error": "\(error ?? "")", "status": "\(status ?? 0)",
                 ])
         }

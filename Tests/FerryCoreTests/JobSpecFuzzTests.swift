@@ -129,7 +129,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/webhook", values: ["1", "[]", #""http://a.example/""#]),
     Wrong(pointer: "#/webhook/url", values: badURLs),
     Wrong(pointer: "#/webhook/events", values: ["1", "null", "[]", "{}"]),
-    Wrong(pointer: "#/webhook/events/0", values: ["1", #""job.started""#, #""x""#, "null"]),
+    Wrong(pointer: "#/webhook/events/0", values: ["1", #""job.will_begin""#, #""x""#, "null"]),
     Wrong(pointer: "#/webhook/secret", values: ["1", #""x""#, #""whsec_""#, #""whsec_AAAA""#]),
     Wrong(pointer: "#/unknown", values: ["1", "null"]),
 ]

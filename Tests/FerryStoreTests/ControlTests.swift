@@ -93,6 +93,7 @@ struct ControlTests {
         let record = try worker.job(id).get().record
         #expect(record.state == .succeeded && record.revision == edited.revision + 1)
         #expect(try JobSpec(storedJSON: record.specJSON).description == "changed")
+        try worker.waitForDeliveries(1)
         let deliveries = try wait { worker.store.control.deliveries(tenant: "acme", limit: 5, reply: $0) }
             .get()
         #expect(deliveries.count == 1)
@@ -202,6 +203,7 @@ struct ControlTests {
             Issue.record("a terminal job changed")
             return
         }
+        try node.waitForDeliveries(1)
         let status = try node.status()
         #expect(status.queued == 0 && status.deliveriesPending == 1 && status.oldestDeliverySeconds != nil)
     }
@@ -233,6 +235,7 @@ struct ControlTests {
         let job = newJob(webhook: true, sealedSecrets: Array("whsec_x".utf8))
         _ = try node.submit(job)
         _ = try cancel(job.id).get()
+        try node.waitForDeliveries(1)
         let first = try #require(try claim().first)
         #expect(
             first.secret == "whsec_x" && first.type == .jobCancelled && first.url.hasPrefix("https://hook"))

@@ -114,6 +114,7 @@ struct DispatcherTests {
         _ = try node.submit(jobs).get()
         for attempt in try node.attempts(60) { node.store.dispatcher.record(result(attempt, success)) }
         try eventually("all have finished") { try node.status().running == 0 }
+        try node.waitForDeliveries(30)
         var connection = try Connection(url: database.url)
         let rows = try connection.execute(
             Statement(
@@ -122,10 +123,16 @@ struct DispatcherTests {
                 SELECT session, array_agg(sequence ORDER BY sequence), count(DISTINCT event)
                 FROM deliveries GROUP BY session ORDER BY session
                 """))
-        #expect(rows.int64Array(0, 1) == (1...10).map { $0 })
-        #expect(rows.int64Array(1, 1) == (1...20).map { $0 })
-        #expect(rows.int64(1, 2) == 20)
-        #expect(try node.status().deliveriesPending == 30)
+        // Each job was created, started and has ended.
+        #expect(rows.int64Array(0, 1).count == 10 && rows.int64(0, 2) == 10)
+        #expect(rows.int64Array(1, 1).count == 20 && rows.int64(1, 2) == 20)
+        try eventually("everything has its number") { try EventLog(database.url).events.count >= 180 }
+        let log = try EventLog(database.url)
+        for (session, jobs) in [("a", 20), ("b", 40)] {
+            let events = log.events.filter { $0.session == session }
+            #expect(events.map(\.sequence) == (1...Int64(events.count)).map { $0 })
+            #expect(events.count { !$0.record.type.isOfSession } == jobs * 3)
+        }
         eventually("the sender is told") { node.observer.deliveries.load(ordering: .relaxed) == 30 }
     }
 
@@ -138,11 +145,12 @@ struct DispatcherTests {
         let stored = try node.job(accepted.id).get().record
         var writer = JSONWriter()
         stored.write(into: &writer, progress: nil)
+        try node.waitForDeliveries(1)
         let due = Mailbox<[Delivery]>()
         node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
         let delivery = try #require(due.wait(milliseconds: 20_000).first?.first)
         #expect(delivery.jobJSON == writer.bytes)
-        #expect(delivery.job == accepted.id && delivery.sequence == 1 && delivery.tryNumber == 1)
+        #expect(delivery.job == accepted.id && delivery.sequence == 3 && delivery.tryNumber == 1)
     }
 
     @Test("a job whose resource timeout is over fails without another attempt")

@@ -20,7 +20,13 @@ struct EndingTests {
     ) -> Ending {
         Ending(
             result(attempt, outcome), node: TestNode.identifiers.make(),
-            now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5, identifiers: TestNode.identifiers)
+            now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5)
+    }
+
+    private func events(of job: FinishedJob) -> [EventRecord] {
+        var packed: [UInt8] = []
+        job.packEvents(into: &packed)
+        return EventRecord.unpack(packed).compactMap(\.record)
     }
 
     @Test("success finishes the job, one revision later, and tells who asked")
@@ -31,10 +37,10 @@ struct EndingTests {
             return
         }
         #expect(job.record.state == .succeeded && job.record.revision == 8 && job.record.errorJSON == nil)
-        let event = try #require(job.event)
-        #expect(event.type == .jobSucceeded)
-        let shown = try JSON.parse(event.jobJSON)
-        #expect(shown["state"]?.string == "succeeded" && shown["revision"]?.integer == 8)
+        #expect(job.isWanted)
+        let event = try #require(events(of: job).first)
+        #expect(event.type == .jobSucceeded && event.isWanted)
+        #expect(event.state == .succeeded && event.revision == 8)
     }
 
     @Test("a failure that may pass waits for its retry; the last one, and one that cannot pass, are final")
@@ -56,7 +62,10 @@ struct EndingTests {
             return
         }
         #expect(last.record.state == .failed && last.record.failedAttemptCount == 3)
-        #expect(hopeless.record.state == .failed && hopeless.event == nil)
+        #expect(hopeless.record.state == .failed && !hopeless.isWanted)
+        #expect(events(of: hopeless).map(\.type) == [.jobAttemptFailed, .jobFailed])
+        #expect(events(of: hopeless)[0].detail == hopeless.record.errorJSON)
+
     }
 
     @Test("a lease that is given back uses up no attempt")

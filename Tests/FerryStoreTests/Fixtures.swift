@@ -98,6 +98,11 @@ final class TestNode: Sendable {
 
     func status() throws -> StoreStatus { try wait { store.control.status(reply: $0) }.get() }
 
+    /// Waits until so many deliveries wait to be sent.
+    func waitForDeliveries(_ count: Int64) throws {
+        try eventually("\(count) deliveries") { try status().deliveriesPending == count }
+    }
+
     /// The next attempts that were begun, in their order.
     func attempts(_ count: Int) throws -> [Attempt] {
         var all: [Attempt] = []
@@ -172,7 +177,7 @@ func newJob(
     tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
     host: String = "example.org", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
-    webhook: Bool = false,
+    webhook: Bool = false, webhookEvents: [EventType]? = nil,
     sealedSecrets: [UInt8]? = nil, origin: String? = nil
 ) -> NewJob {
     let spec = JobSpec(
@@ -193,7 +198,9 @@ func newJob(
             repeatsNonIdempotent: false),
         webhook: webhook
             ? .init(
-                url: "https://hook.example.org/", events: EventType.allCases, hasSecret: sealedSecrets != nil)
+                url: "https://hook.example.org/",
+                events: webhookEvents ?? [.jobResumedAtOffset] + EventType.standard,
+                hasSecret: sealedSecrets != nil)
             : nil)
     return NewJob(
         id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),

@@ -198,7 +198,8 @@ let answerSchemas = #"""
       ],
       "properties": {
         "id": {"type": "string"}, "event": {"type": "string"}, "type": {"type": "string"},
-        "job": {"type": "string"}, "session": {"type": "string"}, "sequence": {"type": "integer"},
+        "job": {"type": ["string", "null"], "description": "Null for an event of a session."},
+        "session": {"type": "string"}, "sequence": {"type": "integer"},
         "url": {"type": "string"},
         "state": {"enum": ["pending", "accepted", "given_up"]},
         "occurred_at": {"type": "string", "format": "date-time"},
@@ -351,27 +352,6 @@ let answerSchemas = #"""
               "pointer": {"type": "string", "description": "A JSON Pointer as a URI fragment."},
               "code": {"type": "string"}, "detail": {"type": "string"}
             }
-          }
-        }
-      }
-    },
-    "Event": {
-      "type": "object",
-      "required": ["type", "timestamp", "data"],
-      "properties": {
-        "type": {"enum": ["job.succeeded", "job.failed", "job.cancelled", "job.resumed_at_offset"]},
-        "timestamp": {"type": "string", "format": "date-time"},
-        "data": {
-          "type": "object",
-          "required": ["sequence", "session", "job"],
-          "properties": {
-            "sequence": {"type": "integer", "description": "Without gaps per tenant and session."},
-            "offset": {
-              "type": ["integer", "null"],
-              "description": "Of job.resumed_at_offset only: the first byte that is fetched; 0: all of them."
-            },
-            "session": {"type": "string"},
-            "job": {"$ref": "#/components/schemas/Job"}
           }
         }
       }

@@ -25,8 +25,8 @@ let openAPIDocument: [UInt8] = {
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
     let schemas = [
-        jobRequestSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas, errorSchemas,
-        patchSchemas,
+        jobRequestSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas, eventSchemas,
+        errorSchemas, patchSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

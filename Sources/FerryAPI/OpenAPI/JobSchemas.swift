@@ -321,9 +321,7 @@ let jobRequestSchemas = #"""
         "events": {
           "type": "array", "minItems": 1, "uniqueItems": true,
           "default": ["job.succeeded", "job.failed", "job.cancelled"],
-          "items": {
-            "enum": ["job.succeeded", "job.failed", "job.cancelled", "job.resumed_at_offset"]
-          }
+          "items": {"$ref": "#/components/schemas/EventType"}
         },
         "secret": {
           "type": ["string", "null"],

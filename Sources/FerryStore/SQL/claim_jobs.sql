@@ -1,7 +1,7 @@
--- Leases the best queued jobs to a node: the highest priority first, then the oldest.
--- Locks: the queued rows that nobody else has locked, then this connection's row of job_counts. The state is
--- a literal and the rows are found by an array, so that no plan can leave the partial index. $1 how many at
--- most, $2 the node, $3 now, $4 whether downloads are held back.
+-- Leases the best queued jobs to a node: the highest priority first, then the oldest. Says of each job once
+-- that it has started. Locks: the queued rows that nobody else has locked, then this connection's row of
+-- job_counts. The state is a literal and the rows are found by an array, so that no plan can leave the
+-- partial index. $1 how many at most, $2 the node, $3 now, $4 whether downloads are held back.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $2::uuid,
@@ -11,6 +11,11 @@ WITH claimed AS (
         ORDER BY priority DESC, id LIMIT $1::integer
         FOR UPDATE SKIP LOCKED))
     RETURNING j.*
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, session, string_agg(
+        event_pack(2, wanted_events, id, started_at, attempt, revision, state, NULL, NULL), ''::bytea)
+    FROM claimed WHERE attempt = 1 GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, queued, running)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed HAVING count(*) > 0

@@ -1,32 +1,28 @@
--- Moves jobs to their terminal state, with the events that somebody wants to be told. Fenced: a row whose
--- attempt or revision differs has another owner by now and stays as it is. While it runs the attempt alone
--- says whose it is: a client may have changed its description or rate meanwhile. Locks: the jobs, then the
--- sessions that have events (in order of their names), then this connection's row of job_counts. One array
--- element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts, $6 responses, $7
--- results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or null; for a job
--- with an event $12 delivery, $13 event, $14 type, $15 URL, $16 the job as JSON, else null; $17 the attempt
--- that ended it (AttemptRecord), or null; $18 resume data or null. Joined by ANY (ARRAY[…]), which has an
--- index and neither a hash nor an order: however wrong the statistics are (a queue that was empty when it was
--- vacuumed), the rows are found one by one through the primary key. Returns the ids that were really
--- finished, and whether others depend on them: of those there is news (resolve_dependencies.sql).
+-- Moves jobs to their terminal state, and says so. Fenced: a row whose attempt or revision differs has
+-- another owner by now and stays as it is. While it runs the attempt alone says whose it is: a client may
+-- have changed its description or rate meanwhile. Locks: the jobs, then this connection's row of job_counts.
+-- One array element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts, $6
+-- responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or
+-- null, $12 its events (EventRecord), $13 the attempt that ended it (AttemptRecord), or null, $14 resume data
+-- or null. Joined by ANY (ARRAY[…]), which has an index and neither a hash nor an order: however wrong the
+-- statistics are (a queue that was empty when it was vacuumed), the rows are found one by one through the
+-- primary key. Returns the ids that were really finished, and whether others depend on them: of those there
+-- is news (resolve_dependencies.sql).
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
-        $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::uuid[], $13::uuid[], $14::text[],
-        $15::text[], $16::text[], $17::bytea[], $18::text[]
-    ) WITH ORDINALITY AS u(
+        $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::bytea[], $13::bytea[], $14::text[]
+    ) AS u(
         id, attempt, revision, terminal_state, failed_attempts, response, result, error, body, finished_at,
-        node, delivery, event, type, url, job_json, last_attempt,
-        resume_data, position)
+        node, events, last_attempt, resume_data)
 ), gone AS (
     DELETE FROM jobs j USING u
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision OR j.state = 'running')
     RETURNING j.id, j.created_at, j.started_at, j.retry_of, j.revision, j.attempt, j.kind, j.state, j.tenant,
         j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
-        u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.delivery,
-        u.event, u.type, u.url, u.job_json, u.last_attempt, u.resume_data, u.position,
-        j.has_dependents
+        u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
+        u.last_attempt, u.resume_data, j.has_dependents
 ), kept AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, revision, attempt, failed_attempts, kind,
@@ -39,32 +35,17 @@ WITH u AS (
 ), noticed AS (
     INSERT INTO dependency_news (job, state)
     SELECT id, terminal_state::job_state FROM gone WHERE has_dependents
-), numbered AS (
-    INSERT INTO sessions AS s (tenant, name, last_sequence)
-    SELECT tenant, session, count(*) FROM gone WHERE delivery IS NOT NULL
-    GROUP BY tenant, session ORDER BY tenant, session
-    ON CONFLICT (tenant, name) DO UPDATE SET last_sequence = s.last_sequence + excluded.last_sequence
-    RETURNING tenant, name, last_sequence
 ), told AS (
-    INSERT INTO deliveries (
-        id, event, job, sequence, occurred_at, next_try_at, type, tenant, session, url, job_json, secrets,
-        traceparent)
-    SELECT e.delivery, e.event, e.id, n.last_sequence - e.after, e.finished_at, e.finished_at, e.type,
-        e.tenant, e.session, e.url, e.job_json, e.secrets, e.traceparent
-    FROM (
-        SELECT g.*, row_number() OVER (PARTITION BY g.tenant, g.session ORDER BY g.position DESC) - 1 AS after
-        FROM gone g WHERE g.delivery IS NOT NULL
-    ) e JOIN numbered n ON n.tenant = e.tenant AND n.name = e.session
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, session, string_agg(events, ''::bytea) FROM gone GROUP BY tenant, session
 ), counted AS (
-    INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended, deliveries_pending)
+    INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended)
     SELECT current_setting('ferry.shard'),
         -count(*) FILTER (WHERE state = 'waiting'), -count(*) FILTER (WHERE state = 'queued'),
-        -count(*) FILTER (WHERE state = 'running'), -count(*) FILTER (WHERE state = 'suspended'),
-        count(delivery)
+        -count(*) FILTER (WHERE state = 'running'), -count(*) FILTER (WHERE state = 'suspended')
     FROM gone HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
-        running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
-        deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+        running = c.running + excluded.running, suspended = c.suspended + excluded.suspended
 )
 SELECT id, has_dependents FROM gone

@@ -1,7 +1,7 @@
 -- Gives back everything that a node holds, as release_jobs.sql: at its start (a killed process never said
--- goodbye) and at its end. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql. Locks: the
--- node's running jobs, then this connection's row of job_counts. $1 the node, $2 the error of a lost attempt.
--- Returns their ids.
+-- goodbye) and at its end. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and the
+-- events say so. Locks: the node's running jobs, then this connection's row of job_counts. $1 the node, $2
+-- the error of a lost attempt. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
@@ -12,7 +12,13 @@ WITH changed AS (
             || int8send((extract(epoch FROM now()) * 1000000)::bigint)
         ))[greatest(1, cardinality(j.attempts) - 47):]
     WHERE j.state = 'running' AND j.node = $1::uuid
-    RETURNING j.id, j.state
+    RETURNING j.id, j.state, j.attempt, j.revision, j.wanted_events, j.tenant, j.session, j.error
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, session, string_agg(
+        event_pack(8, wanted_events, id, now(), attempt, revision, state, NULL, convert_to(error, 'UTF8')),
+        ''::bytea)
+    FROM changed GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),

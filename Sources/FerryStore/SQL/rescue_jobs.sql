@@ -1,7 +1,8 @@
 -- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent for
--- longer than its lease. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql. Locks: running
--- jobs of dead nodes that nobody else has locked, then this connection's row of job_counts. $1 seconds of a
--- lease, $2 how many jobs at most, $3 the error of a lost attempt. Returns their ids.
+-- longer than its lease. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and the events
+-- say so. Locks: running jobs of dead nodes that nobody else has locked, then this connection's row of
+-- job_counts. $1 seconds of a lease, $2 how many jobs at most, $3 the error of a lost attempt. Returns their
+-- ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
@@ -18,7 +19,13 @@ WITH changed AS (
             WHERE n.id = r.node AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision))
         LIMIT $2::integer
         FOR UPDATE OF r SKIP LOCKED))
-    RETURNING j.id, j.state
+    RETURNING j.id, j.state, j.attempt, j.revision, j.wanted_events, j.tenant, j.session, j.error
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, session, string_agg(
+        event_pack(8, wanted_events, id, now(), attempt, revision, state, NULL, convert_to(error, 'UTF8')),
+        ''::bytea)
+    FROM changed GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),

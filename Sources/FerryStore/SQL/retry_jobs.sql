@@ -1,9 +1,10 @@
--- Lets jobs wait for their next attempt. A job whose cancellation was asked for meanwhile is queued instead:
--- who claims it next finishes it as cancelled. One whose suspension was asked for is suspended. Fenced and
--- joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element a
--- job: $1 ids, $2 attempts, $3 revisions, $4 failed attempts, $5 when to try again, $6 errors, $7 the
--- attempts that ended (AttemptRecord), or null; the latest 49 are kept, and the one that ends the job comes
--- with its end. $8 whether bytes were left. Returns the ids that were really changed.
+-- Lets jobs wait for their next attempt, and says that this one has failed. A job whose cancellation was
+-- asked for meanwhile is queued instead: who claims it next finishes it as cancelled. One whose suspension
+-- was asked for is suspended. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's
+-- row of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 failed attempts, $5 when
+-- to try again, $6 errors, $7 the attempts that ended (AttemptRecord), or null; the latest 49 are kept, and
+-- the one that ends the job comes with its end. $8 whether bytes were left, $9 when the attempts ended.
+-- Returns the ids that were really changed.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'
@@ -18,11 +19,18 @@ WITH changed AS (
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::bytea[],
-        $8::boolean[]
-    ) AS u(id, attempt, revision, failed_attempts, next_attempt_at, error, ended, has_bytes)
+        $8::boolean[], $9::timestamptz[]
+    ) AS u(id, attempt, revision, failed_attempts, next_attempt_at, error, ended, has_bytes, ended_at)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision OR j.state = 'running')
-    RETURNING j.id, j.state
+    RETURNING j.id, j.state, j.waiting_for, j.attempt, j.revision, j.wanted_events, j.tenant, j.session,
+        j.error, u.ended_at
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, session, string_agg(
+        event_pack(8, wanted_events, id, ended_at, attempt, revision, state, waiting_for,
+            convert_to(error, 'UTF8')), ''::bytea)
+    FROM changed GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, waiting, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),

@@ -1,0 +1,33 @@
+/// What happens to jobs and sessions, as JSON Schema 2020-12.
+let eventSchemas = #"""
+    "EventType": {
+      "enum": [
+        "job.created", "job.started", "job.resumed_at_offset", "job.attempt_failed", "job.succeeded",
+        "job.failed", "job.cancelled", "session.events_finished"
+      ]
+    },
+    "Event": {
+      "type": "object",
+      "required": ["type", "timestamp", "data"],
+      "properties": {
+        "type": {"$ref": "#/components/schemas/EventType"},
+        "timestamp": {"type": "string", "format": "date-time"},
+        "data": {
+          "type": "object",
+          "required": ["sequence", "session", "job"],
+          "properties": {
+            "sequence": {"type": "integer", "description": "Without gaps per tenant and session."},
+            "offset": {
+              "type": ["integer", "null"],
+              "description": "Of job.resumed_at_offset only: the first byte that is fetched; 0: all of them."
+            },
+            "session": {"type": "string"},
+            "job": {
+              "oneOf": [{"$ref": "#/components/schemas/Job"}, {"type": "null"}],
+              "description": "As it was when it happened; null for an event of a session."
+            }
+          }
+        }
+      }
+    }
+    """#

@@ -1,0 +1,184 @@
+/// What happened to a job or a session, as rows keep it: many of them one after another in a `bytea`.
+///
+/// Integers have their highest byte first, so that SQL can write them (`event_pack` in migration 0006):
+/// type, flags, state and what is waited for (one byte each), job (16 bytes, zero: none), time (8), attempt
+/// (4), revision (4), length of the detail (4), the detail.
+package struct EventRecord: Sendable, Equatable {
+    /// Bytes of a record without its detail.
+    package static let headerByteCount = 40
+    /// Bytes of one detail; errors are far shorter.
+    package static let detailByteCountMax = 1 << 20
+
+    package var type: EventType
+    /// The webhook of the job wants it.
+    package var isWanted: Bool
+    /// The webhook of the job wants events of its session.
+    package var wantsSession: Bool
+    /// Nil: it is about the session.
+    package var job: JobID?
+    package var occurredAt: Timestamp
+    package var attempt: Int32
+    package var revision: Int32
+    /// Of the job, once this had happened.
+    package var state: JobState?
+    package var waitingFor: WaitingFor?
+    /// `job.attempt_failed`: the error, a JSON object. `job.resumed_at_offset`: the offset, in decimal
+    /// digits. Else what the type says.
+    package var detail: [UInt8]
+
+    /// `wanted`: `JobSpec.wantedEvents`.
+    package init(
+        _ type: EventType, job: JobID?, at occurredAt: Timestamp, wanted: Int32? = nil, attempt: Int32 = 0,
+        revision: Int32 = 0, state: JobState? = nil, waitingFor: WaitingFor? = nil, detail: [UInt8] = []
+    ) {
+        self.type = type
+        let wanted = wanted ?? 0
+        isWanted = wanted >> Int32(type.code) & 1 != 0
+        wantsSession = wanted & Self.sessionTypes != 0
+        self.job = job
+        self.occurredAt = occurredAt
+        self.attempt = attempt
+        self.revision = revision
+        self.state = state
+        self.waitingFor = waitingFor
+        self.detail = detail
+    }
+
+    package static let sessionTypes = EventType.allCases.filter(\.isOfSession).mask
+}
+
+// MARK: Packing
+
+extension EventRecord {
+    private struct Flags: OptionSet {
+        let rawValue: UInt8
+        static let isWanted = Flags(rawValue: 1)
+        static let wantsSession = Flags(rawValue: 2)
+    }
+
+    /// Appends the record.
+    package func pack(into bytes: inout [UInt8]) {
+        var flags: Flags = []
+        if isWanted { flags.insert(.isWanted) }
+        if wantsSession { flags.insert(.wantsSession) }
+        bytes.append(type.code)
+        bytes.append(flags.rawValue)
+        bytes.append(state?.code ?? 0)
+        bytes.append(waitingFor?.code ?? 0)
+        bytes.appendBigEndian(job?.high ?? 0)
+        bytes.appendBigEndian(job?.low ?? 0)
+        bytes.appendBigEndian(UInt64(bitPattern: occurredAt.microseconds))
+        bytes.appendBigEndian(UInt32(bitPattern: attempt))
+        bytes.appendBigEndian(UInt32(bitPattern: revision))
+        bytes.appendBigEndian(UInt32(detail.count))
+        bytes.append(contentsOf: detail)
+    }
+
+    /// A record among others, as far as it can be understood.
+    package struct Packed: Sendable, Equatable {
+        /// Nil: of a type that only a newer version knows. It has its number all the same.
+        package let record: EventRecord?
+        /// As `EventRecord`'s, of every type.
+        package let code: UInt8
+        package let occurredAt: Timestamp
+        package let job: JobID?
+        /// Where it is among the bytes.
+        package let range: Range<Int>
+
+        /// The same among bytes that follow others.
+        package func moved(by offset: Int) -> Packed {
+            Packed(
+                record: record, code: code, occurredAt: occurredAt, job: job,
+                range: (range.lowerBound + offset)..<(range.upperBound + offset))
+        }
+    }
+
+    /// Reads packed records; stops in front of what is damaged.
+    package static func unpack(_ bytes: [UInt8]) -> [Packed] {
+        var reader = PackedReader(bytes)
+        var all: [Packed] = []
+        all.reserveCapacity(bytes.count / headerByteCount)
+        var start = 0
+        while !reader.isAtEnd, let next = try? read(&reader, start) {
+            all.append(next)
+            start = next.range.upperBound
+        }
+        return all
+    }
+
+    private static func read(
+        _ reader: inout PackedReader, _ start: Int
+    ) throws(PackedReader.Damage) -> Packed {
+        let code = try reader.byte()
+        let flags = Flags(rawValue: try reader.byte())
+        let (state, waitingFor) = (try reader.byte(), try reader.byte())
+        let (high, low) = (try reader.bigEndian(), try reader.bigEndian())
+        let occurredAt = Timestamp(microseconds: Int64(bitPattern: try reader.bigEndian()))
+        let numbers = try reader.bigEndian()
+        let attempt = Int32(truncatingIfNeeded: numbers >> 32)
+        let revision = Int32(truncatingIfNeeded: numbers)
+        let detailCount = Int(try reader.bytes(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) })
+        let detail = try reader.bytes(detailCount)
+        let job = high == 0 && low == 0 ? nil : JobID(high: high, low: low)
+        var record: EventRecord?
+        if let type = EventType(code: code) {
+            var known = EventRecord(
+                type, job: job, at: occurredAt, attempt: attempt, revision: revision,
+                state: JobState(code: state), waitingFor: WaitingFor(code: waitingFor), detail: detail)
+            known.isWanted = flags.contains(.isWanted)
+            known.wantsSession = flags.contains(.wantsSession)
+            record = known
+        }
+        return Packed(
+            record: record, code: code, occurredAt: occurredAt, job: job,
+            range: start..<(start + headerByteCount + detailCount))
+    }
+}
+
+extension JobState {
+    /// How packed events name it; stable.
+    fileprivate var code: UInt8 {
+        switch self {
+        case .waiting: 1
+        case .queued: 2
+        case .running: 3
+        case .suspended: 4
+        case .succeeded: 5
+        case .failed: 6
+        case .cancelled: 7
+        }
+    }
+
+    fileprivate init?(code: UInt8) {
+        guard let state = Self.allCases.first(where: { $0.code == code }) else { return nil }
+        self = state
+    }
+}
+
+extension WaitingFor {
+    /// How packed events name it; stable.
+    fileprivate var code: UInt8 {
+        switch self {
+        case .beginDate: 1
+        case .discretionary: 2
+        case .connectivity: 3
+        case .retry: 4
+        case .dependency: 5
+        case .challenge: 6
+        case .confirmation: 7
+        }
+    }
+
+    fileprivate init?(code: UInt8) {
+        guard let reason = Self.allCases.first(where: { $0.code == code }) else { return nil }
+        self = reason
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func appendBigEndian<Value: FixedWidthInteger>(_ value: Value) {
+        for shift in stride(from: Value.bitWidth - 8, through: 0, by: -8) {
+            append(UInt8(truncatingIfNeeded: value >> Value(shift)))
+        }
+    }
+}

@@ -1,0 +1,111 @@
+import FerryCore
+import Postgres
+
+/// A row of the log: events of one session that follow each other.
+struct EventRow {
+    /// The identifiers of a row's events differ in these bits only.
+    private static let lowBits: UInt64 = 0xFFFF
+    /// Events of a row, at most: whoever wants one reads them all.
+    static let eventCountMax = 500
+    /// Microseconds between the earliest and the latest, at most: how far a search by time has to look.
+    static let spanMax: Int64 = 10_000_000
+
+    let id: EventID
+    let tenant: String
+    let session: String
+    let firstSequence: Int64
+    let packed: [UInt8]
+
+    /// The events that this version knows, in their order.
+    var events: [Event] {
+        EventRecord.unpack(packed).enumerated().compactMap { index, entry in
+            entry.record.map { event(index, $0) }
+        }
+    }
+
+    func event(_ index: Int, _ record: EventRecord) -> Event {
+        Event(
+            id: EventID(high: id.high, low: id.low + UInt64(index)), tenant: tenant, session: session,
+            sequence: firstSequence + Int64(index), record: record)
+    }
+
+    /// The identifier of the row that an event is in.
+    static func row(of event: EventID) -> EventID { EventID(high: event.high, low: event.low & ~lowBits) }
+
+    /// The next row's identifier: later than `last`, whatever the clock of another node said.
+    static func nextID(after last: EventID?, _ identifiers: IdentifierGenerator) -> EventID {
+        let made = row(of: identifiers.make())
+        guard let last, made <= last else { return made }
+        let (low, overflow) = last.low.addingReportingOverflow(lowBits + 1)
+        return EventID(high: last.high + (overflow ? 1 : 0), low: low)
+    }
+}
+
+/// Rows that are about to be kept: the parameters of keep_events.sql.
+struct EventRowDrafts {
+    struct Draft {
+        let row: EventRow
+        let firstAt: Timestamp
+        let lastAt: Timestamp
+        let types: Int32
+    }
+    private(set) var drafts: [Draft] = []
+    private var marks: [(job: JobID, number: Int32)] = []
+
+    var isEmpty: Bool { drafts.isEmpty }
+
+    /// Cuts the events of a session into rows. `entries`: of `packed`, the first one has the number
+    /// `sequence`.
+    mutating func add(
+        tenant: String, session: String, packed: [UInt8], _ entries: [EventRecord.Packed],
+        from sequence: Int64,
+        makeID: () -> EventID
+    ) {
+        var start = 0
+        while start < entries.count {
+            var (first, last) = (entries[start].occurredAt, entries[start].occurredAt)
+            var types: Int32 = 0
+            var end = start
+            while end < entries.count, end - start < EventRow.eventCountMax {
+                let at = entries[end].occurredAt
+                let (earlier, later) = (min(first, at), max(last, at))
+                guard later.microseconds - earlier.microseconds <= EventRow.spanMax else { break }
+                (first, last) = (earlier, later)
+                types |= 1 << Int32(entries[end].code & 31)
+                mark(entries[end])
+                end += 1
+            }
+            let bytes = entries[start].range.lowerBound..<entries[end - 1].range.upperBound
+            let row = EventRow(
+                id: makeID(), tenant: tenant, session: session, firstSequence: sequence + Int64(start),
+                packed: Array(packed[bytes]))
+            drafts.append(Draft(row: row, firstAt: first, lastAt: last, types: types))
+            start = end
+        }
+    }
+
+    /// The rows of jobs tell when they were created, started and ended; everything else is found by marks.
+    private mutating func mark(_ entry: EventRecord.Packed) {
+        guard let job = entry.job else { return }
+        switch entry.record?.type {
+        case .jobCreated, .jobStarted, .jobSucceeded, .jobFailed, .jobCancelled: return
+        case .jobAttemptFailed where entry.record?.state?.isTerminal == true: return
+        default: marks.append((job, Int32(drafts.count + 1)))
+        }
+    }
+
+    var parameters: Parameters {
+        var parameters = Parameters(capacity: drafts.reduce(512) { $0 + $1.row.packed.count + 160 })
+        parameters.appendArray(.uuid, drafts) { $0.append($1.row.id) }
+        parameters.appendArray(.int64, drafts) { $0.append(int64: $1.row.firstSequence) }
+        parameters.appendArray(.timestamp, drafts) { $0.append($1.firstAt) }
+        parameters.appendArray(.timestamp, drafts) { $0.append($1.lastAt) }
+        parameters.appendArray(.int32, drafts) { $0.append(int32: $1.types) }
+        parameters.appendArray(.text, drafts) { $0.append(text: $1.row.tenant) }
+        parameters.appendArray(.text, drafts) { $0.append(text: $1.row.session) }
+        parameters.appendArray(.bytea, drafts) { $0.append(bytea: $1.row.packed) }
+        parameters.appendArray(.uuid, marks) { $0.append($1.job) }
+        parameters.appendArray(.int32, marks) { $0.append(int32: $1.number) }
+        return parameters
+    }
+}

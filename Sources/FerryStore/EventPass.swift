@@ -1,0 +1,194 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+
+/// One transaction of the relay: takes events from the inbox, gives them their numbers, keeps them and makes
+/// the deliveries. A pass at a time: whoever holds the lock is alone until its commit can be seen.
+struct EventPass {
+    struct Outcome {
+        var eventCount = 0
+        var deliveryCount = 0
+        /// There may be more.
+        var isFull = false
+        /// Sessions have drained, and wait for deliveries.
+        var awaitsDeliveries = false
+        /// Of the oldest event that was taken.
+        var lagMicroseconds: Int64 = 0
+    }
+
+    /// "ferryeve"
+    private static let lock: Int64 = 0x6665_7272_7965_7665
+    /// Rows of the inbox that one pass takes at most.
+    private static let rowMax: Int32 = 200
+    private static let drainMax: Int32 = 100
+
+    /// What the inbox had of one session.
+    struct Group {
+        let tenant: String
+        let session: String
+        var packed: [UInt8] = []
+        var entries: [EventRecord.Packed] = []
+        var firstSequence: Int64 = 0
+
+        var growth: Int64 {
+            entries.reduce(0) { growth, entry in
+                guard let type = entry.record?.type else { return growth }
+                return growth + (type == .jobCreated ? 1 : type.isTerminal ? -1 : 0)
+            }
+        }
+        var hasEnded: Bool { entries.contains { $0.record?.type.isTerminal == true } }
+    }
+
+    private let context: StoreContext
+    private var outcome = Outcome()
+    private var lastID: EventID?
+    private var hasDrained = false
+
+    /// Waits for the pass of another node.
+    static func commit(
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> Outcome {
+        try connection.transaction { connection throws(PostgresError) in
+            var pass = EventPass(context: context)
+            try pass.run(&connection)
+            return pass.outcome
+        }
+    }
+
+    private init(context: StoreContext) { self.context = context }
+
+    private mutating func run(_ connection: inout Connection) throws(PostgresError) {
+        var results = try connection.pipeline { pipeline in
+            pipeline.send(Statements.lockRescue, .int64(Self.lock))
+            pipeline.send(Statements.lastEvent)
+            pipeline.send(Statements.takeEvents, .int32(Self.rowMax))
+        }
+        let last = results.take(1)
+        if last.rowCount == 1 { lastID = last.identifier(0, 0) }
+        let taken = results.take(2)
+        outcome.isFull = taken.rowCount == Int(Self.rowMax)
+        var groups = group(taken)
+        if !groups.isEmpty {
+            try number(&groups, &connection)
+            try keep(groups, &connection)
+        }
+        // Not while events wait for their numbers: each session would have to be looked for among them.
+        if !outcome.isFull { try drain(&connection) }
+        outcome.awaitsDeliveries = hasDrained
+    }
+
+    // MARK: Numbers
+
+    private mutating func group(_ taken: borrowing ResultSet) -> [Group] {
+        var groups: [Group] = []
+        var places: [[String]: Int] = [:]
+        var oldest = Timestamp(microseconds: .max)
+        for row in 0..<taken.rowCount {
+            let (tenant, session) = (taken.text(row, 0), taken.text(row, 1))
+            let packed = taken.bytes(row, 2)
+            let entries = EventRecord.unpack(packed)
+            if (entries.last?.range.upperBound ?? 0) != packed.count {
+                context.logger.error("events are damaged", metadata: ["session": "\(session)"])
+            }
+            guard !entries.isEmpty else { continue }
+            let place = places[[tenant, session]] ?? groups.count
+            if place == groups.count {
+                groups.append(Group(tenant: tenant, session: session))
+                places[[tenant, session]] = place
+            }
+            let offset = groups[place].packed.count
+            groups[place].packed.append(contentsOf: packed)
+            for entry in entries {
+                oldest = min(oldest, entry.occurredAt)
+                groups[place].entries.append(entry.moved(by: offset))
+            }
+        }
+        if !groups.isEmpty {
+            outcome.lagMicroseconds = max(0, context.clock.now().microseconds - oldest.microseconds)
+        }
+        return groups
+    }
+
+    private mutating func number(
+        _ groups: inout [Group], _ connection: inout Connection
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.appendArray(.text, groups) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, groups) { $0.append(text: $1.session) }
+        parameters.appendArray(.int64, groups) { $0.append(int64: Int64($1.entries.count)) }
+        parameters.appendArray(.int64, groups) { $0.append(int64: $1.growth) }
+        parameters.appendArray(.bool, groups) { $0.append(bool: $1.hasEnded) }
+        let rows = try connection.execute(Statements.numberEvents, parameters)
+        var last: [[String]: Int64] = [:]
+        for row in 0..<rows.rowCount {
+            last[[rows.text(row, 0), rows.text(row, 1)]] = rows.int64(row, 2)
+            if rows.bool(row, 3) { hasDrained = true }
+        }
+        for index in groups.indices {
+            let group = groups[index]
+            groups[index].firstSequence =
+                (last[[group.tenant, group.session]] ?? 0) - Int64(group.entries.count) + 1
+            outcome.eventCount += group.entries.count
+        }
+    }
+
+    private mutating func nextID() -> EventID {
+        let next = EventRow.nextID(after: lastID, context.identifiers)
+        lastID = next
+        return next
+    }
+
+    // MARK: Rows and deliveries
+
+    private mutating func keep(
+        _ groups: [Group], _ connection: inout Connection
+    ) throws(PostgresError) {
+        var rows = EventRowDrafts()
+        for group in groups {
+            rows.add(
+                tenant: group.tenant, session: group.session, packed: group.packed, group.entries,
+                from: group.firstSequence, makeID: { nextID() })
+        }
+        try keep(rows, &connection)
+        var router = EventRouter(context)
+        for draft in rows.drafts { router.add(draft.row) }
+        outcome.deliveryCount += try router.commit(&connection)
+    }
+
+    private func keep(_ rows: EventRowDrafts, _ connection: inout Connection) throws(PostgresError) {
+        let notifies = context.hasPeers.load(ordering: .relaxed)
+        var notification = Parameters()
+        notification.append(text: StoreContext.eventsNotification)
+        _ = try connection.pipeline { pipeline in
+            pipeline.send(Statements.keepEvents, rows.parameters)
+            if notifies { pipeline.send(Statements.notify, notification) }
+        }
+    }
+
+    /// Says of sessions that their events are over.
+    private mutating func drain(_ connection: inout Connection) throws(PostgresError) {
+        let drained = try connection.execute(Statements.drainSessions, .int32(Self.drainMax))
+        guard drained.rowCount > 0 else { return }
+        let now = context.clock.now()
+        var packed: [UInt8] = []
+        EventRecord(.sessionEventsFinished, job: nil, at: now).pack(into: &packed)
+        let entries = EventRecord.unpack(packed)
+        var rows = EventRowDrafts()
+        for row in 0..<drained.rowCount {
+            rows.add(
+                tenant: drained.text(row, 0), session: drained.text(row, 1), packed: packed, entries,
+                from: drained.int64(row, 2), makeID: { nextID() })
+        }
+        try keep(rows, &connection)
+        var router = EventRouter(context)
+        for draft in rows.drafts { router.add(draft.row) }
+        outcome.deliveryCount += try router.commit(&connection)
+        outcome.eventCount += rows.drafts.count
+    }
+}
+
+extension StoreContext {
+    /// What is notified when events have got their numbers.
+    static var eventsNotification: String { "events" }
+}

@@ -1,0 +1,13 @@
+-- Adds rows to the log. Locks: the new rows. One array element a row: $1 ids, $2 first numbers, $3 and $4
+-- when the earliest and the latest event happened, $5 types, $6 tenants, $7 sessions, $8 events; $9 and $10:
+-- jobs that are marked, and in which of the rows (from 1).
+INSERT INTO events (id, first_sequence, first_at, last_at, types, tenant, session, packed, marked)
+SELECT u.id, u.first_sequence, u.first_at, u.last_at, u.types, u.tenant, u.session, u.packed, m.jobs
+FROM unnest(
+    $1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::integer[], $6::text[], $7::text[],
+    $8::bytea[]
+) WITH ORDINALITY AS u(id, first_sequence, first_at, last_at, types, tenant, session, packed, number)
+LEFT JOIN (
+    SELECT number, array_agg(DISTINCT job) AS jobs
+    FROM unnest($9::uuid[], $10::integer[]) AS m(job, number) GROUP BY number
+) m ON m.number = u.number

@@ -1,0 +1,32 @@
+import FerryCore
+import Postgres
+
+@testable import FerryStore
+
+/// The log as the rows have it, in the order of the identifiers.
+struct EventLog {
+    let rows: [EventRow]
+    var events: [Event] { rows.flatMap(\.events) }
+
+    init(_ url: String) throws {
+        var connection = try Connection(url: url)
+        let found = try connection.execute(
+            Statement(
+                "read_log", "SELECT id, tenant, session, first_sequence, packed FROM events ORDER BY id"))
+        rows = (0..<found.rowCount).map { row in
+            EventRow(
+                id: found.identifier(row, 0), tenant: found.text(row, 1), session: found.text(row, 2),
+                firstSequence: found.int64(row, 3), packed: found.bytes(row, 4))
+        }
+    }
+
+    /// Of one session.
+    func events(of session: String) -> [Event] { events.filter { $0.session == session } }
+
+    /// Whether each session's numbers begin at 1, have no gap and are in the order of the identifiers.
+    var isGapFree: Bool {
+        Dictionary(grouping: events) { [$0.tenant, $0.session] }.values.allSatisfy { events in
+            events.map(\.sequence) == Array(1...Int64(events.count))
+        }
+    }
+}

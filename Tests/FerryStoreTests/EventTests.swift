@@ -1,0 +1,211 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("The log of events")
+struct EventTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func log() throws -> EventLog { try EventLog(database.url) }
+
+    @Test("a job says what happens to it, in its order, and each event shows the job as it was")
+    func life() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob(session: "life", attemptCountMax: 2)
+        _ = try node.submit(job)
+        node.end(try node.attempt(), failure())
+        let second = try node.attempt()
+        node.store.dispatcher.resumed(second, at: 7)
+        node.end(second, success)
+        try eventually("the session's events are over") {
+            try log().events(of: "life").last?.record.type == .sessionEventsFinished
+        }
+        let events = try log().events(of: "life")
+        #expect(
+            events.map(\.record.type) == [
+                .jobCreated, .jobStarted, .jobAttemptFailed, .jobResumedAtOffset, .jobSucceeded,
+                .sessionEventsFinished,
+            ])
+        #expect(events.map(\.sequence) == [1, 2, 3, 4, 5, 6])
+        #expect(events.dropLast().allSatisfy { $0.record.job == job.id } && events[5].record.job == nil)
+        #expect(Set(events.map(\.id)).count == 6 && events.map(\.id) == events.map(\.id).sorted())
+        let record = try node.job(job.id).get().record
+        let shown = try events.map { event in
+            var writer = JSONWriter()
+            event.write(into: &writer, job: record)
+            return try JSON.parse(writer.bytes)
+        }
+        let jobs = shown.map { $0["data"]?["job"] ?? .null }
+        // It may have queued before it began.
+        #expect(
+            jobs.dropFirst().map { $0["state"]?.string } == [
+                "running", "waiting", "running", "succeeded", nil,
+            ])
+        #expect(jobs[1...4].map { $0["attempt"]?.integer } == [1, 1, 2, 2])
+        #expect(
+            jobs[2]["error"]?["code"]?.string == "connection_lost"
+                && jobs[2]["waiting_for"]?.string == "retry")
+        #expect(jobs[1]["result"] == .null && jobs[4]["result"]?["size"]?.integer == 1)
+        #expect(shown[3]["data"]?["offset"]?.integer == 7)
+        #expect(jobs[5] == .null)
+    }
+
+    @Test("what a job said before it was deleted is in the log, with its name")
+    func deletion() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob(session: "gone")
+        _ = try node.submit(job)
+        node.end(try node.attempt(), success)
+        _ = try wait { node.store.control.delete(job.id, tenant: "acme", reply: $0) }.get()
+        let events = try log().events(of: "gone")
+        #expect(events.prefix(3).map(\.record.type) == [.jobCreated, .jobStarted, .jobSucceeded])
+        var writer = JSONWriter()
+        events[0].write(into: &writer, job: nil)
+        #expect(try JSON.parse(writer.bytes)["data"]?["job"] == .object([.init("id", .string("\(job.id)"))]))
+    }
+
+    @Test("a keyed submission says once that its jobs were created")
+    func keyed() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let jobs = [newJob(session: "keyed"), newJob(session: "other")]
+        for _ in 0..<2 { _ = try node.submit(jobs, key: key("k")).get() }
+        for attempt in try node.attempts(2) { node.store.dispatcher.record(result(attempt, success)) }
+        try eventually("both are over") {
+            try log().events.count { $0.record.type == .sessionEventsFinished } == 2
+        }
+        #expect(try log().events.count == 8)
+    }
+
+    @Test("the end of a session's events is told once, after its deliveries, and again after the next jobs")
+    func drain() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let wanted: [EventType] = [.jobSucceeded, .sessionEventsFinished]
+        for round in 1...2 {
+            let jobs = (0..<3).map { _ in newJob(session: "s", webhook: true, webhookEvents: wanted) }
+            _ = try node.submit(jobs).get()
+            for attempt in try node.attempts(3) { node.end(attempt, success) }
+            try node.waitForDeliveries(3)
+            for (index, delivery) in try claim(3, node).enumerated() {
+                #expect(delivery.type == .jobSucceeded)
+                #expect(try finished() == round - 1, "a delivery is on its way")
+                let verdict: DeliveryTry.Verdict = index == 1 ? .givenUp : .accepted
+                record(delivery, verdict, node)
+            }
+            try eventually("the session's events are over") { try finished() == round }
+            let last = try #require(try claim(1, node).first)
+            #expect(
+                last.type == .sessionEventsFinished && last.job == nil && last.jobJSON == Array("null".utf8))
+            #expect(try finished() == round)
+            record(last, .accepted, node)
+            try node.waitForDeliveries(0)
+        }
+        #expect(try log().isGapFree && finished() == 2)
+    }
+
+    private func finished() throws -> Int {
+        try log().events.count { $0.record.type == .sessionEventsFinished }
+    }
+
+    private func claim(_ count: Int, _ node: TestNode) throws -> [Delivery] {
+        let due = Mailbox<[Delivery]>()
+        node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
+        let deliveries = try #require(due.wait(milliseconds: 20_000).first)
+        #expect(deliveries.count == count)
+        return deliveries
+    }
+
+    private func record(_ delivery: Delivery, _ verdict: DeliveryTry.Verdict, _ node: TestNode) {
+        node.store.deliveries.record([
+            DeliveryTry(
+                delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt,
+                duration: 0,
+                status: 200, error: nil, answer: "", verdict: verdict)
+        ])
+    }
+
+    @Test("numbers have no gap and the order of what happened, with three nodes of which one dies")
+    func cluster() throws {
+        let nodes = try (0..<3).map { _ in try TestNode(database.url, slots: 16, leaseSeconds: 1) }
+        let dead = nodes[0]
+        for node in nodes.dropFirst() {
+            node.runner.react { [store = node.store] attempt in
+                store.dispatcher.record(result(attempt, success))
+            }
+        }
+        let jobs = (0..<300).map { newJob(session: ["a", "b", "c"][$0 % 3], attemptCountMax: 50) }
+        for start in stride(from: 0, to: 300, by: 10) {
+            _ = try nodes[start / 10 % 3].submit(Array(jobs[start..<start + 10])).get()
+        }
+        // What it holds is never answered, and its heartbeat is not its own any more.
+        var connection = try Connection(url: database.url)
+        dead.store.drain()
+        eventually("it runs something") { !dead.runner.begun.take().isEmpty }
+        try connection.execute(
+            script: "UPDATE jobs SET node = gen_random_uuid() WHERE node = '\(dead.id.uuidText)'")
+        try eventually("all have ended") {
+            let counts = try countedStates(database.url)
+            return counts.isEmpty
+        }
+        try eventually("three sessions have drained") {
+            Set(try log().events.filter { $0.record.type == .sessionEventsFinished }.map(\.session)).count
+                == 3
+        }
+        for node in nodes { node.store.stop() }
+        let found = try log()
+        #expect(found.isGapFree)
+        let life = Dictionary(grouping: found.events.filter { $0.record.job != nil }) { $0.record.job }
+        #expect(life.count == 300)
+        for events in life.values {
+            let types = events.sorted { $0.sequence < $1.sequence }.map(\.record.type)
+            #expect(types.first == .jobCreated && types[1] == .jobStarted && types.last == .jobSucceeded)
+            #expect(types.count { $0 == .jobStarted } == 1 && types.count { $0.isTerminal } == 1)
+        }
+        for session in ["a", "b", "c"] {
+            var unfinished = 0
+            for event in found.events(of: session) {
+                if event.record.type == .jobCreated { unfinished += 1 }
+                if event.record.type.isTerminal { unfinished -= 1 }
+                if event.record.type == .sessionEventsFinished { #expect(unfinished == 0) }
+            }
+            #expect(found.events(of: session).last?.record.type == .sessionEventsFinished)
+        }
+    }
+
+    @Test("SQL packs an event as the source does")
+    func packing() throws {
+        var connection = try Connection(url: database.url)
+        let job = newJob().id
+        let at = Timestamp(microseconds: 1_763_762_400_123_456)
+        for (type, state, reason) in [
+            (EventType.jobAttemptFailed, JobState.waiting, WaitingFor.retry as WaitingFor?),
+            (.jobStarted, .running, nil), (.jobSucceeded, .succeeded, nil),
+        ] + WaitingFor.allCases.map({ (.jobCreated, .waiting, $0) })
+            + JobState.allCases.map({ (.jobCreated, $0, nil) })
+        {
+            for wanted in [nil, [type].mask, EventRecord.sessionTypes, -1] as [Int32?] {
+                var packed: [UInt8] = []
+                EventRecord(
+                    type, job: job, at: at, wanted: wanted, attempt: 3, revision: 70_000, state: state,
+                    waitingFor: reason, detail: [1, 2]
+                ).pack(into: &packed)
+                let sql = """
+                    SELECT event_pack(\(type.code), \(wanted.map(String.init) ?? "NULL"), '\(job.uuidText)',
+                        to_timestamp(1763762400) + '123456 microseconds', 3, 70000,
+                        '\(state.rawValue)', \(reason.map { "'\($0.rawValue)'" } ?? "NULL"), '\\x0102')
+                    """
+                let rows = try connection.execute(Statement("pack", sql, isPlannedAnew: true))
+                #expect(rows.bytes(0, 0) == packed, "\(type) \(state) \(String(describing: wanted))")
+            }
+        }
+    }
+}

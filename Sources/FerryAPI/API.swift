@@ -41,6 +41,7 @@ package struct APIPorts: Sendable {
     package var limits: any LimitStore
     package var editor: any JobEditor
     package var dependencies: any DependencyKeeper
+    package var sessions: any SessionStore
     package var status: any StatusSource
     package var clock: any WallClock
     package var egress: EgressPolicy
@@ -62,7 +63,7 @@ package struct APIPorts: Sendable {
 
     package init(
         store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
-            & KeyStore & LimitStore & StatusSource,
+            & KeyStore & LimitStore & StatusSource & SessionStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -73,6 +74,7 @@ package struct APIPorts: Sendable {
         limits = store
         editor = store
         dependencies = store
+        sessions = store
         status = store
         self.content = content
         self.clock = clock

@@ -24,13 +24,14 @@ extension API {
                     "A batch has 1 to \(Limits.batchJobCountMax) jobs, this one \(documents.count)."))
         }
         let trace = traceparent(call.fields)
+        let sessions = scope(call)
         var jobs: [NewJob] = []
         jobs.reserveCapacity(documents.count)
         var errors: [FieldError] = []
         let earlier = EarlierJobs()
         for (index, document) in documents.enumerated() {
             do throws(InvalidFields) {
-                let job = try validate(document, at: "#/jobs/\(index)", call) { earlier[$0] }
+                let job = try validate(document, at: "#/jobs/\(index)", call, sessions) { earlier[$0] }
                 // After an error nothing is submitted, and any identifier will do.
                 if errors.isEmpty { jobs.append(newJob(job, call, trace: trace, retryOf: nil)) }
                 earlier.identifiers.append(errors.isEmpty ? jobs[index].id : identifiers.make())
@@ -43,8 +44,10 @@ extension API {
         guard errors.isEmpty else { throw Problem(InvalidFields(Array(errors.prefix(Complaints.countMax)))) }
         afterDependencies(of: jobs, call, place: { "#/jobs/\($0)" }) { [self, jobs] in
             ports.intake.submit(
-                Submission(jobs: jobs, idempotency: idempotency) { result in
+                Submission(jobs: jobs, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) {
+                    [self] result in
                     switch result {
+                    case .failure(.sessionsChanged): batches.run { [self] in submitJobs(call) }
                     case .failure(let error): call.fail(error)
                     case .success(let accepted): sendBatch(accepted, call)
                     }

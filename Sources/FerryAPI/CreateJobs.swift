@@ -6,13 +6,21 @@ extension API {
     /// `POST /v1/jobs`
     func submitJob(_ call: Call) {
         call.answering { () throws(Problem) in
-            let job = try validated(try call.json(), at: "#", call)
+            let sessions = scope(call)
+            let job = try validated(try call.json(), at: "#", call, sessions)
             let new = newJob(job, call, trace: traceparent(call.fields), retryOf: nil)
             let idempotency = try idempotency(call)
             afterDependencies(of: [new], call, place: { _ in "#" }) { [self] in
-                submit(new, call, idempotency: idempotency)
+                submit(new, call, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) { [self] in
+                    submitJob(call)
+                }
             }
         }
+    }
+
+    /// The sessions of whoever calls, as this node knows them.
+    func scope(_ call: Call) -> SessionScope {
+        SessionScope(ports.sessions.sessionBoard.current, tenant: call.principal.tenant)
     }
 
     /// `POST /v1/jobs/{id}/retry`: the same job again, as a new one.
@@ -26,9 +34,11 @@ extension API {
                 call.answering { () throws(Problem) in
                     let source = try result.mapError { Problem($0) }.get()
                     let job = try repeated(source)
+                    // It keeps the configuration with which it was accepted first.
                     submit(
                         newJob(job, call, trace: traceparent(call.fields), retryOf: id), call,
-                        idempotency: idempotency)
+                        idempotency: idempotency, sessionEpoch: nil
+                    ) { call.fail(StoreError.unavailable) }
                 }
             }
         }
@@ -55,19 +65,22 @@ extension API {
         return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
     }
 
-    func validated(_ json: JSON, at prefix: String, _ call: Call) throws(Problem) -> ValidatedJob {
+    func validated(
+        _ json: JSON, at prefix: String, _ call: Call, _ sessions: SessionScope
+    ) throws(Problem) -> ValidatedJob {
         do throws(InvalidFields) {
-            return try validate(json, at: prefix, call)
+            return try validate(json, at: prefix, call, sessions)
         } catch {
             throw Problem(error)
         }
     }
 
     func validate(
-        _ json: JSON, at prefix: String, _ call: Call, earlierJob: @escaping (Int) -> JobID? = { _ in nil }
+        _ json: JSON, at prefix: String, _ call: Call, _ sessions: SessionScope,
+        earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) -> ValidatedJob {
         try ValidatedJob(
-            json, at: prefix, node: node, refusal: { ports.egress.refusal(of: $0) },
+            json, at: prefix, node: node, sessions: sessions, refusal: { ports.egress.refusal(of: $0) },
             resumePoint: { resumePoint($0, call) }, earlierJob: earlierJob)
     }
 
@@ -104,11 +117,17 @@ extension API {
             tenant: call.principal.tenant, route: route, key: key, fingerprint: digest.finish())
     }
 
-    private func submit(_ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?) {
+    /// `again`: reads the request anew, when a session has got another configuration meanwhile.
+    private func submit(
+        _ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
+        again: @escaping @Sendable () -> Void
+    ) {
         guard let seconds = preferredWait(call.fields), seconds > 0 else {
             ports.intake.submit(
-                Submission(jobs: [job], idempotency: idempotency) { [self] result in
+                Submission(jobs: [job], idempotency: idempotency, sessionEpoch: sessionEpoch) {
+                    [self] result in
                     switch result {
+                    case .failure(.sessionsChanged): batches.run(again)
                     case .failure(let error): call.fail(error)
                     case .success(let accepted): sendAccepted(job, accepted, call)
                     }
@@ -126,8 +145,11 @@ extension API {
             for: job.id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant) },
             done: { answer(job.id) })
         ports.intake.submit(
-            Submission(jobs: [job], idempotency: idempotency) { [self] result in
+            Submission(jobs: [job], idempotency: idempotency, sessionEpoch: sessionEpoch) { [self] result in
                 switch result {
+                case .failure(.sessionsChanged):
+                    ports.waiters.remove(token)
+                    batches.run(again)
                 case .failure(let error):
                     ports.waiters.remove(token)
                     call.fail(error)

@@ -18,8 +18,11 @@ extension API {
             let id = try call.identifier(JobID.self)
             let patch = try call.mergePatch()
             let (node, egress) = (node, ports.egress)
+            let sessions = scope(call)
             let change: @Sendable (JobSpec) throws(InvalidFields) -> JobSpec = { spec throws(InvalidFields) in
-                try spec.merging(patch, node: node) { egress.refusal(of: $0) }
+                try spec.merging(patch, node: node, session: sessions.record(spec.session)) {
+                    egress.refusal(of: $0)
+                }
             }
             ports.editor.edit(
                 id, tenant: call.principal.tenant, revision: call.expectedRevision, change

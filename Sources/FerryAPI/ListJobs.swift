@@ -7,15 +7,29 @@ extension API {
         call.answering { () throws(Problem) in
             let items = try call.query(
                 ["session", "state", "kind", "host", "created_after", "limit", "cursor"], prefix: "metadata.")
-            let query = try jobQuery(items, tenant: call.principal.tenant)
-            var page = query
-            // One more than asked tells whether there is a next page.
-            page.limit += 1
-            ports.reader.jobs(page) { [self] result in
-                switch result {
-                case .failure(let error): call.fail(error)
-                case .success(let records): sendPage(records, query, items, call)
-                }
+            list(try jobQuery(items, tenant: call.principal.tenant), items, call)
+        }
+    }
+
+    /// `GET /v1/sessions/{id}/jobs`
+    func listSessionJobs(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let items = try call.query(
+                ["state", "kind", "host", "created_after", "limit", "cursor"], prefix: "metadata.")
+            var query = try jobQuery(items, tenant: call.principal.tenant)
+            query.session = try call.sessionKey().name
+            list(query, items, call)
+        }
+    }
+
+    private func list(_ query: JobQuery, _ items: [(name: String, value: String)], _ call: Call) {
+        var page = query
+        // One more than asked tells whether there is a next page.
+        page.limit += 1
+        ports.reader.jobs(page) { [self] result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let records): sendPage(records, query, items, call)
             }
         }
     }

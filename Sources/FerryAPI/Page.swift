@@ -18,21 +18,30 @@ struct Page<Record, Kind: IdentifierKind> {
         _ call: Call, _ items: [(name: String, value: String)], reservingCapacity: Int,
         _ write: (Record, inout JSONWriter) -> Void
     ) {
-        var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
-        writer.beginObject()
-        writer.name("data")
-        writer.beginArray()
-        for record in shown { write(record, &writer) }
-        writer.endArray()
-        writer.memberOrNull("next_cursor", nextCursor)
-        writer.endObject()
-        let link = nextCursor.map { cursor in
-            let query = (items.filter { $0.name != "cursor" } + [("cursor", cursor)])
-                .map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }.joined(separator: "&")
-            return "<\(call.request.head.path)?\(query)>; rel=\"next\""
+        sendPage(call, items, nextCursor: nextCursor, reservingCapacity: reservingCapacity) { writer in
+            for record in shown { write(record, &writer) }
         }
-        call.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
     }
+}
+
+func sendPage(
+    _ call: Call, _ items: [(name: String, value: String)], nextCursor: String?, reservingCapacity: Int,
+    _ write: (inout JSONWriter) -> Void
+) {
+    var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
+    writer.beginObject()
+    writer.name("data")
+    writer.beginArray()
+    write(&writer)
+    writer.endArray()
+    writer.memberOrNull("next_cursor", nextCursor)
+    writer.endObject()
+    let link = nextCursor.map { cursor in
+        let query = (items.filter { $0.name != "cursor" } + [("cursor", cursor)])
+            .map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }.joined(separator: "&")
+        return "<\(call.request.head.path)?\(query)>; rel=\"next\""
+    }
+    call.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
 }
 
 /// The last identifier of a page, without its prefix; opaque to clients.

@@ -14,7 +14,11 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case idempotencyKeyInProgress = "idempotency_key_in_progress"
     case invalidState = "invalid_state"
     case notRepeatable = "not_repeatable"
+    case sessionInvalidated = "session_invalidated"
+    case sessionInUse = "session_in_use"
+    case tooManySessions = "too_many_sessions"
     case stale
+    case preconditionRequired = "precondition_required"
     case bodyTooLarge = "body_too_large"
     case unsupportedMediaType = "unsupported_media_type"
     case rangeNotSatisfiable = "range_not_satisfiable"
@@ -32,12 +36,15 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .forbidden: 403
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
-        case .idempotencyKeyInProgress, .invalidState, .notRepeatable: 409
+        case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .sessionInvalidated, .sessionInUse,
+            .tooManySessions:
+            409
         case .stale: 412
         case .bodyTooLarge: 413
         case .unsupportedMediaType: 415
         case .rangeNotSatisfiable: 416
         case .invalidFields, .idempotencyKeyReused: 422
+        case .preconditionRequired: 428
         case .rateLimited: 429
         case .internalError: 500
         case .storeUnavailable, .overloaded: 503
@@ -59,7 +66,11 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .idempotencyKeyInProgress: "The first request with this key is not finished"
         case .invalidState: "The job's state does not allow this"
         case .notRepeatable: "The job cannot be repeated"
+        case .sessionInvalidated: "The session takes no more jobs"
+        case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
+        case .tooManySessions: "There are too many sessions"
         case .stale: "The object has changed"
+        case .preconditionRequired: "A change needs If-Match"
         case .bodyTooLarge: "The body is too large"
         case .unsupportedMediaType: "The media type is not supported"
         case .rangeNotSatisfiable: "The range is beyond the content"
@@ -129,8 +140,13 @@ struct Problem: Error, Sendable {
             self.init(.invalidState, "The job is \(state.rawValue).")
             self.state = state
         case .stale(let revision):
-            self.init(.stale, "The job's revision is \(revision), not the one that If-Match names.")
+            self.init(.stale, "Its revision is \(revision), not the one that If-Match names.")
             self.revision = revision
+        case .sessionInvalidated: self.init(.sessionInvalidated, "The session was invalidated.")
+        case .sessionsChanged:
+            self.init(.storeUnavailable, "The session was changed at the same moment; ask again.")
+        case .sessionInUse:
+            self.init(.sessionInUse, "Only a session that was invalidated and has no unfinished jobs goes.")
         case .failed:
             self.init(.internalError, "The request failed here; the log names it by its request id.")
         }

@@ -43,6 +43,8 @@ struct Route: Sendable {
 enum Operation: String, Sendable, CaseIterable {
     case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
         retryJob, readContent, readAttempts
+    case listSessions, readSession, putSession, deleteSession, listSessionJobs,
+        invalidateSession
     case listDeliveries, readDelivery, redeliver
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case live, ready, metrics, openapi, docs
@@ -62,6 +64,16 @@ let routes: [Route] = [
     Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
     Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.readContent },
     Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.readAttempts },
+    Route(.listSessions, "GET", "/v1/sessions", .viewer) { $0.listSessions },
+    Route(.readSession, "GET", "/v1/sessions/{id}", .viewer) { $0.readSession },
+    Route(.putSession, "PUT", "/v1/sessions/{id}", .client, .upTo(Limits.submissionByteCountMax)) {
+        $0.putSession
+    },
+    Route(.deleteSession, "DELETE", "/v1/sessions/{id}", .client) { $0.deleteSession },
+    Route(.listSessionJobs, "GET", "/v1/sessions/{id}/jobs", .viewer) { $0.listSessionJobs },
+    Route(.invalidateSession, "POST", "/v1/sessions/{id}/invalidate", .client, .upTo(4_096)) {
+        $0.invalidateSession
+    },
     Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.listDeliveries },
     Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.readDelivery },
     Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },

@@ -4,7 +4,7 @@ package import ArgumentParser
 package var clientCommands: [any ParsableCommand.Type] {
     [
         Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, Cancel.self, Suspend.self,
-        Resume.self, Retry.self, Admin.self, Healthcheck.self,
+        Resume.self, Retry.self, Sessions.self, Admin.self, Healthcheck.self,
     ]
 }
 

@@ -41,9 +41,10 @@ struct ServiceClient {
     /// `failed`.
     func send(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
-        idempotencyKey: String? = nil
+        idempotencyKey: String? = nil, ifMatch: String? = nil
     ) throws(ClientFailure) -> Answer {
-        let answer = try exchange(method, path, body: body, wait: wait, idempotencyKey: idempotencyKey)
+        let answer = try exchange(
+            method, path, body: body, wait: wait, idempotencyKey: idempotencyKey, ifMatch: ifMatch)
         guard (200..<300).contains(answer.status) else { throw Self.failure(answer.status, answer.body) }
         guard !answer.isTruncated else {
             throw ClientFailure(.failed, "The answer is longer than 256 MiB; ask for less.")
@@ -59,12 +60,13 @@ struct ServiceClient {
     /// The answer whatever its status is. Throws `unreachable` when there is none.
     func exchange(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
-        idempotencyKey: String? = nil
+        idempotencyKey: String? = nil, ifMatch: String? = nil
     ) throws(ClientFailure) -> RawAnswer {
         var exchange = Exchange(url: base + path)
         exchange.method = method
         exchange.headers = headers
         if let idempotencyKey { exchange.headers.append(.init("Idempotency-Key", idempotencyKey)) }
+        if let ifMatch { exchange.headers.append(.init("If-Match", ifMatch)) }
         if body != nil { exchange.headers.append(.init("Content-Type", "application/json")) }
         if let wait { exchange.headers.append(.init("Prefer", "wait=\(wait)")) }
         exchange.body = body

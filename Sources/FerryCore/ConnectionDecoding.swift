@@ -32,8 +32,15 @@ extension JobDecoding {
         var rules = ConnectionRules()
         var secrets = ConnectionSecrets()
         rules.proxy = proxy(&fields, &secrets)
+        if !fields.has("proxy"), let session, let proxy = session.configuration.proxy {
+            rules.proxy = proxy
+            // The policy may have become stricter since.
+            if let reason = refusal(proxy.url.place) { fields.complain("proxy", "blocked_address", reason) }
+            secrets.proxyPassword = session.secrets.connection?.proxyPassword
+            secrets.proxyAuthorities = session.secrets.connection?.proxyAuthorities
+        }
         rules.authentication = authentication(&fields, headers, &secrets)
-        rules.tls = tls(&fields, url, &secrets)
+        rules.tls = tls(&fields, url, &secrets) ?? sessionTLS(url)
         rules.httpVersion = httpVersion(&fields, url, rules.proxy)
         return (rules, secrets)
     }
@@ -113,6 +120,15 @@ extension JobDecoding {
 
     // MARK: tls
 
+    /// For a job that says nothing about TLS; nil: the standard.
+    private func sessionTLS(_ url: WebURL?) -> ConnectionRules.TLS? {
+        guard let session = session?.configuration, url?.scheme == .https else { return nil }
+        var tls = ConnectionRules.TLS()
+        tls.versionMin = session.tlsVersionMin
+        tls.versionMax = session.tlsVersionMax
+        return tls == ConnectionRules.TLS() ? nil : tls
+    }
+
     private func tls(
         _ fields: inout FieldReader, _ url: WebURL?, _ secrets: inout ConnectionSecrets
     ) -> ConnectionRules.TLS? {
@@ -127,9 +143,14 @@ extension JobDecoding {
         secrets.clientKey = clientKey(&object, secrets.clientCertificate)
         tls.hasClientCertificate = secrets.clientCertificate != nil
         tls.pins = pins(&object)
-        tls.versionMin = object.choice("minimum_version", ConnectionRules.TLS.Version.self) ?? .v12
-        if object.value("maximum_version")?.isNull == false {
-            tls.versionMax = object.choice("maximum_version", ConnectionRules.TLS.Version.self)
+        let session = session?.configuration
+        tls.versionMin =
+            object.choice("minimum_version", ConnectionRules.TLS.Version.self) ?? session?.tlsVersionMin
+            ?? .v12
+        tls.versionMax = session?.tlsVersionMax
+        if let value = object.value("maximum_version") {
+            tls.versionMax =
+                value.isNull ? nil : object.choice("maximum_version", ConnectionRules.TLS.Version.self)
         }
         if let most = tls.versionMax, most.rawValue < tls.versionMin.rawValue {
             object.complain(
@@ -183,7 +204,7 @@ extension JobDecoding {
 
     // MARK: proxy
 
-    private func proxy(
+    func proxy(
         _ fields: inout FieldReader, _ secrets: inout ConnectionSecrets
     ) -> ConnectionRules.Proxy? {
         guard var object = fields.object("proxy", isNullable: true) else { return nil }

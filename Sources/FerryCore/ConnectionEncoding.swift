@@ -79,7 +79,7 @@ extension ConnectionRules.TLS {
 }
 
 extension ConnectionRules.Proxy {
-    fileprivate func write(into writer: inout JSONWriter) {
+    func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("url", url.string)
         writer.memberOrNull("user", user)
@@ -89,7 +89,7 @@ extension ConnectionRules.Proxy {
         writer.endObject()
     }
 
-    fileprivate init(_ stored: StoredObject) throws(StoredJSONError) {
+    init(_ stored: StoredObject) throws(StoredJSONError) {
         url = try stored.need(stored.string("url").flatMap { try? ProxyURL($0) }, "proxy")
         user = stored.string("user")
         bypass = ProxyBypass(stored.strings("no_proxy"))

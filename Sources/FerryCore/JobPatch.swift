@@ -19,16 +19,18 @@ extension JSON {
 
 extension JobSpec {
     /// This spec after a merge patch, found right as in a submission; every complaint is thrown at once.
-    /// `refusal`: the egress policy's.
+    /// `session` is the job's; `refusal`: the egress policy's.
     package func merging(
-        _ patch: JSON, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?
+        _ patch: JSON, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
+        refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobSpec {
         let complaints = Complaints()
         let spec = withoutActuallyEscaping(refusal) { refusal in
             // Resume data cannot be changed, so none is read.
-            JobDecoding(
-                complaints: complaints, node: node, refusal: refusal, openResumeData: { _ in nil }
-            ).patched(self, patch)
+            var decoding = JobDecoding(
+                complaints: complaints, node: node, refusal: refusal, openResumeData: { _ in nil })
+            decoding.session = session
+            return decoding.patched(self, patch)
         }
         guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
         return spec
@@ -86,6 +88,7 @@ extension JobDecoding {
             }
         }
         keepCredentials(from: spec, to: result)
+        checkBackground(result, at: "#")
         return result
     }
 
@@ -114,7 +117,9 @@ extension JobDecoding {
             case "url": if let url = url(&fields, "url") { spec.request.url = url.string }
             case "timeout_for_request":
                 spec.request.timeoutForRequest =
-                    member.value.isNull ? 60 : fields.number(member.name, in: 1...604_800) ?? 60
+                    member.value.isNull
+                    ? standardTimeoutForRequest
+                    : fields.number(member.name, in: 1...604_800) ?? standardTimeoutForRequest
             default: refuse(fields.pointer(member.name))
             }
         }

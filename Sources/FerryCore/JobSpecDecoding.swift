@@ -10,20 +10,22 @@ package struct ValidatedJob: Sendable {
     /// Reads and checks one job; every complaint is thrown at once.
     ///
     /// `prefix` is where the job is in the document: `#`, or `#/jobs/17` in a batch. `refusal` is the egress
-    /// policy: why a URL cannot be accepted, nil when it may be tried. `resumePoint` opens resume
-    /// data; nil when it is none of this tenant's. `earlierJob`: the job of the same batch with this number,
-    /// if it comes before this one.
+    /// policy: why a URL cannot be accepted, nil when it may be tried. `sessions` are the tenant's.
+    /// `resumePoint` opens resume data; nil when it is none of this tenant's. `earlierJob`: the job of the
+    /// same batch with this number, if it comes before this one.
     package init(
         _ json: JSON, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
+        sessions: SessionScope? = nil,
         refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) {
         let complaints = Complaints()
         let job = withoutActuallyEscaping(refusal) { refusal in
             withoutActuallyEscaping(resumePoint) { resumePoint in
-                let decoding = JobDecoding(
+                var decoding = JobDecoding(
                     complaints: complaints, node: node, refusal: refusal, openResumeData: resumePoint,
                     earlierJob: earlierJob)
+                decoding.sessions = sessions
                 return decoding.job(json, at: prefix)
             }
         }
@@ -48,14 +50,19 @@ struct JobDecoding {
     let refusal: (WebURL) -> String?
     let openResumeData: (String) -> ResumePoint?
     var earlierJob: (Int) -> JobID? = { _ in nil }
+    /// Nil: none is configured.
+    var sessions: SessionScope?
+    /// What the job gets where it says nothing itself; nil: the standard.
+    var session: SessionRecord?
     /// Sizes and lengths beyond this are no safe JSON numbers (RFC 8259 §6).
     static let byteCountMax: Int64 = 1 << 53 - 1
 
-    func job(_ json: JSON, at prefix: String) -> ValidatedJob? {
+    mutating func job(_ json: JSON, at prefix: String) -> ValidatedJob? {
         guard var fields = FieldReader(json, at: prefix, complaints) else { return nil }
         if !fields.has("kind") { fields.complain("kind", "required", "A job needs a kind.") }
         let kind = fields.choice("kind", JobKind.self, later: ["stream"])
         let session = session(&fields)
+        self.session = sessions?.record(session)
         let description = text(&fields, "description", byteCountMax: Limits.descriptionByteCountMax)
         let metadata = metadata(&fields)
         if !fields.has("request") { fields.complain("request", "required", "A job needs a request.") }
@@ -81,6 +88,8 @@ struct JobDecoding {
             accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
         spec.mirrors = sources.mirrors
         spec.segmentCountMax = sources.segmentCountMax
+        checkBackground(spec, at: prefix)
+        guard complaints.isEmpty else { return nil }
         var secrets = request.secrets
         secrets.webhookSecret = webhook?.secret
         secrets.resumePoint = resumePoint
@@ -91,17 +100,9 @@ struct JobDecoding {
 
     private func session(_ fields: inout FieldReader) -> String {
         guard let name = fields.string("session", byteCounts: 1...Limits.nameByteCountMax) else {
-            return "default"
+            return SessionName.standard
         }
-        let isFit = name.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"):
-                true
-            default: "-._~:@".utf8.contains(byte)
-            }
-        }
-        if !isFit {
+        if !SessionName.isValid(name) {
             fields.complain(
                 "session", "invalid_value", "A session's name is made of letters, digits and -._~:@.")
         }
@@ -191,7 +192,7 @@ struct JobDecoding {
     }
 
     func schedule(_ fields: inout FieldReader) -> JobSpec.Schedule {
-        var schedule = JobSpec.Schedule.standard
+        var schedule = standardSchedule
         guard var object = fields.object("schedule") else { return schedule }
         schedule.priority = object.number("priority", in: 0...1) ?? schedule.priority
         schedule.earliestBeginAt = object.timestamp("earliest_begin_at")
@@ -204,12 +205,13 @@ struct JobDecoding {
         schedule.networkServiceType =
             object.choice(
                 "network_service_type", JobSpec.NetworkServiceType.self,
-                later: ["video", "voice", "av_streaming", "responsive_av", "call_signaling"]) ?? .standard
+                later: laterNetworkServiceTypes) ?? schedule.networkServiceType
         schedule.deadlineAt = object.timestamp("deadline_at")
         if let deadline = schedule.deadlineAt, let begin = schedule.earliestBeginAt, deadline <= begin {
             object.complain("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
         }
-        schedule.waitsForConnectivity = object.bool("waits_for_connectivity") ?? false
+        schedule.waitsForConnectivity =
+            object.bool("waits_for_connectivity") ?? schedule.waitsForConnectivity
         object.off("discretionary", .bool(false), "Discretionary scheduling is")
         object.off("confirm_before_begin", .bool(false), "Confirmation before the start is")
         schedule.dependsOn = dependencies(&object)
@@ -229,10 +231,11 @@ struct JobDecoding {
     }
 
     func retry(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.RetryRules {
-        var rules = JobSpec.RetryRules.standard
+        var rules = standardRetry
         guard var object = fields.object("retry") else { return rules }
         rules.attemptCountMax =
-            object.integer("max_attempts", in: 1...100).map(Int.init) ?? rules.attemptCountMax
+            object.integer("max_attempts", in: 1...Int64(Limits.jobAttemptCountMax)).map(Int.init)
+            ?? rules.attemptCountMax
         rules.delayInitial = object.number("initial_delay", in: 0...86_400) ?? rules.delayInitial
         rules.multiplier = object.number("multiplier", in: 1...10) ?? rules.multiplier
         let delayMax = object.number("max_delay", in: 0...86_400)
@@ -268,6 +271,9 @@ extension JobSpec.RetryRules {
     package static let standard = Self(
         attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false)
 }
+
+/// Those of the contract that this version does not have yet.
+let laterNetworkServiceTypes = ["video", "voice", "av_streaming", "responsive_av", "call_signaling"]
 
 private func isStatusPattern(_ text: String) -> Bool {
     let bytes = Array(text.utf8)

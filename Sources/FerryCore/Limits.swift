@@ -39,6 +39,12 @@ package enum Limits {
     /// Attempts of a job that are kept, the latest; retries, drains and lost nodes together can make many
     /// more. The SQL says the same number.
     package static let attemptCountMax = 50
+    /// `retry.max_attempts`; what background sessions get, whose jobs are tried until their resource timeout.
+    package static let jobAttemptCountMax = 1_000_000
+    /// Configured sessions of a tenant: every node keeps all of them in memory.
+    package static let sessionCountMax = 10_000
+    /// Unfinished jobs of a session that are counted when it is shown.
+    package static let sessionJobCountMax = 100_000
     /// Transactions of an attempt that are kept: the first ones and the last.
     package static let transactionCountMax = 32
     /// Bytes of `resume_data`.

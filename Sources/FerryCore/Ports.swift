@@ -9,15 +9,19 @@ package protocol JobIntake: Sendable {
 package struct Submission: Sendable {
     package let jobs: [NewJob]
     package let idempotency: Idempotency?
+    /// `SessionSnapshot.epoch` with which the jobs were read; nil: they were not made of their sessions'
+    /// configuration.
+    package let sessionEpoch: Int64?
     /// Called exactly once.
     package let reply: @Sendable (Result<Accepted, StoreError>) -> Void
 
     package init(
-        jobs: [NewJob], idempotency: Idempotency?,
+        jobs: [NewJob], idempotency: Idempotency?, sessionEpoch: Int64? = nil,
         reply: @escaping @Sendable (Result<Accepted, StoreError>) -> Void
     ) {
         self.jobs = jobs
         self.idempotency = idempotency
+        self.sessionEpoch = sessionEpoch
         self.reply = reply
     }
 
@@ -86,6 +90,12 @@ package enum StoreError: Error, Sendable, Equatable {
     case invalidState(JobState)
     /// `If-Match` names another revision.
     case stale(revision: Int32)
+    /// The session takes no more jobs.
+    case sessionInvalidated
+    /// A session of the submission has another configuration by now: it is to be read anew.
+    case sessionsChanged
+    /// The session is not invalidated, has unfinished jobs, or is the default one.
+    case sessionInUse
     /// Something that must not happen; details are in the log.
     case failed
 }
@@ -102,6 +112,8 @@ package protocol AttemptRunner: Sendable {
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
     /// The limits of the service, which this node shares with the other ones of `workerCount`.
     func setLimits(_ limits: TransferLimits, workerCount: Int)
+    /// Bytes a second of each session that has a limit, of all nodes together.
+    func setSessionRates(_ rates: [SessionKey: Int64])
 }
 
 /// How somebody wants an attempt to end. The raw value is what nodes tell each other.

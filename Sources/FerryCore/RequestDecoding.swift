@@ -14,9 +14,10 @@ extension JobDecoding {
         if !object.has("url") { object.complain("url", "required", "A request needs a url.") }
         let url = url(&object, "url")
         let method = method(&object, kind)
-        let (headers, secrets) = headers(&object)
+        let (headers, secrets) = headers(&object, "headers")
         let body = body(&object, kind, method)
-        let timeout = object.number("timeout_for_request", in: 1...604_800) ?? 60
+        let timeout =
+            object.number("timeout_for_request", in: 1...604_800) ?? standardTimeoutForRequest
         object.only(
             ["use_protocol_cache_policy"], "cache_policy",
             later: [
@@ -26,13 +27,17 @@ extension JobDecoding {
             ])
         let acceptEncoding = acceptEncoding(&object, kind, headers)
         let connection = connection(&object, url, headers)
+        var others: Set<String> = acceptEncoding == .identity ? [] : ["accept-encoding"]
+        if connection.rules.authentication != nil { others.insert("authorization") }
+        let sent = withSessionHeaders(
+            (headers, secrets), leavingOut: others, at: object.pointer("headers"))
         object.finish()
         guard let url else { return nil }
         var spec = JobSpec.RequestSpec(
-            url: url.string, method: method, headers: headers, body: body?.body,
+            url: url.string, method: method, headers: sent.shown, body: body?.body,
             timeoutForRequest: timeout, acceptEncoding: acceptEncoding)
         spec.connection = connection.rules
-        var all = JobSecrets(headers: secrets)
+        var all = JobSecrets(headers: sent.secret)
         all.connection = connection.secrets
         let payload = body.flatMap { $0.body.hasPayload ? $0.payload : nil }
         return DecodedRequest(spec: spec, payload: payload, secrets: all, origin: url.origin)
@@ -92,8 +97,10 @@ extension JobDecoding {
         return method
     }
 
-    private func headers(_ fields: inout FieldReader) -> (shown: [JobSpec.Pair], secret: [JobSpec.Pair]) {
-        guard var object = fields.object("headers") else { return ([], []) }
+    func headers(
+        _ fields: inout FieldReader, _ name: String
+    ) -> (shown: [JobSpec.Pair], secret: [JobSpec.Pair]) {
+        guard var object = fields.object(name) else { return ([], []) }
         var shown: [JobSpec.Pair] = []
         var secret: [JobSpec.Pair] = []
         var names: Set<String> = []
@@ -344,5 +351,5 @@ extension JobDecoding {
 
 /// Events of the contract that nothing causes yet.
 private let laterEvents: Set<EventType> = [
-    .jobWaitingForConnectivity, .jobWillBegin, .jobChallenge, .jobRedirect, .sessionInvalidated,
+    .jobWaitingForConnectivity, .jobWillBegin, .jobChallenge, .jobRedirect,
 ]

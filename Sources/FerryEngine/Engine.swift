@@ -89,7 +89,15 @@ package final class Engine: AttemptRunner {
     /// New limits for all transfers together, of which this node is one of `workerCount`. At once, also for
     /// what runs.
     package func setLimits(_ limits: TransferLimits, workerCount: Int) {
-        guard context.rates.set(limits, workerCount: workerCount) else { return }
+        if context.rates.set(limits, workerCount: workerCount) { limitsChanged() }
+    }
+
+    /// New limits of sessions, which all nodes share. At once, also for what runs.
+    package func setSessionRates(_ rates: [SessionKey: Int64]) {
+        if context.rates.set(rates) { limitsChanged() }
+    }
+
+    private func limitsChanged() {
         for lane in lanes {
             lane.loop.perform { [state = lane.state] multi in state.get(multi).limitsChanged() }
         }

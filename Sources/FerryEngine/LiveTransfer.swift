@@ -62,7 +62,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         hop = Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
         pacing = loop.context.rates.pacing(
-            origin: attempt.origin,
+            of: attempt, origin: attempt.origin,
             job: attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) })
         if attempt.spec.request.acceptEncoding != .identity {
             decoding = Decoding(attempt.spec.request.acceptEncoding)

@@ -44,13 +44,13 @@ extension LiveTransfer {
     /// The job has another limit of its own; nil: none.
     func changeRate(_ bytesPerSecond: Int64?) {
         let job = bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) }
-        pacing = context.rates.pacing(origin: attempt.origin, job: job)
+        pacing = context.rates.pacing(of: attempt, origin: attempt.origin, job: job)
         resumePaced()
     }
 
     /// Limits that others share have changed: places in the old ones mean nothing any more.
     func limitsChanged() {
-        pacing = context.rates.pacing(origin: attempt.origin, job: pacing?.job)
+        pacing = context.rates.pacing(of: attempt, origin: attempt.origin, job: pacing?.job)
         resumePaced()
     }
 }

@@ -14,11 +14,14 @@ final class Pacing {
     /// Whether somebody comes back by itself when it is time.
     var hasTimer = false
 
-    /// `host`: of both directions; `receiving`, `sending`: the service's.
-    init(job: TokenBucket?, host: TokenBucket?, receiving: TokenBucket?, sending: TokenBucket?) {
+    /// `session`, `host`: of both directions; `receiving`, `sending`: the service's.
+    init(
+        job: TokenBucket?, session: TokenBucket? = nil, host: TokenBucket?, receiving: TokenBucket?,
+        sending: TokenBucket?
+    ) {
         self.job = job
-        self.receiving = [job, host, receiving].compactMap { $0 }
-        self.sending = [job, host, sending].compactMap { $0 }
+        self.receiving = [job, session, host, receiving].compactMap { $0 }
+        self.sending = [job, session, host, sending].compactMap { $0 }
         let slowest = (self.receiving + self.sending).map(\.bytesPerSecond).min() ?? .infinity
         portion = Int(
             min(

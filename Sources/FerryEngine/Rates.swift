@@ -2,9 +2,9 @@ import FerryCore
 import Synchronization
 import Sys
 
-/// The limits that transfers share: of the service, and of each host. Any thread.
+/// The limits that transfers share: of the service, of each session, and of each host. Any thread.
 ///
-/// A bucket is shared by reference; whoever adds a level (a session's, a tenant's) adds a bucket to `Pacing`.
+/// A bucket is shared by reference; whoever adds a level (a tenant's) adds a bucket to `Pacing`.
 final class Rates: Sendable {
     private struct Weak {
         weak var bucket: TokenBucket?
@@ -15,20 +15,27 @@ final class Rates: Sendable {
         var receiving: TokenBucket?
         var sending: TokenBucket?
         var hosts: [String: Weak] = [:]
+        /// Of all nodes together.
+        var sessionRates: [SessionKey: Int64] = [:]
+        /// This node's shares of them.
+        var sessions: [SessionKey: TokenBucket] = [:]
     }
 
     private let state = Mutex(State())
     /// Whether any is set: all that a transfer looks at otherwise.
     private let isLimiting = Atomic<Bool>(false)
 
-    /// Nil when nothing limits a transfer of that origin. `job`: its own limit.
-    func pacing(origin: String, job: TokenBucket?) -> Pacing? {
+    /// Nil when nothing limits a transfer of the attempt from that origin. `job`: its own limit.
+    func pacing(of attempt: Attempt, origin: String, job: TokenBucket?) -> Pacing? {
         guard isLimiting.load(ordering: .relaxed) else {
             return job.map { Pacing(job: $0, host: nil, receiving: nil, sending: nil) }
         }
         return state.withLock { state in
-            Pacing(
-                job: job, host: Self.host(of: origin, &state), receiving: state.receiving,
+            let session =
+                state.sessions.isEmpty
+                ? nil : state.sessions[SessionKey(tenant: attempt.tenant, name: attempt.spec.session)]
+            return Pacing(
+                job: job, session: session, host: Self.host(of: origin, &state), receiving: state.receiving,
                 sending: state.sending)
         }
     }
@@ -57,17 +64,46 @@ final class Rates: Sendable {
         state.withLock { state in
             guard limits != state.limits || workerCount != state.workerCount else { return false }
             let now = monotonicNanoseconds()
-            func share(_ limit: Int64?) -> Int64? { limit.map { max(1, $0 / Int64(max(1, workerCount))) } }
             state.limits = limits
             state.workerCount = workerCount
+            let share = { Self.share($0, of: workerCount) }
             state.receiving = Self.adjust(state.receiving, share(limits.bytesReceivedPerSecondMax), now)
             state.sending = Self.adjust(state.sending, share(limits.bytesSentPerSecondMax), now)
             for host in state.hosts.values {
                 _ = Self.adjust(host.bucket, limits.bytesPerSecondPerHostMax, now)
             }
-            isLimiting.store(limits != TransferLimits(), ordering: .relaxed)
+            Self.shareSessions(&state, now)
+            noteLimits(state)
             return true
         }
+    }
+
+    /// Sets the limits of sessions, of all nodes together. True when that changed something.
+    func set(_ rates: [SessionKey: Int64]) -> Bool {
+        state.withLock { state in
+            guard rates != state.sessionRates else { return false }
+            state.sessionRates = rates
+            Self.shareSessions(&state, monotonicNanoseconds())
+            noteLimits(state)
+            return true
+        }
+    }
+
+    private static func shareSessions(_ state: inout State, _ now: Int64) {
+        var sessions: [SessionKey: TokenBucket] = [:]
+        for (key, rate) in state.sessionRates {
+            sessions[key] = adjust(state.sessions[key], share(rate, of: state.workerCount), now)
+        }
+        state.sessions = sessions
+    }
+
+    private static func share(_ limit: Int64?, of workerCount: Int) -> Int64? {
+        limit.map { max(1, $0 / Int64(max(1, workerCount))) }
+    }
+
+    private func noteLimits(_ state: borrowing State) {
+        isLimiting.store(
+            state.limits != TransferLimits() || !state.sessionRates.isEmpty, ordering: .relaxed)
     }
 
     private static func adjust(_ bucket: TokenBucket?, _ rate: Int64?, _ now: Int64) -> TokenBucket? {

@@ -292,7 +292,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// The limits that hold for a part from there; nil: none.
     func pacing(of source: Int) -> Pacing? {
-        context.rates.pacing(origin: sources[source].url.origin, job: rate)
+        context.rates.pacing(of: attempt, origin: sources[source].url.origin, job: rate)
     }
 
     func changeRate(_ bytesPerSecond: Int64?) {

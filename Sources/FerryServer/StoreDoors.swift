@@ -141,6 +141,38 @@ extension StoreDoor: JobEditor {
     }
 }
 
+extension StoreDoor: SessionStore {
+    var sessionBoard: SessionBoard { store.sessionBoard }
+
+    func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
+        control.session(key, reply: reply)
+    }
+
+    func sessions(
+        tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>
+    ) {
+        control.sessions(tenant: tenant, after: name, limit: limit, reply: reply)
+    }
+
+    func putSession(
+        _ key: SessionKey, _ draft: SessionDraft, if condition: SessionCondition,
+        reply: @escaping Reply<SessionPut>
+    ) {
+        control.putSession(key, draft, if: condition, reply: reply)
+    }
+
+    func invalidateSession(
+        _ key: SessionKey, _ mode: SessionInvalidation, if condition: SessionCondition,
+        reply: @escaping Reply<SessionOverview>
+    ) {
+        control.invalidateSession(key, mode, if: condition, reply: reply)
+    }
+
+    func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>) {
+        control.deleteSession(key, if: condition, reply: reply)
+    }
+}
+
 extension StoreDoor: LimitStore {
     func limits(reply: @escaping Reply<TransferLimits>) { control.limits(reply: reply) }
 

@@ -52,6 +52,14 @@ struct IntakeBatch {
         context.book.insert(leasedJobs.map { ($0, 1) })
     }
 
+    /// Submissions that are not committed: for the answers of earlier ones.
+    init(refused submissions: [Submission], _ context: StoreContext) {
+        self.submissions = submissions
+        self.context = context
+        now = context.clock.now()
+        leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+    }
+
     private func mayBegin(_ job: NewJob) -> Bool { context.configuration.downloads.admits(job.spec.kind) }
 
     /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
@@ -60,7 +68,9 @@ struct IntakeBatch {
         context.configuration.slots.release(leaseCount)
     }
 
-    func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
+    /// `epoch`: of the sessions that the jobs were read with; when it is over nothing is committed, and the
+    /// error says so (`isSessionChange`).
+    func commit(_ connection: inout Connection, epoch: Int64) throws(PostgresError) -> Outcome {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
@@ -76,6 +86,7 @@ struct IntakeBatch {
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
+            pipeline.send(Statements.expectSessionEpoch, .int64(epoch))
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
         if !keyed.isEmpty {
@@ -143,7 +154,7 @@ struct IntakeBatch {
             origin: job.origin, traceparent: job.traceparent, retryOf: job.retryOf, isCancelRequested: false)
     }
 
-    private func readReplays(
+    func readReplays(
         _ known: [Int], _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
         var parameters = Parameters()

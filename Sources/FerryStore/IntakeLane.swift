@@ -13,13 +13,14 @@ package final class IntakeLane: JobIntake {
     /// Seconds that a submission waits for a database that is away.
     static let patienceSeconds = 2.0
 
+    /// A submission that waits for its commit.
     struct Pending: Sendable {
         let submission: Submission
         /// Nanoseconds of the monotonic clock.
         let arrival: Int64
     }
 
-    private let context: StoreContext
+    let context: StoreContext
     private let mailbox = Mailbox<Pending>()
     private let waitingJobCount = Atomic<Int>(0)
     private let wakeDispatcher: @Sendable (_ earliest: Timestamp?) -> Void
@@ -124,14 +125,16 @@ package final class IntakeLane: JobIntake {
     // MARK: Committing
 
     /// False: there is no database, and nothing was sent.
-    private func commit(_ batch: [Pending], _ lane: LaneConnection) -> Bool {
+    private func commit(_ gathered: [Pending], _ lane: LaneConnection) -> Bool {
+        guard let (batch, epoch) = acceptable(gathered, lane) else { return false }
+        guard !batch.isEmpty else { return true }
         let start = Sys.monotonicNanoseconds()
         let work = IntakeBatch(batch.map(\.submission), context)
         var wasSent = false
         do {
             let outcome = try lane.withConnection { connection throws(PostgresError) in
                 wasSent = true
-                return try work.commit(&connection)
+                return try work.commit(&connection, epoch: epoch)
             }
             context.metrics.submitBatches.add(1, ordering: .relaxed)
             context.metrics.submitNanoseconds.add(Sys.monotonicNanoseconds() - start, ordering: .relaxed)
@@ -140,6 +143,10 @@ package final class IntakeLane: JobIntake {
         } catch {
             work.abandon()
             guard wasSent else { return false }
+            if error.isSessionChange {
+                guard (try? context.readSessions(lane)) != nil else { return false }
+                return commit(batch, lane)
+            }
             if error.isConnectionLost {
                 // Whether it was committed is unknown: leases that nobody acts on are found by the
                 // dispatcher.
@@ -180,7 +187,7 @@ package final class IntakeLane: JobIntake {
         }
     }
 
-    private func reply(_ pending: Pending, _ result: Result<Submission.Accepted, StoreError>) {
+    func reply(_ pending: Pending, _ result: Result<Submission.Accepted, StoreError>) {
         waitingJobCount.subtract(pending.submission.jobs.count, ordering: .relaxed)
         pending.submission.reply(result)
     }

@@ -15,12 +15,14 @@ final class ListenLane: Sendable {
     private let onEdit: @Sendable (JobID) -> Void
     private let onHosts: @Sendable () -> Void
     private let onEvents: @Sendable () -> Void
+    private let onSessions: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
         onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
         onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void,
-        onEvents: @escaping @Sendable () -> Void
+        onEvents: @escaping @Sendable () -> Void,
+        onSessions: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
@@ -29,6 +31,7 @@ final class ListenLane: Sendable {
         self.onEdit = onEdit
         self.onHosts = onHosts
         self.onEvents = onEvents
+        self.onSessions = onSessions
     }
 
     func close() {
@@ -60,8 +63,8 @@ final class ListenLane: Sendable {
     private func hear(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // `work`, news of the limits or of hosts, a job that was changed, or how a job's attempt is to
-            // end and which.
+            // `work`, news of the limits, of hosts or of sessions, a job that was changed, or how a job's
+            // attempt is to end and which.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
@@ -73,6 +76,8 @@ final class ListenLane: Sendable {
                 onHosts()
             } else if notification.payload == StoreContext.eventsNotification {
                 onEvents()
+            } else if notification.payload == SessionBoard.notification {
+                onSessions()
             } else {
                 hasWork = true
             }

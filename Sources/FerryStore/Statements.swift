@@ -98,7 +98,9 @@ package enum Statements {
         "write_events", PackageResources.write_events_sql, parameters: 3)
 
     /// All of them, for the test.
-    package static let all = [
+    package static let all = general + ofSessions
+
+    private static let general = [
         addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
         lastEvent, numberEvents, takeEvents, takeSessionReceivers, writeEvents,
         addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
@@ -118,7 +120,7 @@ package enum Statements {
         submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
     ]
 
-    private static func make(
+    static func make(
         _ name: String, _ sql: [UInt8], parameters: Int = 0, isPlannedAnew: Bool = false
     ) -> Statement {
         Statement(

@@ -16,6 +16,7 @@ package final class Store: Sendable {
     package let watch: WatchLane
     private let listen: ListenLane
     private let relay: EventRelay
+    private let housekeeping: HousekeepingLane
     private let context: StoreContext
     /// By role, in the order in which they end.
     private struct Threads {
@@ -39,6 +40,7 @@ package final class Store: Sendable {
         control = ControlLane(context)
         deliveries = DeliveryLane(context)
         relay = EventRelay(context)
+        housekeeping = HousekeepingLane(context)
         watch = WatchLane(context, wakeDispatcher: wake)
         listen = ListenLane(
             context,
@@ -48,7 +50,8 @@ package final class Store: Sendable {
             },
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
             onEdit: { [control] in control.adoptEdit($0) },
-            onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: {})
+            onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: {},
+            onSessions: { [control] in control.adoptSessions() })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
@@ -71,7 +74,7 @@ package final class Store: Sendable {
         // Until the first claim says otherwise.
         context.backlog.addUnknown()
         let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
-        let (watch, listen, relay) = (watch, listen, relay)
+        let (watch, listen, relay, housekeeping) = (watch, listen, relay, housekeeping)
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
@@ -82,6 +85,7 @@ package final class Store: Sendable {
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.others.append(Thread(name: "events") { relay.run() })
             threads.others.append(Thread(name: "listen") { listen.run() })
+            threads.others.append(Thread(name: "housekeeping") { housekeeping.run() })
         }
     }
 
@@ -106,6 +110,7 @@ package final class Store: Sendable {
         deliveries.close()
         relay.close()
         listen.close()
+        housekeeping.close()
         for thread in ending.others { thread.join() }
         watch.close()
         ending.watch?.join()
@@ -128,6 +133,9 @@ package final class Store: Sendable {
         let nanoseconds = context.metrics.roundTripNanoseconds.load(ordering: .relaxed)
         return nanoseconds < 0 ? nil : Double(nanoseconds) / 1e9
     }
+
+    /// The sessions as this node knows them.
+    package var sessionBoard: SessionBoard { context.sessions }
 
     package var metrics: StoreMetrics.Snapshot { context.metrics.snapshot }
 }

@@ -19,6 +19,8 @@ package struct StoreConfiguration: Sendable {
     package var hosts = HostLimits()
     /// What holds until somebody changes it over the API.
     package var limits = TransferLimits()
+    /// What is known of the sessions; the store keeps it current.
+    package var sessions = SessionBoard()
     package var clock: DatabaseClock
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?

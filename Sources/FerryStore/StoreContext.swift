@@ -20,6 +20,9 @@ final class StoreContext: Sendable {
     /// Nodes that transfer, as the last heartbeat saw them; negative: not known yet.
     let workerCount = Atomic<Int>(-1)
     let events = EventSignal()
+    let sessions: SessionBoard
+    /// Wakes whoever keeps house; closed when it is to end.
+    let chores = Mailbox<Void>()
     let limits: LimitsBoard
     /// False while draining.
     let isLeasing: Atomic<Bool>
@@ -33,6 +36,7 @@ final class StoreContext: Sendable {
     init(_ configuration: StoreConfiguration) {
         self.configuration = configuration
         let clock = configuration.clock
+        sessions = configuration.sessions
         identifiers = IdentifierGenerator { clock.now() }
         isLeasing = Atomic(configuration.isWorker)
         limits = LimitsBoard(fallback: configuration.limits)

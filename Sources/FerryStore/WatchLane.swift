@@ -114,6 +114,7 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.readSetting, limits)
                 pipeline.send(Statements.nextDeadline)
                 pipeline.send(Statements.readHosts, .int32(HostsBoard.countMax))
+                pipeline.send(Statements.readSessionEpoch)
             }
         }
         let end = Sys.monotonicNanoseconds()
@@ -122,6 +123,7 @@ package final class WatchLane: LeaseHolder {
         let stored = results.take(3)
         note(deadline: results.take(4))
         let hosts = results.take(5)
+        let epoch = results.take(6).int64(0, 0)
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
@@ -138,6 +140,7 @@ package final class WatchLane: LeaseHolder {
                 !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel
             context.attemptRunner?.stop(held.identifier(row, 0), how)
         }
+        if epoch != context.sessions.current.epoch { try context.readSessions(lane) }
     }
 
     /// Strikes out leases that the database does not confirm.

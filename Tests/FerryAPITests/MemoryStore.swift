@@ -5,7 +5,7 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
-    LimitStore, JobEditor, DependencyKeeper, ContentStore
+    LimitStore, JobEditor, DependencyKeeper, SessionStore, ContentStore
 {
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
@@ -27,7 +27,11 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         /// Packed, of every job.
         var attempts: [[UInt8]] = []
         var limits = TransferLimits()
+        var sessions: [SessionKey: SessionRecord] = [:]
+        /// Submissions that are to be read anew before one is taken.
+        var outdatedCount = 0
     }
+    let sessionBoard = SessionBoard()
     let state = Mutex(State())
 
     func edit(
@@ -66,6 +70,10 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         let (result, after) = state.withLock {
             state -> (Result<Submission.Accepted, StoreError>, (@Sendable (JobID) -> Void)?) in
             if let failure = state.failure { return (.failure(failure), nil) }
+            if state.outdatedCount > 0 {
+                state.outdatedCount -= 1
+                return (.failure(.sessionsChanged), nil)
+            }
             state.submissions.append(submission)
             if let key = submission.idempotency {
                 let name = "\(key.tenant) \(key.route) \(key.key)"

@@ -119,7 +119,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/network/allow_constrained", values: notBool + ["false"]),
     Wrong(pointer: "#/network/max_bytes_per_second", values: badSizes + ["0"]),
     Wrong(pointer: "#/retry", values: notObject),
-    Wrong(pointer: "#/retry/max_attempts", values: ["0", "101", "1.5", "null", "\"1\""]),
+    Wrong(pointer: "#/retry/max_attempts", values: ["0", "1000001", "1.5", "null", "\"1\""]),
     Wrong(pointer: "#/retry/initial_delay", values: notNumber + ["-1", "86401"]),
     Wrong(pointer: "#/retry/multiplier", values: notNumber + ["0.9", "11"]),
     Wrong(pointer: "#/retry/max_delay", values: notNumber + ["-1", "86401"]),

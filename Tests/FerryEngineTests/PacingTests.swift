@@ -191,6 +191,28 @@ private struct Simulation {
         }
     }
 
+    @Test("the transfers of a session share its limit, of which a node has its part, and others do not")
+    func session() throws {
+        try Self.with { nginx, fixture in
+            let key = SessionKey(tenant: "tenant", name: "slow")
+            fixture.engine.setLimits(TransferLimits(), workerCount: 2)
+            fixture.engine.setSessionRates([key: 4_000_000])
+            let slow = Self.seconds {
+                let result = fixture.run(.download, nginx.url + "/file") { $0.spec.session = "slow" }
+                #expect(result?.success != nil)
+            }
+            #expect((0.35...4).contains(slow), "\(slow) s")
+            let free = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
+            #expect(free < 0.5, "\(free) s")
+            fixture.engine.setSessionRates([:])
+            let now = Self.seconds {
+                let result = fixture.run(.download, nginx.url + "/file") { $0.spec.session = "slow" }
+                #expect(result?.success != nil)
+            }
+            #expect(now < 0.5, "\(now) s")
+        }
+    }
+
     @Test("a decoded body is paced as well")
     func decoded() throws {
         let origin = try ScriptedOrigin.answering { _, _ in

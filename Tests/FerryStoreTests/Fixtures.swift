@@ -34,6 +34,8 @@ final class RecordingRunner: AttemptRunner {
     let rates = Mailbox<(JobID, Int64?)>()
     let limits = Mailbox<(TransferLimits, Int)>()
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) { rates.send((job, bytesPerSecondMax)) }
+    let sessionRates = Mailbox<[SessionKey: Int64]>()
+    func setSessionRates(_ rates: [SessionKey: Int64]) { sessionRates.send(rates) }
     func setLimits(_ limits: TransferLimits, workerCount: Int) { self.limits.send((limits, workerCount)) }
 }
 

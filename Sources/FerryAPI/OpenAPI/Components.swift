@@ -25,6 +25,11 @@ let parameterComponents = #"""
       "name": "limit", "in": "query",
       "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
     },
+    "SessionCursor": {
+      "name": "cursor", "in": "query",
+      "schema": {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,128}$"},
+      "description": "next_cursor of the page before; what it is made of may change."
+    },
     "Cursor": {
       "name": "cursor", "in": "query",
       "schema": {"type": "string", "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"},

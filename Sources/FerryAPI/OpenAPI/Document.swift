@@ -25,7 +25,8 @@ let openAPIDocument: [UInt8] = {
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
     let schemas = [
-        jobRequestSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas, eventSchemas,
+        jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
+        eventSchemas,
         errorSchemas, patchSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
@@ -154,7 +155,7 @@ private let problemText: [Int: String] = [
     401: "No valid key.", 403: "The key's role does not suffice.",
     404: "There is no such object, or it belongs to another tenant.", 405: "The path knows other methods.",
     408: "The request came too slowly.", 409: "The state, or a request in progress, does not allow it.",
-    412: "The object has another revision.", 413: "The body is too large.",
+    412: "The object has another revision.", 428: "The change needs If-Match.", 413: "The body is too large.",
     415: "The media type is not supported.",
     416: "The range is beyond the content.", 421: "The target is of another host.",
     422: "Fields are wrong; errors names each. Nothing was stored.", 429: "Too many requests with this key.",

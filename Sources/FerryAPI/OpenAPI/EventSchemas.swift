@@ -3,7 +3,7 @@ let eventSchemas = #"""
     "EventType": {
       "enum": [
         "job.created", "job.started", "job.resumed_at_offset", "job.attempt_failed", "job.succeeded",
-        "job.failed", "job.cancelled", "session.events_finished"
+        "job.failed", "job.cancelled", "session.events_finished", "session.invalidated"
       ]
     },
     "Event": {

@@ -297,7 +297,7 @@ let jobRequestSchemas = #"""
       "type": "object", "additionalProperties": false,
       "description": "max_delay must not be below a given initial_delay.",
       "properties": {
-        "max_attempts": {"type": "integer", "minimum": 1, "maximum": 100, "default": 8},
+        "max_attempts": {"type": "integer", "minimum": 1, "maximum": 1000000, "default": 8},
         "initial_delay": {"type": "number", "minimum": 0, "maximum": 86400, "default": 1},
         "multiplier": {"type": "number", "minimum": 1, "maximum": 10, "default": 2},
         "max_delay": {"type": "number", "minimum": 0, "maximum": 86400, "default": 300},

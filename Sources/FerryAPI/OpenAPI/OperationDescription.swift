@@ -20,7 +20,7 @@ struct OperationDescription: Sendable {
     var problems: [Int] = []
 }
 
-private func json(_ schema: String, as type: String = "application/json") -> String {
+func json(_ schema: String, as type: String = "application/json") -> String {
     ##"{"\##(type)": {"schema": {"$ref": "#/components/schemas/\##(schema)"}}}"##
 }
 
@@ -34,6 +34,8 @@ extension Operation {
         case .submitJob, .submitJobs, .listJobs, .readJob, .editJob, .deleteJob, .cancelJob, .suspendJob,
             .resumeJob, .retryJob, .readContent, .readAttempts:
             jobDescription
+        case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
+            sessionDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
             adminDescription

@@ -1,0 +1,154 @@
+internal import FerryCore
+internal import HTTPServer
+
+extension API {
+    /// `GET /v1/sessions`
+    func listSessions(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let items = try call.query(["limit", "cursor"])
+            var limit = Limits.listLimitDefault
+            var name: String?
+            for item in items {
+                if item.name == "limit" { limit = try pageLimit(item.value) } else { name = item.value }
+            }
+            if let name, !SessionName.isValid(name) {
+                throw Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
+            }
+            ports.sessions.sessions(tenant: call.principal.tenant, after: name, limit: limit + 1) {
+                [limit] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let found):
+                    let shown = found.prefix(limit)
+                    sendPage(
+                        call, items, nextCursor: found.count > limit ? shown.last?.key.name : nil,
+                        reservingCapacity: shown.count * 1_024
+                    ) { writer in for session in shown { session.write(into: &writer) } }
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/sessions/{id}`
+    func readSession(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let key = try call.sessionKey()
+            _ = try call.query([])
+            ports.sessions.session(key) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let session): answer(session, 200, call)
+                }
+            }
+        }
+    }
+
+    /// `PUT /v1/sessions/{id}`: creates it, finds it as it is, or changes it.
+    func putSession(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let name = call.parameters.first ?? ""
+            guard SessionName.isValid(name) else {
+                throw Problem(
+                    .invalidParameter,
+                    "A session's name is made of 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
+            }
+            let draft = try draft(try call.json(isOptional: true))
+            let key = SessionKey(tenant: call.principal.tenant, name: name)
+            ports.sessions.putSession(key, draft, if: call.sessionCondition) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(.created(let session)):
+                    answer(session, 201, call, [("Location", "/v1/sessions/\(name)")])
+                case .success(.changed(let session)), .success(.unchanged(let session)):
+                    answer(session, 200, call)
+                case .success(.needsCondition):
+                    call.fail(
+                        Problem(
+                            .preconditionRequired,
+                            "The session exists with another configuration; name the one you have read."))
+                case .success(.tooMany):
+                    call.fail(
+                        Problem(
+                            .tooManySessions,
+                            "A tenant may have \(Limits.sessionCountMax) configured sessions."))
+                }
+            }
+        }
+    }
+
+    private func draft(_ json: JSON) throws(Problem) -> SessionDraft {
+        do throws(InvalidFields) {
+            return try SessionDraft(
+                json, node: node, refusal: { ports.egress.refusal(of: $0) }, seal: ports.seal)
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    /// `POST /v1/sessions/{id}/invalidate`
+    func invalidateSession(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let key = try call.sessionKey()
+            let mode = try invalidation(try call.json())
+            ports.sessions.invalidateSession(key, mode, if: call.sessionCondition) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let session): answer(session, 200, call)
+                }
+            }
+        }
+    }
+
+    private func invalidation(_ json: JSON) throws(Problem) -> SessionInvalidation {
+        let complaints = Complaints()
+        var mode: SessionInvalidation?
+        if var fields = FieldReader(json, at: "#", complaints) {
+            if !fields.has("mode") {
+                fields.complain("mode", "required", "Name what becomes of its jobs: finish or cancel.")
+            }
+            mode = fields.choice("mode", SessionInvalidation.self)
+            fields.finish()
+        }
+        guard complaints.isEmpty, let mode else { throw Problem(InvalidFields(complaints.errors)) }
+        return mode
+    }
+
+    /// `DELETE /v1/sessions/{id}`
+    func deleteSession(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let key = try call.sessionKey()
+            ports.sessions.deleteSession(key, if: call.sessionCondition) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success: call.send(Response(status: 204))
+                }
+            }
+        }
+    }
+}
+
+extension Call {
+    /// The session in the path; what cannot be one names nothing.
+    func sessionKey() throws(Problem) -> SessionKey {
+        guard let name = parameters.first, SessionName.isValid(name) else {
+            throw Problem(StoreError.notFound)
+        }
+        return SessionKey(tenant: principal.tenant, name: name)
+    }
+
+    fileprivate var sessionCondition: SessionCondition {
+        switch EntityTags(fields, "If-Match") {
+        case nil: .none
+        case .any: .exists
+        case .some(let tags): .revision(tags.revision ?? -1)
+        }
+    }
+}
+
+private func answer(
+    _ session: SessionOverview, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []
+) {
+    var writer = JSONWriter(reservingCapacity: 1_024)
+    session.write(into: &writer)
+    call.send(status, json: writer.bytes, [("ETag", entityTag(revision: session.revision))] + extra)
+}

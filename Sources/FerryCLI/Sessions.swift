@@ -1,0 +1,165 @@
+package import ArgumentParser
+import FerryCore
+
+/// `ferry sessions`.
+package struct Sessions: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Sessions: what jobs share, and what they get that say nothing else.",
+        subcommands: [List.self, Show.self, Set.self, Invalidate.self, Delete.self],
+        defaultSubcommand: List.self)
+
+    package init() {}
+
+    package struct List: ParsableCommand {
+        package static let configuration = CommandConfiguration(abstract: "All sessions, by name.")
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let console = Console.current
+            let service = try client.service()
+            var rows: [[String]] = []
+            var cursor: String?
+            repeat {
+                let next = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
+                let page = try service.send("GET", "/v1/sessions?limit=500\(next)")
+                if client.json { try console.data(json: page.bytes) }
+                for session in page.json["data"]?.array ?? [] { rows.append(Self.row(session)) }
+                cursor = page.json["next_cursor"]?.string
+            } while cursor != nil
+            if client.json { return }
+            let names = ["SESSION", "KIND", "WEIGHT", "CONNECTIONS PER HOST", "STATE"]
+            let width = console.outIsTerminal ? console.width() : nil
+            for line in tableLines(names, rows, terminalWidth: width) { try console.data(line: line) }
+        }
+
+        private static func row(_ session: JSON) -> [String] {
+            let connections = session["http_maximum_connections_per_host"]?.integer.map { "\($0)" } ?? "-"
+            let state =
+                session["ended_at"]?.string != nil
+                ? "ended" : session["invalidation"]?.string.map { "invalidated (\($0))" } ?? "valid"
+            return [
+                session["identifier"]?.string ?? "?", session["kind"]?.string ?? "?",
+                session["weight"]?.double.map { "\($0)" } ?? "?", connections, state,
+            ]
+        }
+    }
+
+    package struct Show: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "A session with its unfinished jobs.")
+        @Argument(help: "The session's name.") var session: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            try show(try client.service().send("GET", path(of: session)), client)
+        }
+    }
+
+    package struct Set: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Creates a session, or changes fields of it.",
+            discussion: """
+                FIELD=VALUE as the API names them, such as weight=2 or proxy=null; a value is JSON, or text. \
+                Fields that are not named stay as they are. Secrets cannot be read: a field that holds some \
+                is named again.
+                """)
+        @Argument(help: "The session's name.") var session: String
+        @Argument(help: "FIELD=VALUE") var fields: [String] = []
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let service = try client.service()
+            let found = try service.exchange("GET", path(of: session))
+            guard found.status == 200 || found.status == 404 else {
+                throw ServiceClient.failure(found.status, found.body)
+            }
+            let before = found.status == 200 ? try? JSON.parse(found.body) : nil
+            var members = before.map(sessionFields) ?? []
+            for field in fields {
+                let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                guard parts.count == 2, !parts[0].isEmpty else {
+                    throw ValidationError("\"\(field)\" is not FIELD=VALUE.")
+                }
+                let value = (try? JSON.parse(Array(parts[1].utf8))) ?? .string(String(parts[1]))
+                members.removeAll { $0.name == parts[0] }
+                members.append(JSON.Member(String(parts[0]), value))
+            }
+            for member in members where holdsSecret(member.value) {
+                throw ClientFailure(
+                    .usage, "\(member.name) holds secrets, which cannot be read: name it with its value.")
+            }
+            var writer = JSONWriter()
+            writer.value(.object(members))
+            let revision = before?["is_configured"]?.bool == true ? before?["revision"]?.integer : nil
+            try show(
+                try service.send(
+                    "PUT", path(of: session), body: writer.bytes, ifMatch: revision.map { "\"r\($0)\"" }),
+                client)
+        }
+    }
+
+    package struct Invalidate: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Lets a session take no more jobs.",
+            discussion: "Its jobs end by themselves, or with --cancel are cancelled.")
+        @Argument(help: "The session's name.") var session: String
+        @Flag(help: "Cancel its unfinished jobs.") var cancel = false
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let body = #"{"mode":"\#(cancel ? "cancel" : "finish")"}"#
+            let place = path(of: session) + "/invalidate"
+            try show(try client.service().send("POST", place, body: Array(body.utf8)), client)
+        }
+    }
+
+    package struct Delete: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Removes a session that was invalidated and has no unfinished jobs.")
+        @Argument(help: "The session's name.") var session: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws { _ = try client.service().send("DELETE", path(of: session)) }
+    }
+}
+
+private func path(of session: String) -> String { "/v1/sessions/\(percentEncoded(session))" }
+
+/// Members that describe a session and are not its configuration.
+private let shownOnly: Swift.Set<String> = [
+    "identifier", "tenant", "is_configured", "revision", "created_at", "updated_at", "invalidation",
+    "invalidated_at", "ended_at", "jobs",
+]
+
+/// What a configured session was configured with; nothing of one that has the standard values.
+private func sessionFields(_ session: JSON) -> [JSON.Member] {
+    guard session["is_configured"]?.bool == true else { return [] }
+    return (session.members ?? []).filter { !shownOnly.contains($0.name) }
+}
+
+/// Whether `{"set": true}` stands in it for something.
+private func holdsSecret(_ value: JSON) -> Bool {
+    switch value {
+    case .object(let members):
+        members.contains { $0.name == "set" && $0.value == .bool(true) || holdsSecret($0.value) }
+    case .array(let values): values.contains(where: holdsSecret)
+    default: false
+    }
+}
+
+private func show(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
+    if client.json { return try Console.current.data(json: answer.bytes) }
+    for (name, value) in leaves(answer.json) {
+        try Console.current.data(line: "\(name):".padded(to: 44) + value)
+    }
+}

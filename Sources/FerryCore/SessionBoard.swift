@@ -1,0 +1,88 @@
+import Synchronization
+
+/// Whose session, and which.
+package struct SessionKey: Hashable, Sendable {
+    package let tenant: String
+    package let name: String
+    package init(tenant: String, name: String) {
+        self.tenant = tenant
+        self.name = name
+    }
+}
+
+/// Every session that is configured or invalidated, at one moment. All others have what `implicit` says.
+package struct SessionSnapshot: Sendable {
+    /// Grows with every change of a session; −1: nothing is known yet.
+    package let epoch: Int64
+    /// Of the last removal of a session.
+    package let removal: Int64
+    package let records: [SessionKey: SessionRecord]
+
+    package init(epoch: Int64 = -1, removal: Int64 = -1, records: [SessionKey: SessionRecord] = [:]) {
+        self.epoch = epoch
+        self.removal = removal
+        self.records = records
+    }
+
+    /// Of the sessions that have a limit, bytes a second.
+    package var rates: [SessionKey: Int64] {
+        records.compactMapValues(\.configuration.bytesPerSecondMax)
+    }
+
+    /// Nil: nobody has configured it.
+    package func record(_ tenant: String, _ name: String) -> SessionRecord? {
+        records.isEmpty ? nil : records[SessionKey(tenant: tenant, name: name)]
+    }
+
+    package enum Verdict: Sendable { case acceptable, changed, invalidated, unreadable }
+
+    /// Whether jobs may be accepted that were read when `known` was the epoch (nil: they do not depend on
+    /// their sessions' configuration).
+    package func verdict(on jobs: [NewJob], known: Int64?) -> Verdict {
+        if let known, known != epoch, known < removal { return .changed }
+        guard !records.isEmpty else { return .acceptable }
+        for job in jobs {
+            guard let record = records[SessionKey(tenant: job.tenant, name: job.spec.session)] else {
+                continue
+            }
+            if record.invalidation != nil { return .invalidated }
+            guard record.isReadable else { return .unreadable }
+            if let known, record.epoch > known { return .changed }
+        }
+        return .acceptable
+    }
+}
+
+/// The sessions as this node knows them. Any thread; reading costs a lock that is never held for long.
+///
+/// What is here may be old: the transaction that accepts jobs compares the epoch.
+package final class SessionBoard: Sendable {
+    private let state = Mutex(SessionSnapshot())
+
+    package init() {}
+
+    package var current: SessionSnapshot { state.withLock { $0 } }
+
+    /// Puts up what was read; false when something newer is there already.
+    @discardableResult
+    package func put(_ snapshot: SessionSnapshot) -> Bool {
+        state.withLock { state in
+            guard snapshot.epoch > state.epoch else { return false }
+            state = snapshot
+            return true
+        }
+    }
+}
+
+/// The sessions of one tenant.
+package struct SessionScope: Sendable {
+    package let snapshot: SessionSnapshot
+    package let tenant: String
+
+    package init(_ snapshot: SessionSnapshot, tenant: String) {
+        self.snapshot = snapshot
+        self.tenant = tenant
+    }
+
+    package func record(_ name: String) -> SessionRecord? { snapshot.record(tenant, name) }
+}

@@ -1,0 +1,123 @@
+extension SessionConfiguration {
+    /// The members with their effective values, into an open object; `{"set": true}` stands for secrets.
+    func write(into writer: inout JSONWriter) {
+        writer.member("kind", kind.rawValue)
+        writer.memberOrNull("description", description)
+        writer.name("metadata")
+        writer.beginObject()
+        for pair in metadata { writer.member(pair.name, pair.value) }
+        writer.endObject()
+        writer.member("weight", weight)
+        writer.memberOrNull("http_maximum_connections_per_host", connectionsPerHostMax)
+        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+        writer.memberOrNull("retention", retention)
+        writer.member("sends_launch_events", sendsLaunchEvents)
+        writer.member("timeout_for_request", timeoutForRequest)
+        writer.member("timeout_for_resource", timeoutForResource)
+        writer.member("priority", priority)
+        writer.member("network_service_type", networkServiceType.rawValue)
+        writer.member("discretionary", isDiscretionary)
+        writer.member("waits_for_connectivity", waitsForConnectivity)
+        writer.name("http_additional_headers")
+        writer.beginObject()
+        for header in headers {
+            writer.name(header.name)
+            if HeaderRules.isSecret(header.name) { writer.raw(setMark) } else { writer.value(header.value) }
+        }
+        writer.endObject()
+        writer.name("proxy")
+        if let proxy { proxy.write(into: &writer) } else { writer.null() }
+        writer.member("tls_minimum_version", tlsVersionMin.rawValue)
+        writer.memberOrNull("tls_maximum_version", tlsVersionMax?.rawValue)
+    }
+
+    /// The form that is stored.
+    package func encodeStored() -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 768)
+        writer.beginObject()
+        write(into: &writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Reads `encodeStored`.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+        let stored = try StoredObject(storedJSON)
+        let standard = SessionConfiguration()
+        kind = try stored.need(stored.string("kind").flatMap(Kind.init), "kind")
+        description = stored.string("description")
+        metadata = stored.pairs("metadata")
+        weight = stored.double("weight") ?? standard.weight
+        connectionsPerHostMax = stored.integer("http_maximum_connections_per_host").map { Int(clamping: $0) }
+        bytesPerSecondMax = stored.integer("max_bytes_per_second")
+        retention = stored.double("retention")
+        sendsLaunchEvents = stored.json["sends_launch_events"]?.bool ?? true
+        timeoutForRequest = stored.double("timeout_for_request") ?? standard.timeoutForRequest
+        timeoutForResource = stored.double("timeout_for_resource") ?? standard.timeoutForResource
+        priority = stored.double("priority") ?? standard.priority
+        networkServiceType =
+            stored.string("network_service_type").flatMap(JobSpec.NetworkServiceType.init) ?? .standard
+        isDiscretionary = stored.bool("discretionary")
+        waitsForConnectivity = stored.bool("waits_for_connectivity")
+        headers = stored.pairs("http_additional_headers")
+        proxy = try stored.object("proxy").map(ConnectionRules.Proxy.init)
+        tlsVersionMin = stored.string("tls_minimum_version").flatMap(ConnectionRules.TLS.Version.init) ?? .v12
+        tlsVersionMax = stored.string("tls_maximum_version").flatMap(ConnectionRules.TLS.Version.init)
+    }
+}
+
+/// A session as it is shown: what was configured, or what holds without that, and its unfinished jobs.
+package struct SessionOverview: Sendable {
+    package let key: SessionKey
+    /// Nil: nobody has configured it.
+    package let record: SessionRecord?
+    /// Nil in lists.
+    package let counts: Counts?
+
+    /// Unfinished jobs by state.
+    package struct Counts: Sendable, Equatable {
+        package var waiting: Int64 = 0
+        package var queued: Int64 = 0
+        package var running: Int64 = 0
+        package var suspended: Int64 = 0
+        /// False: there are more of them; that many were counted.
+        package var isExact = true
+        package init() {}
+        package var isEmpty: Bool { waiting + queued + running + suspended == 0 }
+    }
+
+    package init(_ key: SessionKey, record: SessionRecord?, counts: Counts? = nil) {
+        self.key = key
+        self.record = record
+        self.counts = counts
+    }
+
+    package var revision: Int32 { record?.revision ?? 0 }
+
+    package func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("identifier", key.name)
+        writer.member("tenant", key.tenant)
+        writer.member("is_configured", record != nil)
+        writer.member("revision", revision)
+        writer.memberOrNull("created_at", record?.createdAt)
+        writer.memberOrNull("updated_at", record?.updatedAt)
+        writer.memberOrNull("invalidation", record?.invalidation?.rawValue)
+        writer.memberOrNull("invalidated_at", record?.invalidatedAt)
+        writer.memberOrNull("ended_at", record?.endedAt)
+        (record?.configuration ?? .implicit).write(into: &writer)
+        writer.name("jobs")
+        if let counts {
+            writer.beginObject()
+            writer.member("waiting", counts.waiting)
+            writer.member("queued", counts.queued)
+            writer.member("running", counts.running)
+            writer.member("suspended", counts.suspended)
+            writer.member("is_exact", counts.isExact)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.endObject()
+    }
+}

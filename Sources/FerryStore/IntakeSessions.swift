@@ -1,0 +1,83 @@
+import FerryCore
+import Postgres
+
+extension IntakeLane {
+    /// The submissions whose sessions take them as they are, with the epoch that says so; the others are
+    /// answered. Nil: there is no database, and nobody was answered.
+    func acceptable(_ batch: [Pending], _ lane: LaneConnection) -> (batch: [Pending], epoch: Int64)? {
+        let sessions = context.sessions.current
+        // Nobody has configured a session since these were read, in nearly every batch.
+        if sessions.records.isEmpty,
+            batch.allSatisfy({ $0.submission.sessionEpoch ?? sessions.epoch == sessions.epoch })
+        {
+            return (batch, sessions.epoch)
+        }
+        let parts = Verdicts(batch, sessions)
+        guard parts.areRefused else { return (settle(parts, []), sessions.epoch) }
+        // What is known may be old: a session that has ended can have been removed.
+        do {
+            try context.readSessions(lane)
+        } catch {
+            return nil
+        }
+        let newest = context.sessions.current
+        let newParts = Verdicts(batch, newest)
+        guard let replays = replays(for: newParts.invalidated, lane) else { return nil }
+        return (settle(newParts, replays), newest.epoch)
+    }
+
+    /// Answers all but those that are accepted.
+    private func settle(
+        _ parts: Verdicts, _ replays: [Result<Submission.Accepted, StoreError>]
+    ) -> [Pending] {
+        for pending in parts.unreadable { reply(pending, .failure(.failed)) }
+        for pending in parts.changed { reply(pending, .failure(.sessionsChanged)) }
+        for (pending, replay) in zip(parts.invalidated, replays) { reply(pending, replay) }
+        return parts.accepted
+    }
+
+    private struct Verdicts {
+        var accepted: [Pending] = []
+        var changed: [Pending] = []
+        var invalidated: [Pending] = []
+        var unreadable: [Pending] = []
+        var areRefused: Bool { !invalidated.isEmpty || !unreadable.isEmpty }
+
+        init(_ batch: [Pending], _ sessions: SessionSnapshot) {
+            for pending in batch {
+                let submission = pending.submission
+                switch sessions.verdict(on: submission.jobs, known: submission.sessionEpoch) {
+                case .acceptable: accepted.append(pending)
+                case .changed: changed.append(pending)
+                case .invalidated: invalidated.append(pending)
+                case .unreadable: unreadable.append(pending)
+                }
+            }
+        }
+    }
+
+    /// What submissions to invalidated sessions get: whoever was accepted before gets that answer again.
+    private func replays(
+        for refused: [Pending], _ lane: LaneConnection
+    ) -> [Result<Submission.Accepted, StoreError>]? {
+        let submissions = refused.map(\.submission)
+        let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
+        var known: [Int: Result<Submission.Accepted, StoreError>] = [:]
+        if !keyed.isEmpty {
+            do {
+                known = try lane.withConnection { connection throws(PostgresError) in
+                    try IntakeBatch(refused: submissions, context).readReplays(keyed, &connection)
+                }
+            } catch {
+                return nil
+            }
+        }
+        return submissions.indices.map { index in
+            switch known[index] {
+            // There is no such key.
+            case nil, .failure(.idempotencyKeyInProgress): .failure(.sessionInvalidated)
+            case .some(let replay): replay
+            }
+        }
+    }
+}

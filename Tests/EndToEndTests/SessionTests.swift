@@ -1,0 +1,158 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("Sessions", .onOwnThread)
+struct SessionTests {
+    /// Two nodes that write below the same root.
+    private struct Pair {
+        let database: TestDatabase
+        let first: FerryProcess
+        let second: FerryProcess
+
+        init(_ settings: [String: String] = [:]) throws {
+            database = try TestDatabase()
+            let all = [
+                "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+            ].merging(settings) { $1 }
+            first = try FerryProcess(all)
+            second = try FerryProcess(all.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
+        }
+
+        func remove() {
+            second.remove()
+            first.remove()
+        }
+    }
+
+    @Test("what one node was told about a session holds for the next job on the other one")
+    func effective() throws {
+        let nodes = try Pair()
+        defer { nodes.remove() }
+        let seen = Signal<String>()
+        let origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                seen.fire(request.header("x-round") ?? "none")
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            }
+        }
+        defer { origin.stop() }
+        for round in 0..<10 {
+            let (one, other) = round % 2 == 0 ? (nodes.first, nodes.second) : (nodes.second, nodes.first)
+            let tag = round == 0 ? [:] : ["If-Match": "\"r\(round)\""]
+            let put = try one.call(
+                "PUT", "/v1/sessions/s",
+                #"{"http_additional_headers":{"X-Round":"\#(round)"},"timeout_for_request":\#(round + 5)}"#,
+                headers: tag)
+            #expect(put.status == (round == 0 ? 201 : 200), "\(put.text)")
+            let job = try other.run(#"{"kind":"data","session":"s","request":{"url":"\#(origin.url)/"}}"#)
+            #expect(job["state"]?.string == "succeeded", "\(job)")
+            #expect(job["request"]?["timeout_for_request"]?.double == Double(round + 5))
+            #expect(seen.wait().first == "\(round)")
+        }
+        let sessions = try nodes.second.json("GET", "/v1/sessions")["data"]?.array ?? []
+        #expect(sessions.compactMap { $0["identifier"]?.string } == ["default", "s"])
+        #expect(try nodes.first.json("GET", "/v1/sessions/s/jobs")["data"]?.array?.count == 10)
+    }
+
+    @Test("after an invalidation with cancel, a node dies in the middle of it, and the other one ends it")
+    func cancel() throws {
+        let nodes = try Pair(["FERRY_CONCURRENCY": "4"])
+        defer { nodes.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let batch = origin.batch(0..<400).replacing(#""kind":"#, with: #""session":"s","kind":"#)
+        let ids = try nodes.first.submitBatch(batch)
+        let other = try nodes.first.submit(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/"},"#
+                + #""schedule":{"earliest_begin_at":"2100-01-01T00:00:00Z"}}"#)
+        #expect(origin.stopped.wait(for: 8, seconds: 60).count == 8, "both nodes work")
+        let invalidate = try nodes.first.call("POST", "/v1/sessions/s/invalidate", #"{"mode":"cancel"}"#)
+        #expect(invalidate.status == 200, "\(invalidate.text)")
+        nodes.first.kill9()
+        let refused = try nodes.second.call("POST", "/v1/jobs/batch", batch)
+        #expect(refused.status == 409, "\(refused.text)")
+        #expect(try refused.json["code"]?.string == "session_invalidated")
+        #expect(
+            becomes(seconds: 60) {
+                let session = try nodes.second.json("GET", "/v1/sessions/s")
+                return session["ended_at"]?.string != nil
+            })
+        #expect(try nodes.second.allJobs("&session=s").allSatisfy { $0["state"]?.string == "cancelled" })
+        #expect(try nodes.second.allJobs("&session=s").count == ids.count)
+        #expect(try nodes.second.json("GET", "/v1/jobs/\(other)")["state"]?.string == "waiting")
+        #expect(try nodes.second.call("DELETE", "/v1/sessions/s").status == 204)
+        let again = #"{"kind":"data","session":"s","request":{"url":"\#(origin.url)/"}}"#
+        #expect(try nodes.second.call("POST", "/v1/jobs", again).status == 201, "the name is free again")
+    }
+
+    @Test("the limit of a session holds for its jobs on all nodes, and a change of it at once")
+    func rate() throws {
+        let nodes = try Pair()
+        defer { nodes.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(3_000_000))
+        #expect(becomes { try nodes.first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let put = { (rate: String, tag: [String: String]) in
+            try nodes.first.call(
+                "PUT", "/v1/sessions/slow", #"{"max_bytes_per_second":\#(rate)}"#, headers: tag
+            ).status
+        }
+        #expect(try put("100000", [:]) == 201)
+        let body = { (path: String) in
+            #"{"kind":"download","session":"slow","request":{"url":"\#(nginx.url)/file"},"#
+                + #""destination":{"path":"\#(path)"}}"#
+        }
+        let ids = [try nodes.first.submit(body("a")), try nodes.second.submit(body("b"))]
+        #expect(
+            becomes {
+                try ids.allSatisfy { id in
+                    let job = try nodes.first.json("GET", "/v1/jobs/\(id)")
+                    return job["state"]?.string == "running"
+                }
+            })
+        #expect(try put("null", ["If-Match": "\"r1\""]) == 200)
+        for id in ids { #expect(try nodes.second.finished(id)["state"]?.string == "succeeded") }
+    }
+
+    @Test(
+        "after an invalidation with finish its jobs go on, through a crash as well, and its end is told once")
+    func finish() throws {
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_CONCURRENCY": "2"])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let batch = origin.batch(0..<6).replacing(#""kind":"#, with: #""session":"s","kind":"#)
+        _ = try ferry.submitBatch(batch)
+        #expect(origin.stopped.wait(for: 2).count == 2)
+        let told = try ferry.submit(
+            #"{"kind":"data","session":"s","request":{"url":"\#(origin.url)/f/7"},"#
+                + #""webhook":{"url":"\#(receiver.url)","events":["job.succeeded","session.invalidated"]}}"#)
+        #expect(
+            try ferry.call("POST", "/v1/sessions/s/invalidate", #"{"mode":"finish"}"#).status == 200)
+        #expect(try ferry.call("POST", "/v1/jobs/batch", batch).status == 409)
+        let session = try ferry.json("GET", "/v1/sessions/s")
+        #expect(session["ended_at"] == .null && session["jobs"]?["running"]?.integer == 2)
+        #expect(try ferry.call("DELETE", "/v1/sessions/s").status == 409)
+        ferry.kill9()
+        try ferry.start()
+        origin.open()
+        #expect(becomes(seconds: 60) { try ferry.json("GET", "/v1/sessions/s")["ended_at"]?.string != nil })
+        let jobs = try ferry.allJobs("&session=s")
+        #expect(jobs.count == 7 && jobs.allSatisfy { $0["state"]?.string == "succeeded" })
+        #expect(try ferry.call("POST", "/v1/jobs/batch", batch).status == 409, "also after a restart")
+        let deliveries = receiver.deliveries.wait(for: 2, seconds: 60).map(\.json)
+        #expect(
+            Set(deliveries.compactMap { $0["type"]?.string }) == ["job.succeeded", "session.invalidated"])
+        let end = deliveries.first { $0["type"]?.string == "session.invalidated" }
+        #expect(end?["data"]?["session"]?.string == "s" && end?["data"]?["job"] == .null)
+        let sequences = deliveries.compactMap { $0["data"]?["sequence"]?.integer }
+        #expect(end?["data"]?["sequence"]?.integer == sequences.max(), "after the last job's event")
+        #expect(try ferry.json("GET", "/v1/jobs/\(told)")["state"]?.string == "succeeded")
+    }
+}

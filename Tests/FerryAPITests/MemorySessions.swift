@@ -1,0 +1,76 @@
+import FerryAPI
+import FerryCore
+import Synchronization
+
+extension MemoryStore {
+    func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
+        let record = state.withLock { $0.sessions[key] }
+        guard record != nil || key.name == SessionName.standard else { return reply(.failure(.notFound)) }
+        reply(.success(SessionOverview(key, record: record, counts: .init())))
+    }
+
+    func sessions(
+        tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>
+    ) {
+        let records = state.withLock { Array($0.sessions.values) }
+        let found = records.filter { $0.key.tenant == tenant && $0.key.name > name ?? "" }
+        let sorted = found.sorted { $0.key.name < $1.key.name }
+        reply(.success(sorted.prefix(limit).map { SessionOverview($0.key, record: $0) }))
+    }
+
+    func putSession(
+        _ key: SessionKey, _ draft: SessionDraft, if condition: SessionCondition,
+        reply: @escaping Reply<SessionPut>
+    ) {
+        let before = state.withLock { $0.sessions[key] }
+        if let before {
+            if before.invalidation != nil { return reply(.failure(.sessionInvalidated)) }
+            if case .revision(let revision) = condition, revision != before.revision {
+                return reply(.failure(.stale(revision: before.revision)))
+            }
+            if before.configuration == draft.configuration {
+                return reply(.success(.unchanged(SessionOverview(key, record: before, counts: .init()))))
+            }
+            if condition == .none { return reply(.success(.needsCondition)) }
+        }
+        let record = SessionRecord(
+            key, revision: (before?.revision ?? 0) + 1, epoch: sessionBoard.current.epoch + 1,
+            createdAt: Timestamp(microseconds: 0), updatedAt: Timestamp(microseconds: 0),
+            configuration: draft.configuration, secrets: draft.secrets)
+        put(record)
+        let overview = SessionOverview(key, record: record, counts: .init())
+        reply(.success(before == nil ? .created(overview) : .changed(overview)))
+    }
+
+    func put(_ record: SessionRecord) {
+        let all = state.withLock { state in
+            state.sessions[record.key] = record
+            return state.sessions
+        }
+        sessionBoard.put(SessionSnapshot(epoch: record.epoch, removal: 0, records: all))
+    }
+
+    func invalidateSession(
+        _ key: SessionKey, _ mode: SessionInvalidation, if condition: SessionCondition,
+        reply: @escaping Reply<SessionOverview>
+    ) {
+        guard key.name != SessionName.standard else { return reply(.failure(.sessionInUse)) }
+        let found = state.withLock { $0.sessions[key] }
+        guard let found else { return reply(.failure(.notFound)) }
+        let now = Timestamp(microseconds: 1)
+        let record = SessionRecord(
+            key, revision: found.revision + 1, epoch: sessionBoard.current.epoch + 1,
+            createdAt: found.createdAt, updatedAt: now, configuration: found.configuration,
+            invalidation: mode, invalidatedAt: now, endedAt: now)
+        put(record)
+        reply(.success(SessionOverview(key, record: record, counts: .init())))
+    }
+
+    func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>) {
+        let found = state.withLock { $0.sessions[key] }
+        guard let found else { return reply(.failure(.notFound)) }
+        guard found.endedAt != nil else { return reply(.failure(.sessionInUse)) }
+        state.withLock { $0.sessions[key] = nil }
+        reply(.success(()))
+    }
+}

@@ -1,0 +1,111 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Sessions over HTTP")
+struct SessionsTests {
+    @Test("PUT creates, finds again, wants If-Match for a change, and shows what is effective")
+    func putting() throws {
+        let fixture = Fixture()
+        let put = { (body: String, tag: String?) in
+            try fixture.send(
+                "PUT", "/v1/sessions/night.ly", body, tag.map { [("If-Match", $0)] } ?? [])
+        }
+        let created = try put(#"{"weight":2}"#, nil)
+        #expect(created.status == 201 && created.header("Location") == "/v1/sessions/night.ly")
+        #expect(created.header("ETag") == "\"r1\"" && created.json["weight"]?.double == 2)
+        #expect(created.json["http_maximum_connections_per_host"] == .integer(6))
+        #expect(created.json["identifier"] == .string("night.ly"))
+        #expect(try put(#"{"weight":2}"#, nil).status == 200)
+        let blind = try put(#"{"weight":3}"#, nil)
+        #expect(blind.status == 428 && blind.code == "precondition_required")
+        #expect(try put(#"{"weight":3}"#, "\"r9\"").code == "stale")
+        let changed = try put(#"{"weight":3}"#, "\"r1\"")
+        #expect(changed.status == 200 && changed.header("ETag") == "\"r2\"")
+        let wrong = try put(#"{"weight":0,"x":1}"#, "\"r2\"")
+        #expect(wrong.status == 422 && wrong.json["errors"]?.array?.count == 2)
+        let read = try fixture.send("GET", "/v1/sessions/night.ly")
+        #expect(read.status == 200 && read.json["weight"]?.double == 3)
+        #expect(read.json["jobs"]?["is_exact"] == .bool(true))
+        #expect(try fixture.send("PUT", "/v1/sessions/a%20b", "{}").status == 400)
+        #expect(try fixture.send("GET", "/v1/sessions/nobody").status == 404)
+        #expect(try fixture.send("PUT", "/v1/sessions/x", "{}", key: fixture.viewerKey).status == 403)
+        let implicit = try fixture.send("GET", "/v1/sessions/default").json
+        #expect(implicit["is_configured"] == .bool(false))
+        #expect(implicit["http_maximum_connections_per_host"] == .null && implicit["revision"] == .integer(0))
+    }
+
+    @Test("secrets of a session are sealed and never shown")
+    func secrets() throws {
+        let fixture = Fixture()
+        let body = #"""
+            {"http_additional_headers":{"Authorization":"hush","Accept":"a/b"},
+            "proxy":{"url":"http://proxy.example:3128","user":"u","password":"hush"}}
+            """#
+        let answer = try fixture.send("PUT", "/v1/sessions/s", body)
+        #expect(answer.status == 201)
+        #expect(answer.json["http_additional_headers"]?["Authorization"]?["set"] == .bool(true))
+        #expect(answer.json["proxy"]?["password"]?["set"] == .bool(true))
+        #expect(!String(decoding: answer.body, as: UTF8.self).contains("hush"))
+        let job = try fixture.send(
+            "POST", "/v1/jobs", #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#)
+        #expect(job.json["request"]?["headers"]?["Accept"] == .string("a/b"))
+        #expect(job.json["request"]?["headers"]?["Authorization"]?["set"] == .bool(true))
+        #expect(!String(decoding: job.body, as: UTF8.self).contains("hush"))
+        let sealed = fixture.store.state.withLock { $0.submissions.last?.jobs.first?.sealedSecrets }
+        #expect(sealed?.first == 0xEE)
+    }
+
+    @Test("a submission that was read with an old configuration is read anew", arguments: [1, 3])
+    func again(_ count: Int) throws {
+        let fixture = Fixture()
+        let job = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#
+        for (path, body) in [("/v1/jobs", job), ("/v1/jobs/batch", #"{"jobs":[\#(job)]}"#)] {
+            fixture.store.state.withLock { $0.outdatedCount = count }
+            #expect(try fixture.send("POST", path, body).status == 201)
+            #expect(fixture.store.state.withLock { $0.outdatedCount } == 0)
+        }
+        fixture.store.state.withLock { $0.outdatedCount = count }
+        let waited = try fixture.send("POST", "/v1/jobs", job, [("Prefer", "wait=1")])
+        #expect(waited.status == 201)
+    }
+
+    @Test("a list goes by name, and a session's jobs are those of the list with its filter")
+    func lists() throws {
+        let fixture = Fixture()
+        for name in ["a", "b", "c"] {
+            #expect(try fixture.send("PUT", "/v1/sessions/\(name)", "{}").status == 201)
+        }
+        let first = try fixture.send("GET", "/v1/sessions?limit=2")
+        #expect(first.json["data"]?.array?.compactMap { $0["identifier"]?.string } == ["a", "b"])
+        #expect(first.json["next_cursor"] == .string("b") && first.json["data"]?.array?[0]["jobs"] == .null)
+        #expect(first.header("Link") == "</v1/sessions?limit=2&cursor=b>; rel=\"next\"")
+        let rest = try fixture.send("GET", "/v1/sessions?limit=2&cursor=b")
+        #expect(rest.json["data"]?.array?.count == 1 && rest.json["next_cursor"] == .null)
+        #expect(try fixture.send("GET", "/v1/sessions?cursor=%2F").code == "invalid_cursor")
+        #expect(try fixture.send("GET", "/v1/sessions/b/jobs?kind=data&state=queued").status == 200)
+        let query = try #require(fixture.store.state.withLock { $0.queries.last })
+        #expect(query.session == "b" && query.kind == .data && query.state == .queued)
+        #expect(try fixture.send("GET", "/v1/sessions/b/jobs?session=c").status == 400)
+    }
+
+    @Test("invalidating needs its mode; the default session has no end; one that has ended can be removed")
+    func invalidating() throws {
+        let fixture = Fixture()
+        #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").status == 201)
+        #expect(try fixture.send("DELETE", "/v1/sessions/s").code == "session_in_use")
+        let path = "/v1/sessions/s/invalidate"
+        #expect(
+            try fixture.send("POST", path, "{}").json["errors"]?.array?[0]["pointer"] == .string("#/mode"))
+        #expect(try fixture.send("POST", path, #"{"mode":"now"}"#).status == 422)
+        let done = try fixture.send("POST", path, #"{"mode":"finish"}"#)
+        #expect(done.status == 200 && done.json["invalidation"] == .string("finish"))
+        #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").code == "session_invalidated")
+        #expect(
+            try fixture.send("POST", "/v1/sessions/default/invalidate", #"{"mode":"cancel"}"#).status == 409)
+        #expect(try fixture.send("DELETE", "/v1/sessions/s").status == 204)
+        #expect(try fixture.send("GET", "/v1/sessions/s").status == 404)
+    }
+}

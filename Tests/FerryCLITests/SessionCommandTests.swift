@@ -1,0 +1,76 @@
+import FerryCLI
+import Sys
+import Testing
+
+private let session =
+    #"{"identifier":"s","tenant":"default","is_configured":true,"revision":3,"invalidation":null,"#
+    + #""ended_at":null,"kind":"default","weight":2.0,"http_maximum_connections_per_host":6,"#
+    + #""http_additional_headers":{"A":"b"},"proxy":null,"jobs":{"queued":1}}"#
+private let secret =
+    #"{"identifier":"s","is_configured":true,"revision":1,"weight":1,"proxy":{"password":{"set":true}}}"#
+
+@Suite("ferry sessions")
+struct SessionCommandTests {
+    private func service(_ shown: String = session) throws -> FakeService {
+        try FakeService { request in
+            switch (request.method, request.path) {
+            case ("GET", "/v1/sessions?limit=500"): (200, #"{"data":[\#(shown)],"next_cursor":null}"#)
+            case ("GET", "/v1/sessions/s"), ("PUT", "/v1/sessions/s"), ("PUT", "/v1/sessions/new"),
+                ("POST", "/v1/sessions/s/invalidate"):
+                (200, shown)
+            case ("DELETE", "/v1/sessions/s"): (204, "")
+            default: (404, #"{"title":"Not found","status":404,"code":"not_found","detail":"No."}"#)
+            }
+        }
+    }
+
+    @Test("a list is a table, and a session every field of it")
+    func reading() throws {
+        let service = try service()
+        defer { service.stop() }
+        let list = run(Sessions.self, ["list", "--url", service.url])
+        #expect(list.status == 0 && list.out == "s\tdefault\t2.0\t6\tvalid\n", "\(list.out)\(list.err)")
+        let show = run(Sessions.self, ["show", "s", "--url", service.url])
+        #expect(show.status == 0 && show.out.contains("jobs.queued:"))
+        #expect(run(Sessions.self, ["show", "nobody", "--url", service.url]).status == 1)
+    }
+
+    @Test("set changes the named fields of what is there, under the condition that it is still so")
+    func setting() throws {
+        let service = try service()
+        defer { service.stop() }
+        let run = run(
+            Sessions.self,
+            ["set", "s", "weight=4", "description=not JSON", "proxy=null", "--url", service.url])
+        #expect(run.status == 0, "\(run.err)")
+        let put = try #require(service.requests.take().first { $0.method == "PUT" })
+        #expect(put.header("if-match") == "\"r3\"")
+        #expect(
+            put.body == #"{"kind":"default","http_maximum_connections_per_host":6,"#
+                + #""http_additional_headers":{"A":"b"},"weight":4,"description":"not JSON","proxy":null}"#)
+    }
+
+    @Test("set creates what is not there, and does not send masks for secrets")
+    func creating() throws {
+        let plain = try service()
+        defer { plain.stop() }
+        #expect(run(Sessions.self, ["set", "new", "weight=4", "--url", plain.url]).status == 0)
+        let put = try #require(plain.requests.take().first { $0.method == "PUT" })
+        #expect(put.body == #"{"weight":4}"# && put.header("if-match") == nil)
+        #expect(run(Sessions.self, ["set", "new", "weight", "--url", plain.url]).status == 2)
+        let sealed = try service(secret)
+        defer { sealed.stop() }
+        let refused = run(Sessions.self, ["set", "s", "weight=4", "--url", sealed.url])
+        #expect(refused.status == 2 && refused.err.contains("proxy"))
+        #expect(run(Sessions.self, ["set", "s", "proxy=null", "--url", sealed.url]).status == 0)
+    }
+
+    @Test("invalidate and delete")
+    func ending() throws {
+        let service = try service()
+        defer { service.stop() }
+        #expect(run(Sessions.self, ["invalidate", "s", "--cancel", "--url", service.url]).status == 0)
+        #expect(try #require(service.requests.take().first).body == #"{"mode":"cancel"}"#)
+        #expect(run(Sessions.self, ["delete", "s", "--url", service.url]).status == 0)
+    }
+}

@@ -1,0 +1,172 @@
+import FerryCore
+import Testing
+
+@Suite("Sessions and the jobs in them")
+struct SessionTests {
+    private func draft(_ text: String) throws -> SessionDraft {
+        try SessionDraft(
+            JSON.parse(Array(text.utf8)), refusal: { $0.host == "10.0.0.1" ? "Not there." : nil },
+            seal: { $0 })
+    }
+
+    private func complaints(_ text: String) -> [FieldError] {
+        do {
+            _ = try draft(text)
+            return []
+        } catch {
+            return (error as? InvalidFields)?.errors ?? []
+        }
+    }
+
+    private func scope(_ text: String, tenant: String = "acme", name: String = "s") throws -> SessionScope {
+        let draft = try draft(text)
+        let key = SessionKey(tenant: tenant, name: name)
+        let record = SessionRecord(
+            key, revision: 1, epoch: 1, createdAt: Timestamp(microseconds: 0),
+            updatedAt: Timestamp(microseconds: 0), configuration: draft.configuration, secrets: draft.secrets)
+        return SessionScope(SessionSnapshot(epoch: 1, removal: 0, records: [key: record]), tenant: "acme")
+    }
+
+    private func job(_ text: String, in scope: SessionScope) throws -> ValidatedJob {
+        try ValidatedJob(JSON.parse(Array(text.utf8)), sessions: scope) { _ in nil }
+    }
+
+    private static let everything = #"""
+        {"kind":"background","description":"d","metadata":{"a":"b"},"weight":2.5,
+        "http_maximum_connections_per_host":null,"timeout_for_request":5,"timeout_for_resource":50,
+        "priority":0.75,"network_service_type":"background","waits_for_connectivity":true,
+        "http_additional_headers":{"User-Agent":"x/1","Authorization":"hush"},
+        "proxy":{"url":"http://proxy.example:3128","user":"u","password":"secret"},
+        "tls_minimum_version":"1.3"}
+        """#
+
+    @Test("what is stored is read again as it was, and shows no secret")
+    func storing() throws {
+        let draft = try draft(Self.everything)
+        let stored = draft.configuration.encodeStored()
+        #expect(try SessionConfiguration(storedJSON: stored) == draft.configuration)
+        let text = String(decoding: stored, as: UTF8.self)
+        #expect(!text.contains("hush") && !text.contains("secret"), "\(text)")
+        #expect(draft.secrets.headers == [.init("Authorization", "hush")])
+        #expect(draft.secrets.connection?.proxyPassword == "secret")
+        let empty = try self.draft("{}")
+        #expect(empty.configuration == SessionConfiguration() && empty.sealedSecrets == nil)
+        #expect(empty.configuration.connectionsPerHostMax == 6)
+        #expect(SessionConfiguration.implicit.connectionsPerHostMax == nil)
+    }
+
+    @Test(
+        "what is wrong is refused with its pointer",
+        arguments: [
+            (#"{"kind":"ephemeral"}"#, "#/kind", "not_supported"),
+            (#"{"kind":"x"}"#, "#/kind", "invalid_value"),
+            (#"{"weight":0}"#, "#/weight", "out_of_range"), (#"{"weight":"1"}"#, "#/weight", "wrong_type"),
+            (
+                #"{"http_maximum_connections_per_host":0}"#, "#/http_maximum_connections_per_host",
+                "out_of_range"
+            ),
+            (#"{"timeout_for_request":0}"#, "#/timeout_for_request", "out_of_range"),
+            (#"{"priority":1.5}"#, "#/priority", "out_of_range"),
+            (
+                #"{"http_additional_headers":{"Host":"a"}}"#, "#/http_additional_headers/Host",
+                "invalid_value"
+            ),
+            (
+                #"{"http_additional_headers":{"range":"a"}}"#, "#/http_additional_headers/range",
+                "invalid_value"
+            ),
+            (#"{"proxy":{"url":"http://10.0.0.1:1"}}"#, "#/proxy/url", "blocked_address"),
+            (
+                #"{"tls_minimum_version":"1.3","tls_maximum_version":"1.2"}"#, "#/tls_maximum_version",
+                "invalid_combination"
+            ),
+            (#"{"discretionary":true}"#, "#/discretionary", "not_supported"),
+            (#"{"nothing":1}"#, "#/nothing", "unknown_field"), ("[]", "#", "wrong_type"),
+        ])
+    func refusals(_ body: String, _ pointer: String, _ code: String) {
+        #expect(complaints(body).map { [$0.pointer, $0.code] } == [[pointer, code]])
+    }
+
+    @Test("a job gets what its session says where it says nothing itself")
+    func effective() throws {
+        let scope = try scope(Self.everything)
+        let body = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#
+        let job = try job(body, in: scope)
+        #expect(job.spec.request.timeoutForRequest == 5 && job.spec.schedule.timeoutForResource == 50)
+        #expect(job.spec.schedule.priority == 0.75 && job.spec.schedule.waitsForConnectivity)
+        #expect(job.spec.schedule.networkServiceType == .background)
+        #expect(job.spec.request.headers.map(\.name) == ["User-Agent", "Authorization"])
+        #expect(job.secrets.headers == [.init("Authorization", "hush")])
+        #expect(job.spec.request.connection?.proxy?.url.string == "http://proxy.example:3128")
+        #expect(job.secrets.connection?.proxyPassword == "secret")
+        #expect(job.spec.request.connection?.tls?.versionMin == .v13)
+        #expect(job.spec.retry.attemptCountMax == Limits.jobAttemptCountMax)
+        #expect(try JobSpec(storedJSON: job.spec.encodeStored()) == job.spec)
+        let plain = try self.job(
+            #"{"kind":"data","request":{"url":"https://a.example/"}}"#, in: scope)
+        #expect(plain.spec.schedule == .standard && plain.spec.request.headers.isEmpty)
+    }
+
+    @Test("every one of these can be said for the job alone")
+    func overriding() throws {
+        let scope = try scope(Self.everything)
+        let job = try job(
+            #"""
+            {"kind":"data","session":"s","request":{"url":"https://a.example/","timeout_for_request":7,
+            "headers":{"user-agent":"own"},"auth":{"type":"bearer","token":"t"},"proxy":null,
+            "tls":{"minimum_version":"1.2"}},"schedule":{"priority":0.1,"timeout_for_resource":8,
+            "network_service_type":"default","waits_for_connectivity":false},"retry":{"max_attempts":3}}
+            """#, in: scope)
+        #expect(job.spec.request.timeoutForRequest == 7 && job.spec.schedule.timeoutForResource == 8)
+        #expect(job.spec.schedule.priority == 0.1 && !job.spec.schedule.waitsForConnectivity)
+        #expect(job.spec.schedule.networkServiceType == .standard)
+        #expect(job.spec.request.headers == [.init("user-agent", "own")], "auth takes the session's place")
+        #expect(
+            job.spec.request.connection?.proxy == nil && job.spec.request.connection?.tls?.versionMin == .v12)
+        #expect(job.secrets.headers.isEmpty && job.secrets.connection?.proxyPassword == nil)
+        #expect(job.spec.retry.attemptCountMax == 3)
+    }
+
+    @Test("TLS settings of a session do not hinder its plain requests, and limits of both must agree")
+    func tls() throws {
+        let scope = try scope(Self.everything)
+        let plain = try job(
+            #"{"kind":"data","session":"s","request":{"url":"http://a.example/"}}"#, in: scope)
+        #expect(plain.spec.request.connection?.tls == nil)
+        #expect(throws: InvalidFields.self) {
+            try job(
+                #"""
+                {"kind":"data","session":"s","request":{"url":"https://a.example/",
+                "tls":{"maximum_version":"1.2"}}}
+                """#, in: scope)
+        }
+    }
+
+    @Test("a background session sends files and follows redirects")
+    func background() throws {
+        let scope = try scope(#"{"kind":"background"}"#)
+        let bodies = [
+            #"{"kind":"upload","session":"s","request":{"url":"http://a.example/"},"source":{"text":"x"}}"#,
+            #"""
+            {"kind":"upload","session":"s","request":{"url":"http://a.example/","method":"POST"},
+            "source":{"text":"x","form":{}}}
+            """#,
+            #"""
+            {"kind":"data","session":"s","request":{"url":"http://a.example/"},
+            "redirects":{"policy":"reject"}}
+            """#,
+        ]
+        for body in bodies { #expect(throws: InvalidFields.self) { try job(body, in: scope) } }
+        let upload = #"""
+            {"kind":"upload","session":"s","request":{"url":"http://a.example/"},"source":{"path":"x"}}
+            """#
+        #expect(try job(upload, in: scope).spec.retry.attemptCountMax == Limits.jobAttemptCountMax)
+    }
+
+    @Test("another tenant's session of the same name means nothing")
+    func tenants() throws {
+        let scope = try scope(Self.everything, tenant: "other")
+        let body = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#
+        #expect(try job(body, in: scope).spec.schedule == .standard)
+    }
+}

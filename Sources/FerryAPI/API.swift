@@ -43,6 +43,8 @@ package struct APIPorts: Sendable {
     package var dependencies: any DependencyKeeper
     package var sessions: any SessionStore
     package var status: any StatusSource
+    package var operations: any ServiceControl
+    package var audit: any AuditLog
     package var clock: any WallClock
     package var egress: EgressPolicy
     package var waiters: JobWaiters
@@ -63,7 +65,7 @@ package struct APIPorts: Sendable {
 
     package init(
         store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
-            & KeyStore & LimitStore & StatusSource & SessionStore,
+            & KeyStore & LimitStore & StatusSource & SessionStore & ServiceControl & AuditLog,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -76,6 +78,8 @@ package struct APIPorts: Sendable {
         dependencies = store
         sessions = store
         status = store
+        operations = store
+        audit = store
         self.content = content
         self.clock = clock
         self.egress = egress
@@ -167,7 +171,7 @@ package final class API: RequestHandler {
             let call = Call(
                 request: request, parameters: try parameters(head, route), principal: principal,
                 responder: responder)
-            route.handle(self)(call)
+            if route.isAudited { audit(call, route) } else { route.handle(self)(call) }
         } catch {
             responder.send(error.response(requestID: head.requestID))
         }

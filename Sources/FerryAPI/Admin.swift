@@ -17,6 +17,7 @@ extension API {
         writer.beginObject()
         writer.member("version", configuration.version)
         writer.member("uptime_seconds", ports.uptime())
+        writer.member("paused", status.store.isPaused)
         writer.name("nodes")
         writer.beginArray()
         for node in status.store.nodes {
@@ -68,18 +69,7 @@ extension API {
             case .failure(let error): call.fail(error)
             case .success(let nodes):
                 sendList(call) { writer in
-                    for node in nodes {
-                        writer.beginObject()
-                        writer.member("id", node.id)
-                        writer.member("name", node.name)
-                        writer.member("version", node.version)
-                        writer.member("started_at", node.startedAt)
-                        writer.member("heartbeat_age_seconds", node.heartbeatAgeSeconds)
-                        writer.member("running", node.running)
-                        writer.member("draining", node.isDraining)
-                        writer.member("worker", node.isWorker)
-                        writer.endObject()
-                    }
+                    for node in nodes { node.write(into: &writer) }
                 }
             }
         }

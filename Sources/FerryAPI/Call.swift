@@ -9,12 +9,17 @@ struct Call: Sendable {
     /// Nobody on the open routes.
     let principal: Principal
     let responder: Responder
+    /// Is told of the answer; nil for nearly all.
+    var witness: (@Sendable (Response) -> Void)?
 
     var fields: HTTPFields { request.head.fields }
 
-    func send(_ response: Response) { responder.send(response) }
+    func send(_ response: Response) {
+        witness?(response)
+        responder.send(response)
+    }
 
-    func fail(_ problem: Problem) { responder.send(problem.response(requestID: request.head.requestID)) }
+    func fail(_ problem: Problem) { send(problem.response(requestID: request.head.requestID)) }
 
     func fail(_ error: StoreError) { fail(Problem(error)) }
 
@@ -22,7 +27,7 @@ struct Call: Sendable {
     func send(_ status: Int, json: [UInt8], _ extra: [(name: String, value: String)] = []) {
         var fields = HTTPFields([("Content-Type", "application/json"), ("Cache-Control", "no-store")])
         for field in extra { fields.append(field.name, field.value) }
-        responder.send(Response(status: status, fields: fields, body: .bytes(json)))
+        send(Response(status: status, fields: fields, body: .bytes(json)))
     }
 
     /// Runs the rest of a handler; what it throws is the answer.

@@ -25,6 +25,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case invalidFields = "invalid_fields"
     case idempotencyKeyReused = "idempotency_key_reused"
     case rateLimited = "rate_limited"
+    case tooManyJobs = "too_many_jobs"
     case internalError = "internal_error"
     case storeUnavailable = "store_unavailable"
     case overloaded
@@ -45,9 +46,9 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .rangeNotSatisfiable: 416
         case .invalidFields, .idempotencyKeyReused: 422
         case .preconditionRequired: 428
-        case .rateLimited: 429
+        case .rateLimited, .tooManyJobs, .overloaded: 429
         case .internalError: 500
-        case .storeUnavailable, .overloaded: 503
+        case .storeUnavailable: 503
         }
     }
 
@@ -77,6 +78,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .invalidFields: "Fields of the body are wrong"
         case .idempotencyKeyReused: "The key was used for another request"
         case .rateLimited: "Too many requests"
+        case .tooManyJobs: "Too many unfinished jobs"
         case .internalError: "Something went wrong here"
         case .storeUnavailable: "The database is not available"
         case .overloaded: "Too much is waiting"
@@ -103,7 +105,7 @@ struct Problem: Error, Sendable {
         title = code.title
         self.detail = detail
         switch code {
-        case .storeUnavailable, .overloaded, .idempotencyKeyInProgress: fields.append(("Retry-After", "1"))
+        case .storeUnavailable, .idempotencyKeyInProgress: fields.append(("Retry-After", "1"))
         default: break
         }
     }
@@ -130,7 +132,14 @@ struct Problem: Error, Sendable {
             self.init(
                 .storeUnavailable, "The database cannot be reached. Nothing is known to be stored; ask again."
             )
-        case .overloaded: self.init(.overloaded, "Too many requests wait for the database; ask again.")
+        case .overloaded:
+            self.init(.overloaded, "Too many submissions wait for the database; ask again.")
+            fields += quotaFields("submissions", quota: Limits.waitingJobCountMax, seconds: 1)
+        case .tooManyJobs(let countMax, let seconds):
+            self.init(
+                .tooManyJobs,
+                "With these the tenant would have more than \(countMax) unfinished jobs; ask again later.")
+            fields += quotaFields("jobs", quota: countMax, seconds: seconds)
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
         case .idempotencyKeyReused:
             self.init(.idempotencyKeyReused, "This Idempotency-Key came with another body before.")

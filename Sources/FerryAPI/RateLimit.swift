@@ -45,17 +45,24 @@ final class RateLimiter: Sendable {
 
     /// The answer to a key whose bucket is empty (draft-ietf-httpapi-ratelimit-headers-10).
     func problem(wait: Double) -> Problem {
-        let seconds = Int(wait.rounded(.up))
         var problem = Problem(
             .rateLimited, "This key makes more than \(Int(limit.perSecond)) requests a second.")
-        problem.fields = [
-            ("Retry-After", "\(max(1, seconds))"),
-            (
-                "RateLimit-Policy",
-                #""requests";q=\#(Int(limit.burst));w=\#(max(1, Int(limit.burst / limit.perSecond)))"#
-            ),
-            ("RateLimit", #""requests";r=0;t=\#(max(1, seconds))"#),
-        ]
+        problem.fields = quotaFields(
+            "requests", quota: Int64(limit.burst), window: max(1, Int(limit.burst / limit.perSecond)),
+            seconds: wait)
         return problem
     }
+}
+
+/// The fields of an answer to somebody who has used up a quota, which has room again in so many seconds;
+/// `window`: of the quota, in seconds.
+func quotaFields(
+    _ name: String, quota: Int64, window: Int? = nil, seconds: Double
+) -> [(name: String, value: String)] {
+    let wait = max(1, Int(seconds.rounded(.up)))
+    return [
+        ("Retry-After", "\(wait)"),
+        ("RateLimit-Policy", #""\#(name)";q=\#(quota)"# + (window.map { ";w=\($0)" } ?? "")),
+        ("RateLimit", #""\#(name)";r=0;t=\#(wait)"#),
+    ]
 }

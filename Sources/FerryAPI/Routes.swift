@@ -47,6 +47,7 @@ enum Operation: String, Sendable, CaseIterable {
         invalidateSession
     case listDeliveries, readDelivery, redeliver
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
+    case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
     case live, ready, metrics, openapi, docs
 }
 
@@ -84,6 +85,12 @@ let routes: [Route] = [
     Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
     Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
     Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },
+    Route(.pauseService, "POST", "/v1/admin/pause", .admin, .upTo(4_096)) { $0.pauseService },
+    Route(.resumeService, "POST", "/v1/admin/resume", .admin, .upTo(4_096)) { $0.resumeService },
+    Route(.drainNode, "POST", "/v1/admin/nodes/{id}/drain", .admin, .upTo(4_096)) { $0.drainNode },
+    Route(.resumeNode, "POST", "/v1/admin/nodes/{id}/resume", .admin, .upTo(4_096)) { $0.resumeNode },
+    Route(.listTenants, "GET", "/v1/admin/tenants", .admin) { $0.listTenants },
+    Route(.listAudit, "GET", "/v1/admin/audit", .admin) { $0.listAudit },
     Route(.live, "GET", "/livez", nil) { $0.live },
     Route(.ready, "GET", "/readyz", nil) { $0.ready },
     Route(.metrics, "GET", "/metrics", .viewer) { $0.metrics },

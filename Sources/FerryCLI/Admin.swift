@@ -1,11 +1,14 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry admin`: what operators look at. Needs a key with the role `admin`.
+/// `ferry admin`: what operators look at and change. Needs a key with the role `admin`.
 package struct Admin: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Shows the service's condition to operators.",
-        subcommands: [Status.self, Nodes.self, Limits.self, Keys.self])
+        abstract: "Shows the service's condition to operators, and holds it.",
+        subcommands: [
+            Status.self, Nodes.self, Tenants.self, Limits.self, Keys.self, Audit.self, Pause.self,
+            Resume.self, Drain.self,
+        ])
 
     package init() {}
 
@@ -86,7 +89,7 @@ package struct Admin: ParsableCommand {
 }
 
 /// A list whose columns are the members of its first entry.
-private func list(_ path: String, _ client: ClientOptions) throws {
+func list(_ path: String, _ client: ClientOptions) throws {
     let console = Console.current
     let answer = try client.service().send("GET", path)
     if client.json { return try console.data(json: answer.bytes) }

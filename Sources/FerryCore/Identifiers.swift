@@ -10,12 +10,14 @@ package enum EventKindTag: IdentifierKind { package static let prefix = "evt_" }
 package enum DeliveryKindTag: IdentifierKind { package static let prefix = "dlv_" }
 package enum NodeKindTag: IdentifierKind { package static let prefix = "nod_" }
 package enum KeyKindTag: IdentifierKind { package static let prefix = "key_" }
+package enum AuditKindTag: IdentifierKind { package static let prefix = "aud_" }
 
 package typealias JobID = Identifier<JobKindTag>
 package typealias EventID = Identifier<EventKindTag>
 package typealias DeliveryID = Identifier<DeliveryKindTag>
 package typealias NodeID = Identifier<NodeKindTag>
 package typealias KeyID = Identifier<KeyKindTag>
+package typealias AuditID = Identifier<AuditKindTag>
 
 /// A prefix and a time-ordered 128-bit value (the layout of UUIDv7, RFC 9562 §5.7) in Crockford base32.
 package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {

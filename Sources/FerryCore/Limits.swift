@@ -57,6 +57,14 @@ package enum Limits {
     package static let segmentCountMax = 64
     /// Members of an object in a patch: more than there are fields.
     package static let patchMemberCountMax = 100
+    /// Unfinished jobs of one tenant, unless the configuration says otherwise.
+    package static let unfinishedJobCountMax: Int64 = 5_000_000
+    /// Jobs that may wait on a node for their commit, and seconds that they may be expected to.
+    package static let waitingJobCountMax: Int64 = 20_000
+    package static let waitingSecondsMax = 2.0
+    /// Seconds and entries for which the audit is kept.
+    package static let auditSeconds = 90 * 86_400.0
+    package static let auditCountMax: Int32 = 100_000
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

@@ -85,6 +85,9 @@ package enum StoreError: Error, Sendable, Equatable {
     case idempotencyKeyInProgress
     /// Too much waits in front of the store.
     case overloaded
+    /// The tenant has as many unfinished jobs as it may have, or nearly so. Seconds until it is worth asking
+    /// again.
+    case tooManyJobs(max: Int64, retryAfter: Double)
     case notFound
     /// The job is not in a state that allows this.
     case invalidState(JobState)

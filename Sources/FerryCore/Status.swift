@@ -12,11 +12,14 @@ package struct StoreStatus: Sendable, Equatable {
     package var nodes: [NodeStatus]
     /// Of the last heartbeat.
     package var roundTripSeconds: Double?
+    /// Whether operators have paused the service.
+    package var isPaused: Bool
 
     package init(
         waiting: Int64 = 0, queued: Int64 = 0, running: Int64 = 0, suspended: Int64 = 0,
         deliveriesPending: Int64 = 0, oldestQueuedSeconds: Double? = nil,
-        oldestDeliverySeconds: Double? = nil, nodes: [NodeStatus] = [], roundTripSeconds: Double? = nil
+        oldestDeliverySeconds: Double? = nil, nodes: [NodeStatus] = [], roundTripSeconds: Double? = nil,
+        isPaused: Bool = false
     ) {
         self.waiting = waiting
         self.queued = queued
@@ -27,6 +30,7 @@ package struct StoreStatus: Sendable, Equatable {
         self.oldestDeliverySeconds = oldestDeliverySeconds
         self.nodes = nodes
         self.roundTripSeconds = roundTripSeconds
+        self.isPaused = isPaused
     }
 }
 

@@ -73,6 +73,7 @@ final class Application: Sendable {
         let downloads = DownloadGate()
         settings.downloads = downloads
         settings.limits = configuration.limits
+        settings.jobCountMax = configuration.unfinishedJobs
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(

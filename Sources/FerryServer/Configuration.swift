@@ -27,6 +27,8 @@ package struct Configuration: Sendable {
     /// Until they are changed over the API.
     package var limits: TransferLimits
     package var concurrency: Int
+    /// Unfinished jobs that one tenant may have.
+    package var unfinishedJobs: Int64
     package var roles: Set<Role>
     package var logLevel: Logger.Level
     package var logFormat: LogFormat
@@ -83,6 +85,7 @@ package struct Setting: Sendable {
             "FERRY_MAX_BYTES_PER_SECOND", "bytes a second of all transfers together, in each direction", ""),
         Setting("FERRY_MAX_BYTES_PER_SECOND_PER_HOST", "bytes a second of one host on this node", ""),
         Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
+        Setting("FERRY_MAX_UNFINISHED_JOBS", "unfinished jobs that one tenant may have", "5000000"),
         Setting("FERRY_ROLES", "api,worker,webhooks", "api,worker,webhooks"),
         Setting("FERRY_LOG_LEVEL", "trace, debug, info, notice, warning, error, critical", "info"),
         Setting("FERRY_LOG_FORMAT", "text or json", "text on a terminal, else json"),
@@ -193,6 +196,7 @@ extension Configuration {
             bytesReceivedPerSecondMax: rate, bytesSentPerSecondMax: rate,
             bytesPerSecondPerHostMax: try read.rate("FERRY_MAX_BYTES_PER_SECOND_PER_HOST"))
         concurrency = try read.integer("FERRY_CONCURRENCY", 1...20_000)
+        unfinishedJobs = Int64(try read.integer("FERRY_MAX_UNFINISHED_JOBS", 1...1_000_000_000))
         roles = Set(
             try read.value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
                 try read.choice("FERRY_ROLES", String(part).trimmed) as Role

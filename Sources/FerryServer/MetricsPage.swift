@@ -120,6 +120,18 @@ final class MetricsPage: Sendable {
             .gauge, "ferry_database_oldest_transaction_seconds",
             "Age of the oldest transaction that keeps dead rows.", counts.oldestTransactionSeconds)
         page.add(.gauge, "ferry_database_dead_rows", "Dead rows in the hot table.", counts.deadRowCount)
+        page.add(
+            .gauge, "ferry_paused", "Whether operators have the service begin nothing new.",
+            parts.store.isPaused ? 1 : 0)
+        page.add(
+            .gauge, "ferry_submissions_waiting", "Jobs that wait on this node for their commit.",
+            parts.store.intake.waitingCount)
+        page.add(
+            .counter, "ferry_submissions_refused_total", "Jobs answered with 429, by reason.",
+            [
+                ([("reason", "overloaded")], Double(counts.overloadedJobs)),
+                ([("reason", "too_many_jobs")], Double(counts.surplusJobs)),
+            ])
         page.add(.gauge, "ferry_backlog", "Whether jobs are known to queue.", parts.store.hasBacklog ? 1 : 0)
     }
 

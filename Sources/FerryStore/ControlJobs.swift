@@ -144,7 +144,8 @@ extension ControlLane {
                     oldestQueuedSeconds: row.instantOrNil(0, 5).map { max(0, now - $0) },
                     oldestDeliverySeconds: row.instantOrNil(0, 6).map { max(0, now - $0) },
                     nodes: (0..<nodes.rowCount).map { NodeStatus(nodes, $0) },
-                    roundTripSeconds: roundTrip < 0 ? nil : Double(roundTrip) / 1e9))
+                    roundTripSeconds: roundTrip < 0 ? nil : Double(roundTrip) / 1e9,
+                    isPaused: row.bool(0, 8)))
         }
     }
 
@@ -164,7 +165,8 @@ extension ControlLane {
 }
 
 extension NodeStatus {
-    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+    /// Reads a row of read_nodes.sql.
+    init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
             id: rows.identifier(row, 0), name: rows.text(row, 1), version: rows.text(row, 2),
             startedAt: rows.instant(row, 3), heartbeatAgeSeconds: rows.float64(row, 7),

@@ -19,12 +19,14 @@ package final class ControlLane: JobLookup {
     }
 
     let context: StoreContext
+    let wakeDispatcher: @Sendable () -> Void
     /// The first one serves commands; the others, when there are any, reads.
     private let mailboxes: [Mailbox<Message>]
     private let nextReader = Atomic<Int>(0)
 
-    init(_ context: StoreContext) {
+    init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
         self.context = context
+        self.wakeDispatcher = wakeDispatcher
         mailboxes = (0...context.configuration.readLaneCount).map { _ in Mailbox() }
     }
 

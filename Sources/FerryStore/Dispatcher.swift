@@ -51,10 +51,8 @@ struct Dispatcher {
         var next = now + 1_000_000_000
         if !isEmpty { next = now }
         if let look = dependents.nextLook { next = min(next, look) }
-        if isLeasing {
-            next = min(next, nextPromotion)
-            if slots.freeCount > 0 { next = hasBacklog ? now : min(next, nextPoll) }
-        }
+        if context.isPromoting { next = min(next, nextPromotion) }
+        if isLeasing, slots.freeCount > 0 { next = hasBacklog ? now : min(next, nextPoll) }
         let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)))
         return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
     }
@@ -100,7 +98,7 @@ struct Dispatcher {
         guard news.isEmpty else { return }
         resolveDependencies()
         let round = Round(
-            endings: Array(endings.prefix(batchMax)), promotes: isLeasing && now >= nextPromotion,
+            endings: Array(endings.prefix(batchMax)), promotes: context.isPromoting && now >= nextPromotion,
             reconciles: now >= nextReconciliation, claimMax: 0)
         var claimMax = 0
         var reserved = 0

@@ -8,8 +8,6 @@ import Sys
 ///
 /// Any thread submits; one thread owns the connection and calls the replies.
 package final class IntakeLane: JobIntake {
-    /// Jobs that may wait for the lane; beyond them it says `overloaded`.
-    package static let waitingJobCountMax = 20_000
     /// Seconds that a submission waits for a database that is away.
     static let patienceSeconds = 2.0
 
@@ -23,6 +21,8 @@ package final class IntakeLane: JobIntake {
     let context: StoreContext
     private let mailbox = Mailbox<Pending>()
     private let waitingJobCount = Atomic<Int>(0)
+    /// What a commit takes, lately.
+    private let commitNanoseconds = Atomic<Int64>(0)
     private let wakeDispatcher: @Sendable (_ earliest: Timestamp?) -> Void
     private let reconcile: @Sendable () -> Void
 
@@ -40,8 +40,20 @@ package final class IntakeLane: JobIntake {
     /// Never blocks. After `stop()` the answer is `unavailable`.
     package func submit(_ submission: Submission) {
         let count = submission.jobs.count
-        guard waitingJobCount.load(ordering: .relaxed) + count <= Self.waitingJobCountMax else {
+        let waitingCount = waitingCount
+        guard waitingCount + count <= Limits.waitingJobCountMax,
+            expectedWait(behind: waitingCount) <= Limits.waitingSecondsMax
+        else {
+            context.metrics.overloadedJobs.add(Int64(count), ordering: .relaxed)
             submission.reply(.failure(.overloaded))
+            return
+        }
+        if let tenant = submission.jobs.first?.tenant,
+            let seconds = context.admission.admit(count, of: tenant)
+        {
+            context.metrics.surplusJobs.add(Int64(count), ordering: .relaxed)
+            submission.reply(
+                .failure(.tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)))
             return
         }
         waitingJobCount.add(count, ordering: .relaxed)
@@ -53,6 +65,12 @@ package final class IntakeLane: JobIntake {
 
     /// Jobs that nobody has committed yet.
     package var waitingCount: Int { waitingJobCount.load(ordering: .relaxed) }
+
+    /// Seconds until so many jobs are committed.
+    private func expectedWait(behind count: Int) -> Double {
+        let commits = Double(count) / Double(Limits.intakeBatchMax)
+        return commits * Double(commitNanoseconds.load(ordering: .relaxed)) / 1e9
+    }
 
     /// Refuses what comes from now on; what was sent before is still committed.
     func close() { mailbox.close() }
@@ -137,7 +155,10 @@ package final class IntakeLane: JobIntake {
                 return try work.commit(&connection, epoch: epoch)
             }
             context.metrics.submitBatches.add(1, ordering: .relaxed)
-            context.metrics.submitNanoseconds.add(Sys.monotonicNanoseconds() - start, ordering: .relaxed)
+            let duration = Sys.monotonicNanoseconds() - start
+            context.metrics.submitNanoseconds.add(duration, ordering: .relaxed)
+            let before = commitNanoseconds.load(ordering: .relaxed)
+            commitNanoseconds.store((before * 3 + duration) / 4, ordering: .relaxed)
             succeed(work, outcome)
             return true
         } catch {

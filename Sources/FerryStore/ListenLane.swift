@@ -16,13 +16,14 @@ final class ListenLane: Sendable {
     private let onHosts: @Sendable () -> Void
     private let onEvents: @Sendable () -> Void
     private let onSessions: @Sendable () -> Void
+    private let onOperations: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
         onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
         onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void,
-        onEvents: @escaping @Sendable () -> Void,
-        onSessions: @escaping @Sendable () -> Void
+        onEvents: @escaping @Sendable () -> Void, onSessions: @escaping @Sendable () -> Void,
+        onOperations: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
@@ -32,6 +33,7 @@ final class ListenLane: Sendable {
         self.onHosts = onHosts
         self.onEvents = onEvents
         self.onSessions = onSessions
+        self.onOperations = onOperations
     }
 
     func close() {
@@ -78,6 +80,8 @@ final class ListenLane: Sendable {
                 onEvents()
             } else if notification.payload == SessionBoard.notification {
                 onSessions()
+            } else if notification.payload == StoreContext.operationsNotification {
+                onOperations()
             } else {
                 hasWork = true
             }

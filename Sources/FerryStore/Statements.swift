@@ -9,11 +9,15 @@ package enum Statements {
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let addSessionReceivers = make(
         "add_session_receivers", PackageResources.add_session_receivers_sql, parameters: 5)
+    package static let beginAudit = make("begin_audit", PackageResources.begin_audit_sql, parameters: 6)
+    package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
+    package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
+    package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
     package static let drainSessions = make(
@@ -21,6 +25,7 @@ package enum Statements {
     package static let dueDeadlines = make(
         "due_deadlines", PackageResources.due_deadlines_sql, parameters: 1)
     package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 10)
+    package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 14)
     package static let flagDependencies = make(
@@ -36,6 +41,7 @@ package enum Statements {
     package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
     package static let keepEvents = make("keep_events", PackageResources.keep_events_sql, parameters: 10)
     package static let lastEvent = make("last_event", PackageResources.last_event_sql)
+    package static let listAudit = make("list_audit", PackageResources.list_audit_sql, parameters: 2)
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5, isPlannedAnew: true)
     package static let listJobs = make(
@@ -62,6 +68,8 @@ package enum Statements {
     package static let readHosts = make("read_hosts", PackageResources.read_hosts_sql, parameters: 1)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
+    package static let readOperations = make(
+        "read_operations", PackageResources.read_operations_sql, parameters: 2)
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
     package static let readStatus = make("read_status", PackageResources.read_status_sql)
     package static let readTries = make("read_tries", PackageResources.read_tries_sql, parameters: 1)
@@ -72,6 +80,8 @@ package enum Statements {
         "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
     package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 4)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
+    package static let removeOldAudit = make(
+        "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
     package static let requestCancel = make(
@@ -106,7 +116,8 @@ package enum Statements {
         addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
         resolveDependencies,
         changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, dueDeadlines, editJob, expiredJobs,
-        finishJobs,
+        finishJobs, beginAudit, changeDrain, changePause, countTenants, endAudit, listAudit, readOperations,
+        removeOldAudit,
         foldCounts,
         heartbeat,
         heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDeadline,

@@ -12,6 +12,7 @@ package final class Store: Sendable {
     package let dispatcher: DispatcherLane
     package let control: ControlLane
     package let deliveries: DeliveryLane
+    package let census: CensusLane
     /// The lease of this node.
     package let watch: WatchLane
     private let listen: ListenLane
@@ -37,10 +38,11 @@ package final class Store: Sendable {
         intake = IntakeLane(
             context, wakeDispatcher: { earliest in dispatcher.send(earliest.map { .due($0) } ?? .wake) },
             reconcile: { dispatcher.send(.reconcile) })
-        control = ControlLane(context)
+        control = ControlLane(context, wakeDispatcher: wake)
         deliveries = DeliveryLane(context)
         relay = EventRelay(context)
         housekeeping = HousekeepingLane(context)
+        census = CensusLane(context)
         watch = WatchLane(context, wakeDispatcher: wake)
         listen = ListenLane(
             context,
@@ -51,7 +53,8 @@ package final class Store: Sendable {
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
             onEdit: { [control] in control.adoptEdit($0) },
             onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: {},
-            onSessions: { [control] in control.adoptSessions() })
+            onSessions: { [control] in control.adoptSessions() },
+            onOperations: { [control] in control.adoptWishes() })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
@@ -74,7 +77,8 @@ package final class Store: Sendable {
         // Until the first claim says otherwise.
         context.backlog.addUnknown()
         let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
-        let (watch, listen, relay, housekeeping) = (watch, listen, relay, housekeeping)
+        let (watch, listen, relay) = (watch, listen, relay)
+        let (housekeeping, census) = (housekeeping, census)
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
@@ -86,12 +90,13 @@ package final class Store: Sendable {
             threads.others.append(Thread(name: "events") { relay.run() })
             threads.others.append(Thread(name: "listen") { listen.run() })
             threads.others.append(Thread(name: "housekeeping") { housekeeping.run() })
+            threads.others.append(Thread(name: "census") { census.run() })
         }
     }
 
     /// Leases nothing more. What runs goes on; its results are still taken.
     package func drain() {
-        context.isLeasing.store(false, ordering: .relaxed)
+        context.stopLeasing()
     }
 
     /// Commits what is left, gives back what still runs and ends the lanes. Call after the runner has
@@ -111,6 +116,7 @@ package final class Store: Sendable {
         relay.close()
         listen.close()
         housekeeping.close()
+        census.close()
         for thread in ending.others { thread.join() }
         watch.close()
         ending.watch?.join()
@@ -122,8 +128,11 @@ package final class Store: Sendable {
     /// What a queued job may wait for besides a slot.
     package var queueConditions: QueueConditions {
         let count = context.workerCount.load(ordering: .relaxed)
-        return QueueConditions(workerCount: count < 0 ? nil : count)
+        return QueueConditions(isPaused: context.isPaused, workerCount: count < 0 ? nil : count)
     }
+
+    /// Whether operators have paused the service, as far as this node knows.
+    package var isPaused: Bool { context.isPaused }
 
     /// Whether jobs are known to queue.
     package var hasBacklog: Bool { !context.backlog.isEmpty }

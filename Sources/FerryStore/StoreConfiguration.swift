@@ -26,6 +26,8 @@ package struct StoreConfiguration: Sendable {
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
     /// Makes resume data of what it says; nil: there is none.
     package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
+    /// Unfinished jobs that one tenant may have.
+    package var jobCountMax = Limits.unfinishedJobCountMax
     package var logger: Logger
     /// Connections for reads, beside the one for commands. 0: commands and reads share one.
     package var readLaneCount = 1

@@ -24,7 +24,11 @@ final class StoreContext: Sendable {
     /// Wakes whoever keeps house; closed when it is to end.
     let chores = Mailbox<Void>()
     let limits: LimitsBoard
-    /// False while draining.
+    /// When this process began, as the nodes' table has it.
+    let startedAt: Timestamp
+    let admission: Admission
+    let holds = Mutex(OperatorHolds())
+    /// False while draining, and while operators do not want it.
     let isLeasing: Atomic<Bool>
     /// Whether other nodes are alive, who must be notified.
     let hasPeers = Atomic<Bool>(true)
@@ -38,6 +42,8 @@ final class StoreContext: Sendable {
         let clock = configuration.clock
         sessions = configuration.sessions
         identifiers = IdentifierGenerator { clock.now() }
+        startedAt = clock.now()
+        admission = Admission(jobCountMax: configuration.jobCountMax)
         isLeasing = Atomic(configuration.isWorker)
         limits = LimitsBoard(fallback: configuration.limits)
     }

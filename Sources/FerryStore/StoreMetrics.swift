@@ -8,6 +8,9 @@ package final class StoreMetrics: Sendable {
         package var submittedJobs: Int64
         package var leasedAtOnceJobs: Int64
         package var submitSeconds: Double
+        /// Jobs that were refused because too much waited, or because their tenant had too many.
+        package var overloadedJobs: Int64
+        package var surplusJobs: Int64
         package var dispatchBatches: Int64
         package var recordedResults: Int64
         package var claimedJobs: Int64
@@ -31,6 +34,8 @@ package final class StoreMetrics: Sendable {
     let submittedJobs = Atomic<Int64>(0)
     let leasedAtOnceJobs = Atomic<Int64>(0)
     let submitNanoseconds = Atomic<Int64>(0)
+    let overloadedJobs = Atomic<Int64>(0)
+    let surplusJobs = Atomic<Int64>(0)
     let dispatchBatches = Atomic<Int64>(0)
     let recordedResults = Atomic<Int64>(0)
     let claimedJobs = Atomic<Int64>(0)
@@ -51,6 +56,8 @@ package final class StoreMetrics: Sendable {
             submittedJobs: submittedJobs.load(ordering: .relaxed),
             leasedAtOnceJobs: leasedAtOnceJobs.load(ordering: .relaxed),
             submitSeconds: Double(submitNanoseconds.load(ordering: .relaxed)) / 1e9,
+            overloadedJobs: overloadedJobs.load(ordering: .relaxed),
+            surplusJobs: surplusJobs.load(ordering: .relaxed),
             dispatchBatches: dispatchBatches.load(ordering: .relaxed),
             recordedResults: recordedResults.load(ordering: .relaxed),
             claimedJobs: claimedJobs.load(ordering: .relaxed),

@@ -20,13 +20,11 @@ package final class WatchLane: LeaseHolder {
     private let nextDeadline = Atomic<Int64>(.max)
     /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
     private let confirmed = Atomic<Int64>(0)
-    private let startedAt: Timestamp
     private let wakeDispatcher: @Sendable () -> Void
 
     init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
         self.context = context
         self.wakeDispatcher = wakeDispatcher
-        startedAt = context.clock.now()
     }
 
     /// Whether an attempt is still ours. A node that slept through its lease has lost what it held, also when
@@ -96,9 +94,9 @@ package final class WatchLane: LeaseHolder {
         parameters.append(configuration.node)
         parameters.append(text: configuration.nodeName)
         parameters.append(text: configuration.version)
-        parameters.append(startedAt)
+        parameters.append(context.startedAt)
         parameters.append(int32: Int32(configuration.slots.capacity - configuration.slots.freeCount))
-        parameters.append(bool: configuration.isWorker && !context.isLeasing.load(ordering: .relaxed))
+        parameters.append(bool: configuration.isWorker && context.isDraining)
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
         var limits = Parameters()
@@ -115,6 +113,7 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.nextDeadline)
                 pipeline.send(Statements.readHosts, .int32(HostsBoard.countMax))
                 pipeline.send(Statements.readSessionEpoch)
+                pipeline.send(Statements.readOperations, .wishes(context))
             }
         }
         let end = Sys.monotonicNanoseconds()
@@ -124,6 +123,7 @@ package final class WatchLane: LeaseHolder {
         note(deadline: results.take(4))
         let hosts = results.take(5)
         let epoch = results.take(6).int64(0, 0)
+        let operations = results.take(7)
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
@@ -131,6 +131,8 @@ package final class WatchLane: LeaseHolder {
         // A slow answer says little about the time.
         if end - start < 100_000_000 { context.clock.adjust(answer.instant(0, 0), between: start, and: end) }
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
+        context.admission.note(total: answer.int64(0, 3))
+        if let wishes = OperatorWishes(operations), context.adopt(wishes) { wakeDispatcher() }
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
         context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
         context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
@@ -212,12 +214,16 @@ package final class WatchLane: LeaseHolder {
         keys.append(int32: 5_000)
         var nodes = Parameters()
         nodes.append(float64: Self.nodeLifetimeSeconds)
+        var audit = Parameters()
+        audit.append(float64: Limits.auditSeconds)
+        audit.append(int32: Limits.auditCountMax)
         try lane.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 let mine = try connection.execute(Statements.tryLock, lock)
                 guard mine.bool(0, 0) else { return }
                 _ = try connection.execute(Statements.removeOldKeys, keys)
                 _ = try connection.execute(Statements.foldCounts, nodes)
+                _ = try connection.execute(Statements.removeOldAudit, audit)
             }
             let health = try connection.execute(Statements.readHealth)
             context.metrics.oldestTransactionMilliseconds.store(

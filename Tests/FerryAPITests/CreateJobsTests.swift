@@ -120,7 +120,7 @@ struct CreateJobsTests {
     @Test(
         "a store that cannot is told as such",
         arguments: zip(
-            [StoreError.unavailable, .overloaded, .failed, .idempotencyKeyInProgress], [503, 503, 500, 409]))
+            [StoreError.unavailable, .overloaded, .failed, .idempotencyKeyInProgress], [503, 429, 500, 409]))
     func failures(_ error: StoreError, _ status: Int) throws {
         let fixture = Fixture()
         fixture.store.state.withLock { $0.failure = error }

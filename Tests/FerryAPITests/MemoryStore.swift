@@ -5,7 +5,7 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
-    LimitStore, JobEditor, DependencyKeeper, SessionStore, ContentStore
+    LimitStore, JobEditor, DependencyKeeper, SessionStore, ContentStore, ServiceControl, AuditLog
 {
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
@@ -30,6 +30,9 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         var sessions: [SessionKey: SessionRecord] = [:]
         /// Submissions that are to be read anew before one is taken.
         var outdatedCount = 0
+        var isPaused = false
+        var drained: Set<NodeID> = []
+        var audit: [AuditEntry] = []
     }
     let sessionBoard = SessionBoard()
     let state = Mutex(State())
@@ -251,7 +254,8 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
 
     func status(reply: @escaping Reply<ServiceStatus>) {
         if let failure = state.withLock({ $0.failure }) { return reply(.failure(failure)) }
-        reply(.success(ServiceStatus(StoreStatus(running: 3, nodes: [node]))))
+        let isPaused = state.withLock { $0.isPaused }
+        reply(.success(ServiceStatus(StoreStatus(running: 3, nodes: [node], isPaused: isPaused))))
     }
 
     func nodes(reply: @escaping Reply<[NodeStatus]>) { reply(.success([node])) }
@@ -259,7 +263,46 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
     private var node: NodeStatus {
         NodeStatus(
             id: NodeID(high: 1, low: 1), name: "a", version: "1", startedAt: Timestamp(microseconds: 0),
-            heartbeatAgeSeconds: 0.5, running: 3, isDraining: false, isWorker: true)
+            heartbeatAgeSeconds: 0.5, running: 3,
+            isDraining: state.withLock { $0.drained.contains(NodeID(high: 1, low: 1)) }, isWorker: true)
+    }
+
+    func pause(_ isPaused: Bool, reply: @escaping Reply<Void>) {
+        state.withLock { $0.isPaused = isPaused }
+        reply(.success(()))
+    }
+
+    func drain(_ id: NodeID, _ drains: Bool, reply: @escaping Reply<NodeStatus>) {
+        guard id == NodeID(high: 1, low: 1) else { return reply(.failure(.notFound)) }
+        state.withLock { state in
+            if drains { state.drained.insert(id) } else { state.drained.remove(id) }
+        }
+        reply(.success(node))
+    }
+
+    func tenants(reply: @escaping Reply<[TenantStatus]>) {
+        reply(.success([TenantStatus(tenant: "a", waiting: 1, queued: 2, running: 3, suspended: 4)]))
+    }
+
+    func beginAudit(_ entry: AuditEntry, reply: @escaping Reply<Void>) {
+        if let failure = state.withLock({ $0.failure }) { return reply(.failure(failure)) }
+        state.withLock { $0.audit.insert(entry, at: 0) }
+        reply(.success(()))
+    }
+
+    func endAudit(_ id: AuditID, status: Int, body: [UInt8]?, reply: @escaping Reply<Void>) {
+        state.withLock { state in
+            for index in state.audit.indices where state.audit[index].id == id {
+                state.audit[index].status = Int32(status)
+                state.audit[index].body = body
+            }
+        }
+        reply(.success(()))
+    }
+
+    func audit(before: AuditID?, limit: Int, reply: @escaping Reply<[AuditEntry]>) {
+        let all = state.withLock { $0.audit }
+        reply(.success(Array(all.filter { before == nil || $0.id < before ?? $0.id }.prefix(limit))))
     }
 
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {

@@ -63,7 +63,7 @@ final class TestNode: Sendable {
 
     init(
         _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
-        leaseSeconds: Double = Limits.leaseSeconds
+        leaseSeconds: Double = Limits.leaseSeconds, adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
         logger.logLevel = .critical
@@ -78,6 +78,7 @@ final class TestNode: Sendable {
         configuration.sealResumePoint = { "sealed \($0.job)" }
         configuration.leaseSeconds = leaseSeconds
         configuration.heartbeatSeconds = leaseSeconds / 5
+        adjust(&configuration)
         store = Store(configuration)
         try store.start(runner: runner, observer: observer)
     }

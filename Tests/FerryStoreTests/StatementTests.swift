@@ -1,8 +1,9 @@
-import FerryStore
 import Postgres
 import Sys
 import TestSupport
 import Testing
+
+@testable import FerryStore
 
 @Suite("SQL")
 struct StatementTests {
@@ -107,6 +108,7 @@ struct StatementTests {
         #expect(try Migrator.check(url: database.url).isCurrent)
         let empty = try TestDatabase()
         #expect(try Migrator.check(url: empty.url).found == 0)
+        let versionCount = Migrator.migrations.count
         let done = Mailbox<[Int]>()
         let threads = (0..<3).map { _ in
             Thread(name: "migrate") { [url = empty.url] in
@@ -115,9 +117,7 @@ struct StatementTests {
         }
         threads.forEach { $0.join() }
         let applied = done.take()
-        #expect(
-            applied.filter { $0.count > 4 && $0 == $0.sorted() }.count == 1
-                && applied.filter(\.isEmpty).count == 2)
+        #expect(applied.map(\.count).sorted() == [0, 0, versionCount])
         var connection = try Connection(url: empty.url)
         try connection.execute(script: "INSERT INTO schema_migrations VALUES (99, 'future')")
         #expect(throws: MigrationError.self) { try Migrator.migrate(url: empty.url) }

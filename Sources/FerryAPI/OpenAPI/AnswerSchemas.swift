@@ -229,11 +229,12 @@ let answerSchemas = #"""
     "Status": {
       "type": "object",
       "required": [
-        "version", "uptime_seconds", "nodes", "jobs", "oldest_queued_seconds", "throughput", "database",
-        "storage", "webhooks"
+        "version", "uptime_seconds", "paused", "nodes", "jobs", "oldest_queued_seconds", "throughput",
+        "database", "storage", "webhooks"
       ],
       "properties": {
         "version": {"type": "string"}, "uptime_seconds": {"type": "number"},
+        "paused": {"type": "boolean", "description": "Operators have it begin nothing new."},
         "nodes": {
           "type": "array",
           "items": {
@@ -274,29 +275,6 @@ let answerSchemas = #"""
           "properties": {
             "pending": {"type": "integer"},
             "oldest_pending_seconds": {"type": ["number", "null"]}
-          }
-        }
-      }
-    },
-    "NodeList": {
-      "type": "object", "required": ["data", "next_cursor"],
-      "properties": {
-        "next_cursor": {"type": "null"},
-        "data": {
-          "type": "array",
-          "items": {
-            "type": "object",
-            "required": [
-              "id", "name", "version", "started_at", "heartbeat_age_seconds", "running", "draining",
-              "worker"
-            ],
-            "properties": {
-              "id": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
-              "started_at": {"type": "string", "format": "date-time"},
-              "heartbeat_age_seconds": {"type": "number"},
-              "running": {"type": "integer"}, "draining": {"type": "boolean"},
-              "worker": {"type": "boolean", "description": "Whether it transfers at all."}
-            }
           }
         }
       }

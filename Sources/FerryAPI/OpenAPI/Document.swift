@@ -26,8 +26,7 @@ let openAPIDocument: [UInt8] = {
     writer.name("schemas")
     let schemas = [
         jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
-        eventSchemas,
-        errorSchemas, patchSchemas,
+        eventSchemas, errorSchemas, patchSchemas, operatorSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

@@ -39,6 +39,8 @@ extension Operation {
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
             adminDescription
+        case .pauseService, .resumeService, .drainNode, .resumeNode, .listTenants, .listAudit:
+            operatorDescription
         case .live, .ready, .metrics, .openapi, .docs: serviceDescription
         }
     }

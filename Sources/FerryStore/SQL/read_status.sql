@@ -12,5 +12,5 @@ SELECT coalesce(sum(waiting), 0)::bigint, coalesce(sum(queued), 0)::bigint, coal
     coalesce(sum(suspended), 0)::bigint, coalesce(sum(deliveries_pending), 0)::bigint,
     (SELECT created_at FROM jobs WHERE id = (SELECT id FROM first_of ORDER BY id LIMIT 1)),
     (SELECT occurred_at FROM deliveries WHERE state = 'pending' ORDER BY id LIMIT 1),
-    now()
+    now(), (SELECT paused FROM operations)
 FROM job_counts

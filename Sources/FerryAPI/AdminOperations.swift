@@ -1,0 +1,95 @@
+package import FerryCore
+internal import HTTPServer
+
+/// What operators tell the service to do.
+package protocol ServiceControl: Sendable {
+    /// Whether nothing new is leased on any node.
+    func pause(_ isPaused: Bool, reply: @escaping Reply<Void>)
+    /// Whether a node leases nothing; `notFound` when there is no such node.
+    func drain(_ node: NodeID, _ drains: Bool, reply: @escaping Reply<NodeStatus>)
+    /// The tenants that have unfinished jobs.
+    func tenants(reply: @escaping Reply<[TenantStatus]>)
+}
+
+extension API {
+    /// `POST /v1/admin/pause`
+    func pauseService(_ call: Call) { pause(true, call) }
+
+    /// `POST /v1/admin/resume`
+    func resumeService(_ call: Call) { pause(false, call) }
+
+    private func pause(_ isPaused: Bool, _ call: Call) {
+        call.answering { () throws(Problem) in
+            try needEmptyObject(call)
+            ports.operations.pause(isPaused) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success:
+                    var writer = JSONWriter()
+                    writer.beginObject()
+                    writer.member("paused", isPaused)
+                    writer.endObject()
+                    call.send(200, json: writer.bytes)
+                }
+            }
+        }
+    }
+
+    /// `POST /v1/admin/nodes/{id}/drain`
+    func drainNode(_ call: Call) { drain(true, call) }
+
+    /// `POST /v1/admin/nodes/{id}/resume`
+    func resumeNode(_ call: Call) { drain(false, call) }
+
+    private func drain(_ drains: Bool, _ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(NodeID.self)
+            try needEmptyObject(call)
+            ports.operations.drain(id, drains) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let node):
+                    var writer = JSONWriter()
+                    node.write(into: &writer)
+                    call.send(200, json: writer.bytes)
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/admin/tenants`
+    func listTenants(_ call: Call) {
+        ports.operations.tenants { result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let tenants):
+                sendList(call) { writer in
+                    for tenant in tenants {
+                        writer.beginObject()
+                        writer.member("tenant", tenant.tenant)
+                        writer.member("waiting", tenant.waiting)
+                        writer.member("queued", tenant.queued)
+                        writer.member("running", tenant.running)
+                        writer.member("suspended", tenant.suspended)
+                        writer.endObject()
+                    }
+                }
+            }
+        }
+    }
+}
+
+extension NodeStatus {
+    func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("name", name)
+        writer.member("version", version)
+        writer.member("started_at", startedAt)
+        writer.member("heartbeat_age_seconds", heartbeatAgeSeconds)
+        writer.member("running", running)
+        writer.member("draining", isDraining)
+        writer.member("worker", isWorker)
+        writer.endObject()
+    }
+}

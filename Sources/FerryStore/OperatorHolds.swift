@@ -1,0 +1,43 @@
+import FerryCore
+import Synchronization
+
+/// Why a node leases nothing although it could.
+struct OperatorHolds: Sendable {
+    var wishes = OperatorWishes(revision: -1, isPaused: false, drains: false)
+    /// The process is about to end.
+    var isStopping = false
+}
+
+extension StoreContext {
+    /// What is notified when operators want something else.
+    static let operationsNotification = "operations"
+
+    /// Whether waiting jobs become due here: also while nothing is leased, unless the process ends.
+    var isPromoting: Bool { configuration.isWorker && !holds.withLock { $0.isStopping } }
+
+    /// Whether this node is to end its attempts and begin none.
+    var isDraining: Bool { holds.withLock { $0.isStopping || $0.wishes.drains } }
+
+    var isPaused: Bool { holds.withLock { $0.wishes.isPaused } }
+
+    /// Leases nothing more, for good.
+    func stopLeasing() {
+        holds.withLock { holds in
+            holds.isStopping = true
+            isLeasing.store(false, ordering: .relaxed)
+        }
+    }
+
+    /// Does what operators want. Returns whether the node may lease again.
+    func adopt(_ wishes: OperatorWishes) -> Bool {
+        holds.withLock { holds in
+            guard wishes.revision > holds.wishes.revision else { return false }
+            holds.wishes = wishes
+            let leased = isLeasing.load(ordering: .relaxed)
+            let leases =
+                configuration.isWorker && !holds.isStopping && !wishes.isPaused && !wishes.drains
+            isLeasing.store(leases, ordering: .relaxed)
+            return leases && !leased
+        }
+    }
+}

@@ -1,0 +1,8 @@
+-- Asks a node to lease nothing more, or takes that back, and tells the nodes. Locks: the row of operations,
+-- then the node's. $1 node, $2 whether it drains. Returns the node; no row: there is none.
+WITH raised AS (
+    UPDATE operations SET revision = revision + 1 RETURNING revision
+), changed AS (
+    UPDATE nodes SET drain_requested = $2::boolean FROM raised WHERE id = $1::uuid RETURNING id
+)
+SELECT id, pg_notify('ferry', 'operations') FROM changed

@@ -1,0 +1,98 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("What operators tell the service")
+struct OperatorTests {
+    @Test("the service is paused and resumed, and the status says so")
+    func pause() throws {
+        let fixture = Fixture()
+        let paused = try fixture.send("POST", "/v1/admin/pause")
+        #expect(paused.status == 200 && paused.json["paused"] == .bool(true))
+        #expect(try fixture.send("GET", "/v1/admin/status").json["paused"] == .bool(true))
+        #expect(try fixture.send("POST", "/v1/admin/resume", "{}").json["paused"] == .bool(false))
+        #expect(try fixture.send("GET", "/v1/admin/status").json["paused"] == .bool(false))
+        #expect(try fixture.send("POST", "/v1/admin/pause", #"{"x":1}"#).status == 422)
+    }
+
+    @Test("a node is drained and resumed; one that is not there is 404")
+    func drain() throws {
+        let fixture = Fixture()
+        let node = NodeID(high: 1, low: 1)
+        let drained = try fixture.send("POST", "/v1/admin/nodes/\(node)/drain")
+        #expect(drained.status == 200 && drained.json["draining"] == .bool(true))
+        let list = try fixture.send("GET", "/v1/admin/nodes").json["data"]?.array
+        #expect(list == [drained.json])
+        let resumed = try fixture.send("POST", "/v1/admin/nodes/\(node)/resume")
+        #expect(resumed.json["draining"] == .bool(false))
+        for id in ["nod_00000000000000000000000009", "x"] {
+            #expect(try fixture.send("POST", "/v1/admin/nodes/\(id)/drain").status == 404)
+        }
+    }
+
+    @Test("every change by an operator is kept before it is made, with who, what, and what became of it")
+    func audit() throws {
+        let fixture = Fixture()
+        _ = try fixture.send("POST", "/v1/admin/pause")
+        let body = #"{"name":"ci","role":"viewer"}"#
+        let made = try fixture.send("POST", "/v1/admin/keys", body, key: fixture.strangerKey)
+        _ = try fixture.send("PATCH", "/v1/admin/limits", #"{"secret":"x"}"#)
+        _ = try fixture.send("GET", "/v1/admin/status")
+        let page = try fixture.send("GET", "/v1/admin/audit?limit=2")
+        let entries = try #require(page.json["data"]?.array)
+        #expect(
+            entries.map { $0["operation"]?.string } == ["changeLimits", "createKey"])
+        #expect(entries[0]["status"] == .integer(422) && entries[0]["body"] == .null)
+        #expect(entries[0]["key"] == .null, "the key of the configuration")
+        #expect(entries[1]["status"] == .integer(201) && entries[1]["path"] == .string("/v1/admin/keys"))
+        #expect(entries[1]["body"] == (try JSON.parse(Array(body.utf8))))
+        #expect(entries[1]["key"] == .string("\(KeyID(high: 0, low: 3))"))
+        let shown = String(decoding: page.body, as: UTF8.self)
+        #expect(!shown.contains(try #require(made.json["key"]?.string)) && !shown.contains("secret"))
+        let cursor = try #require(page.json["next_cursor"]?.string)
+        let rest = try fixture.send("GET", "/v1/admin/audit?cursor=\(cursor)").json
+        #expect(rest["data"]?.array?.map { $0["operation"] } == [.string("pauseService")])
+        #expect(rest["next_cursor"] == .null)
+    }
+
+    @Test("what cannot be kept is not done")
+    func failClosed() throws {
+        let fixture = Fixture()
+        fixture.store.state.withLock { $0.failure = .unavailable }
+        #expect(try fixture.send("POST", "/v1/admin/pause").status == 503)
+        #expect(!fixture.store.state.withLock { $0.isPaused })
+    }
+
+    @Test("tenants are counted; nobody but admins does any of this")
+    func roles() throws {
+        let fixture = Fixture()
+        let tenants = try fixture.send("GET", "/v1/admin/tenants").json["data"]?.array
+        #expect(tenants?.first?["suspended"] == .integer(4))
+        for (method, path) in [
+            ("POST", "pause"), ("POST", "resume"), ("GET", "tenants"), ("GET", "audit"),
+            ("POST", "nodes/x/drain"),
+        ] {
+            #expect(try fixture.send(method, "/v1/admin/\(path)", nil, key: fixture.clientKey).status == 403)
+        }
+    }
+
+    @Test("a tenant with too many jobs, and a long queue, are answered with 429 and what is allowed")
+    func quotas() throws {
+        let fixture = Fixture()
+        for (error, code, policy, limit) in [
+            (
+                StoreError.tooManyJobs(max: 70, retryAfter: 2.3), "too_many_jobs", #""jobs";q=70"#,
+                #""jobs";r=0;t=3"#
+            ),
+            (.overloaded, "overloaded", #""submissions";q=20000"#, #""submissions";r=0;t=1"#),
+        ] {
+            fixture.store.state.withLock { $0.failure = error }
+            let answer = try fixture.send("POST", "/v1/jobs", small())
+            #expect(answer.status == 429 && answer.code == code)
+            #expect(answer.header("RateLimit-Policy") == policy && answer.header("RateLimit") == limit)
+            #expect(answer.header("Retry-After") == (code == "overloaded" ? "1" : "3"))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import FerryCore
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Admission")
+struct AdmissionTests {
+    private func tenant(_ name: String, _ queued: Int64) -> TenantStatus {
+        TenantStatus(tenant: name, waiting: 0, queued: queued, running: 0, suspended: 0)
+    }
+
+    @Test("nobody is refused while all tenants together have fewer")
+    func loose() {
+        let admission = Admission(jobCountMax: 10)
+        admission.note(total: 3)
+        #expect(admission.admit(7, of: "a") == nil)
+    }
+
+    @Test("once tenants are counted, who has too many is refused, and the others are not")
+    func tight() throws {
+        let admission = Admission(jobCountMax: 10)
+        admission.note(total: 12)
+        #expect(admission.isTight)
+        #expect(admission.admit(1, of: "a") == nil, "not counted yet")
+        admission.note([tenant("a", 9), tenant("b", 3)], nextAt: monotonicNanoseconds() + 5_000_000_000)
+        #expect(admission.admit(1, of: "a") == nil)
+        let wait = try #require(admission.admit(1, of: "a"))
+        #expect(wait > 4 && wait < 5.2)
+        #expect(admission.admit(8, of: "b") != nil && admission.admit(7, of: "b") == nil)
+        #expect(admission.admit(10, of: "c") == nil && admission.admit(1, of: "c") != nil)
+        admission.note(total: 2)
+        #expect(admission.admit(1, of: "a") == nil)
+    }
+
+    @Test("a tenant with as many jobs as it may have gets no more until some have ended")
+    func refused() throws {
+        let database = try TestDatabase(template: template)
+        let node = try TestNode(database.url, slots: 0) { $0.jobCountMax = 5 }
+        defer { node.store.stop() }
+        _ = try node.submit((0..<5).map { _ in newJob() }).get()
+        _ = try node.submit([newJob(tenant: "other")]).get()
+        eventually("the tenant is counted") {
+            node.store.control.context.admission.admit(1, of: "acme") != nil
+        }
+        guard case .failure(.tooManyJobs(5, let seconds)) = node.submit([newJob()]) else {
+            Issue.record("a sixth job was accepted")
+            return
+        }
+        #expect(seconds > 0 && seconds < 30)
+        #expect(try node.submit([newJob(tenant: "other")]).get().jobs.count == 1)
+        let tenants = try wait { node.store.census.tenants(reply: $0) }.get()
+        #expect(tenants.map(\.tenant) == ["acme", "other"])
+        let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get()
+        for job in jobs.prefix(4) {
+            _ = try wait { node.store.control.cancel(job.id, tenant: "acme", reply: $0) }.get()
+        }
+        eventually("there is room again") { (try? node.submit([newJob()]).get()) != nil }
+    }
+}

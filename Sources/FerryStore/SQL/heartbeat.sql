@@ -13,7 +13,8 @@ WITH beat AS (
         drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at
 )
 SELECT clock_timestamp(), count(*) + 1,
-    count(*) FILTER (WHERE is_worker AND NOT draining) + CASE WHEN $7::boolean AND NOT $6::boolean THEN 1 ELSE 0 END,
+    count(*) FILTER (WHERE is_worker AND NOT draining)
+        + CASE WHEN $7::boolean AND NOT $6::boolean THEN 1 ELSE 0 END,
     (SELECT coalesce(sum(waiting + queued + running + suspended), 0)::bigint FROM job_counts)
 FROM nodes
 WHERE id <> $1::uuid AND heartbeat_at > now() - make_interval(secs => $8::double precision)

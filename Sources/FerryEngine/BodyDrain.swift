@@ -1,7 +1,7 @@
 import FerryCore
 
 /// Takes a body as it arrives: in memory while it is small, then in the partial file. Loop thread only.
-final class BodyDrain {
+final class BodyDrain: StagedDrain {
     /// Where and how the bytes are kept.
     struct Plan {
         /// Bytes that may stay in memory.
@@ -95,12 +95,12 @@ final class BodyDrain {
     }
 
     private func appendToFile(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
-        if let stage, tail != nil { return try stage.append(bytes, for: self) }
-        try write(bytes)
+        if let stage, tail != nil { return try stage.append(bytes, at: byteCount, for: self) }
+        try write(bytes, at: byteCount)
     }
 
-    /// Past the stage.
-    func write(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
+    /// Past the stage; always behind what was written before.
+    func write(_ bytes: UnsafeRawBufferPointer, at _: Int64) throws(TransferError) {
         let file = try openFile()
         try claim?.take(bytes.count, file.descriptor)
         try file.append(bytes)

@@ -4,20 +4,24 @@ import Synchronization
 
 /// Takes the bytes of all parts into the one partial file, and hashes it from its beginning as far as it is
 /// whole. Loop thread only.
-final class SegmentDrain {
+final class SegmentDrain: StagedDrain {
     let file: PartialFile
     private var claim: StorageClaim?
     private let tail: DigestTail
     private let lane: FileLane
     private let writeBehind: WriteBehind?
     let digests: Digests
+    /// How far the file is whole once everything is written that has come.
     private var prefix: Int64 = 0
+    private let stage: WriteStage
+    var writeFailed: ((TransferError) -> Void)?
 
     /// `onProgress` is called on a file thread when the disk has caught up.
     init(
-        _ file: PartialFile, _ claim: StorageClaim, _ digests: Digests, lane: FileLane, syncs: Bool,
-        onProgress: @escaping @Sendable () -> Void
+        _ file: PartialFile, _ claim: StorageClaim, _ digests: Digests, lane: FileLane, stage: WriteStage,
+        syncs: Bool, onProgress: @escaping @Sendable () -> Void
     ) {
+        self.stage = stage
         self.file = file
         self.claim = claim
         self.digests = digests
@@ -27,10 +31,20 @@ final class SegmentDrain {
         tail = DigestTail(bytes, digests, lane: lane) {}
     }
 
-    /// Throws `storage_full` or `storage_failed`.
+    /// Takes bytes that are written by the end of the loop's turn. Throws `storage_full` or `storage_failed`,
+    /// also of earlier ones.
+    func append(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
+        try stage.append(bytes, at: offset, for: self)
+    }
+
+    /// Writes everything that has come.
+    func flush() throws(TransferError) { try stage.flush(self) }
+
+    /// Past the stage: all that came before has been written.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
         try claim?.take(bytes.count, file.descriptor)
         try file.write(bytes, at: offset)
+        tail.advance(to: prefix)
     }
 
     /// A part has written this since it last said so.
@@ -39,11 +53,11 @@ final class SegmentDrain {
         lane.send(writeBehind.work(range))
     }
 
-    /// The file is whole as far as there.
+    /// The file is whole as far as there, with the bytes that are about to be written.
     func advance(to prefix: Int64) {
         guard prefix != self.prefix else { return }
         self.prefix = prefix
-        tail.advance(to: prefix)
+        if !stage.holds(self) { tail.advance(to: prefix) }
     }
 
     /// Whether reading should pause, and whether it may go on.
@@ -51,6 +65,7 @@ final class SegmentDrain {
     var hasCaughtUp: Bool { writeBehind.map { $0.byteCount < EngineLimits.digestLagResume } ?? true }
 
     /// Hands the file to the file threads once all of it is hashed; the drain must not be used afterwards.
+    /// Everything was flushed.
     func publish(at byteCount: Int64, _ make: (Publication.Bytes) -> Publication) -> Publication {
         claim = nil
         let publication = make(.file(file, tail))
@@ -60,6 +75,7 @@ final class SegmentDrain {
 
     /// Ends the hashing, of a publication that was revoked or of bytes that are kept; gives back the room.
     func stop() {
+        stage.drop(self)
         tail.stop()
         claim = nil
     }

@@ -59,7 +59,9 @@ final class SegmentedTransfer: RunningAttempt {
     /// What the record of the file last said, and when, on the loop's clock.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
     /// The bytes that this attempt leaves to the next one, until it is reported.
-    private var kept: SegmentDrain?
+    var kept: SegmentDrain?
+    /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
+    var earlierSource: String?
     /// Between `start` and the end of the bytes; not while a file of no use is being removed.
     var isFetching = false
     var isFilling = false
@@ -132,8 +134,7 @@ final class SegmentedTransfer: RunningAttempt {
             drain = nil
         case .keepBytes:
             isFetching = false
-            kept = drain
-            drain = nil
+            keepBytes()
         case .report(let outcome):
             if let kept { report(outcome, keeping: kept) } else { report(outcome, leavesBytes: false) }
             kept = nil
@@ -146,6 +147,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// All bytes are there.
     func complete() {
+        do throws(TransferError) { try drain?.flush() } catch { return fail(error) }
         isFetching = false
         handle(.head(.accept))
         handle(.transferEnded(nil))
@@ -218,6 +220,7 @@ final class SegmentedTransfer: RunningAttempt {
         target = nil
         suppliers = []
         holdsEarlierBytes = false
+        earlierSource = nil
         sources.forget()
         progress.set(received: 0)
     }
@@ -277,10 +280,12 @@ final class SegmentedTransfer: RunningAttempt {
         _ file: PartialFile, _ claim: StorageClaim, _ announced: [ExpectedDigest]
     ) -> SegmentDrain {
         let (key, tell) = (key, loop.teller)
-        return SegmentDrain(
+        let drain = SegmentDrain(
             file, claim, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
-            syncs: context.configuration.fileSync == .full
+            stage: loop.stage, syncs: context.configuration.fileSync == .full
         ) { tell { $0.resume(key) } }
+        drain.writeFailed = { [weak self] in self?.fail($0) }
+        return drain
     }
 
     func becomeBulk() {

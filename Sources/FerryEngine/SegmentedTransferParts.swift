@@ -24,7 +24,7 @@ extension SegmentedTransfer {
             return
         }
         if plan?.isComplete ?? false { return complete() }
-        if target.total != nil, target.validator != nil || hasDigest { askForRanges() }
+        if target.total != nil, target.validator != nil || hasDigest || goesByLength { askForRanges() }
         if parts.isEmpty, isFetching, !mustFillAgain { restart() }
     }
 
@@ -195,7 +195,7 @@ extension SegmentedTransfer {
         guard range.total == target.total else { return .changed }
         if let known {
             guard known.isKept(by: head) else { return .changed }
-        } else {
+        } else if !isTrusted(part) {
             // A mirror that was asked with the file's own validator says by 206 that it has that file.
             let own = Validator(head) ?? (hasDigest ? nil : target.validator)
             guard let own else { return .givesNoRanges }
@@ -241,7 +241,7 @@ extension SegmentedTransfer {
         let wanted = UnsafeRawBufferPointer(rebasing: bytes.prefix(rest.count))
         do throws(TransferError) {
             try checkLength(rest.lowerBound + Int64(wanted.count))
-            try drain.write(wanted, at: rest.lowerBound)
+            try drain.append(wanted, at: rest.lowerBound)
         } catch {
             fail(error)
             return .abort
@@ -253,7 +253,13 @@ extension SegmentedTransfer {
         drain.advance(to: plan?.prefix ?? 0)
         let end = rest.lowerBound + Int64(wanted.count)
         part.took(wanted.count, until: end)
-        if part.written.count >= EngineLimits.partWriteBehindByteCount { tellDisk(part) }
+        if part.written.count >= EngineLimits.partWriteBehindByteCount {
+            do throws(TransferError) { try drain.flush() } catch {
+                fail(error)
+                return .abort
+            }
+            tellDisk(part)
+        }
         // At the end of what was asked for, libcurl keeps the connection; before it, more would come.
         if end == rest.upperBound, end < limit || wanted.count < bytes.count {
             part.cut()

@@ -12,32 +12,57 @@ extension SegmentedTransfer {
     /// Takes the bytes as done. False: they cannot be asked about, or there is no room for the rest.
     private func goOn(from resumption: Resumption) -> Bool {
         let record = resumption.record
-        guard let total = record.total, let validator = record.validator, let destination,
+        guard let total = record.total, record.validator != nil || mayGoByLength, let destination,
             let place = try? destination.root.directory(destination.directory, making: false),
             let claim = try? context.space.claim(at: place, expecting: total - resumption.byteCount)
         else { return false }
         let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
-        target = Target(total: total, validator: validator, lead: nil)
-        sources.expect(validator, of: record.source)
+        target = Target(total: total, validator: record.validator, lead: nil)
+        if let validator = record.validator { sources.expect(validator, of: record.source) }
         let drain = makeDrain(resumption.file, claim, [])
         drain.advance(to: plan.prefix)
         self.drain = drain
         self.plan = plan
         holdsEarlierBytes = true
+        earlierSource = record.source
         progress.resume(at: plan.doneByteCount)
         progress.expect(toReceive: total)
         if total >= EngineLimits.bulkByteCountMin { becomeBulk() }
         return true
     }
 
+    /// Whether the job takes a file of the same length for the same file.
+    private var mayGoByLength: Bool { attempt.spec.retry.resumesWithoutValidator }
+
+    /// Whether nothing but their length says that what is fetched belongs to the bytes that are there.
+    var goesByLength: Bool { mayGoByLength && holdsEarlierBytes && target?.validator == nil && !hasDigest }
+
+    /// Whether a range from there belongs to the bytes that are there, as far as the job wants to know: they
+    /// came from there too.
+    func isTrusted(_ part: SegmentPart) -> Bool {
+        goesByLength && earlierSource == PartialRecord.source(of: part.hop.url)
+    }
+
+    /// Leaves what has come to a later attempt; what cannot be written is not there.
+    func keepBytes() {
+        guard let drain else { return }
+        self.drain = nil
+        do throws(TransferError) {
+            try drain.flush()
+            kept = drain
+        } catch {
+            drain.discard()
+        }
+    }
+
     /// Makes the new file one that a later attempt can go on from, if the answer allows it.
     func record(_ head: ResponseHead, from url: WebURL) {
         guard PartialRecord.isPossible(attempt.spec), let target, let total = target.total,
-            let validator = target.validator
+            target.validator != nil || mayGoByLength
         else { return }
         var record = PartialRecord(
             identity: PartialRecord.identity(of: attempt.spec.request), source: PartialRecord.source(of: url),
-            validator: validator, total: total)
+            validator: target.validator, total: total)
         record.isSequential = false
         drain?.file.becomeResumable(record)
         recorded = (now, 0)
@@ -48,6 +73,7 @@ extension SegmentedTransfer {
         guard isFetching, let drain, let plan, now - recorded.at >= EngineLimits.recordInterval,
             plan.doneByteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
         else { return }
+        do throws(TransferError) { try drain.flush() } catch { return fail(error) }
         recorded = (now, plan.doneByteCount)
         let (file, ranges) = (drain.file, ByteRanges(plan.doneRanges))
         let syncs = context.configuration.fileSync == .full

@@ -87,6 +87,33 @@ private let bytes = patternBytes(size, seed: 11)
         }
     }
 
+    @Test(
+        "without a validator a job that takes the risk goes on where the length is the same, any other at 0",
+        arguments: [false, true])
+    func byLength(takesRisk: Bool) throws {
+        let place = try TemporaryDirectory.make("segments")
+        defer { TemporaryDirectory.remove(place) }
+        let cutting = CuttingOrigin()
+        let origin = try RangeOrigin(bytes) { answer, asked, _ in
+            answer = RangeOrigin.proper(bytes, nil, asked)
+            if cutting.isCutting.load(ordering: .sequentiallyConsistent) { answer.cutAfter = 3_000_000 }
+        }
+        defer { origin.stop() }
+        let fixture = try Fixture(at: place)
+        defer { fixture.engine.stop() }
+        let rule: (inout Draft) -> Void = { $0.spec.retry.resumesWithoutValidator = takesRisk }
+        let failed = try Self.run(origin, fixture, number: 1, rule)
+        #expect(failed.failure != nil && failed.leavesBytes == takesRisk)
+        let before = (origin.requests.count, fixture.engine.snapshot.bytesReceived)
+        cutting.isCutting.store(false, ordering: .sequentiallyConsistent)
+        let result = try Self.run(origin, fixture, job: failed.attempt.job, number: 2, rule)
+        Self.expectWhole(result, fixture)
+        let received = fixture.engine.snapshot.bytesReceived - before.1
+        #expect(received == Int64(size) - (takesRisk ? failed.bytesReceived : 0))
+        let asked = origin.requests.dropFirst(before.0)
+        #expect(asked.allSatisfy { $0.ifRange == nil && ($0.range?.lowerBound != 0) == takesRisk })
+    }
+
     @Test("a mirror with the same tag goes on from what the request's own URL has given")
     func mirror() throws {
         try Self.with { origin, _, place in

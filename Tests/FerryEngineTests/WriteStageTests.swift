@@ -5,8 +5,10 @@ import Testing
 
 /// Bytes of large files gather before they are written: none may be lost, or get into another file.
 @Suite struct WriteStageTests {
-    @Test("large files of several transfers of one loop arrive whole, each with its own bytes")
-    func interleaved() throws {
+    @Test(
+        "large files of several transfers of one loop arrive whole, each with its own bytes",
+        arguments: [1, 5])
+    func interleaved(segmentCount: Int) throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
         let fixture = try Fixture { $0.loopCount = 1 }
@@ -27,7 +29,10 @@ import Testing
         }
         fixture.engine.begin(
             sizes.keys.map { name in
-                fixture.attempt(.download, "\(nginx.url)/\(name)") { $0.to(name) }
+                fixture.attempt(.download, "\(nginx.url)/\(name)") {
+                    $0.to(name)
+                    $0.spec.segmentCountMax = segmentCount
+                }
             })
         let results = fixture.sink.arrived.wait(for: 6, seconds: 30)
         #expect(results.count == 6)

@@ -74,6 +74,7 @@ final class Application: Sendable {
         settings.downloads = downloads
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
+        settings.listens = configuration.notify == .on
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(

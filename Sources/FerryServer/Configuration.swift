@@ -7,6 +7,7 @@ package import Logging
 package struct Configuration: Sendable {
     package enum Role: String, Sendable, CaseIterable { case api, worker, webhooks }
     package enum FileSync: String, Sendable, CaseIterable { case full, none }
+    package enum Notify: String, Sendable, CaseIterable { case on, off }
     package enum LogFormat: String, Sendable, CaseIterable { case text, json }
 
     package var listenHost: String
@@ -30,6 +31,8 @@ package struct Configuration: Sendable {
     /// Unfinished jobs that one tenant may have.
     package var unfinishedJobs: Int64
     package var roles: Set<Role>
+    /// Whether nodes tell each other with NOTIFY what they would find by looking as well.
+    package var notify: Notify
     package var logLevel: Logger.Level
     package var logFormat: LogFormat
     /// The account that runs the private PostgreSQL when Ferry is started as root.
@@ -87,6 +90,7 @@ package struct Setting: Sendable {
         Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
         Setting("FERRY_MAX_UNFINISHED_JOBS", "unfinished jobs that one tenant may have", "5000000"),
         Setting("FERRY_ROLES", "api,worker,webhooks", "api,worker,webhooks"),
+        Setting("FERRY_NOTIFY", "on or off: whether nodes listen for notifications of the database", "on"),
         Setting("FERRY_LOG_LEVEL", "trace, debug, info, notice, warning, error, critical", "info"),
         Setting("FERRY_LOG_FORMAT", "text or json", "text on a terminal, else json"),
         Setting("FERRY_POSTGRES_USER", "account of the private PostgreSQL when started as root", "postgres"),
@@ -201,6 +205,7 @@ extension Configuration {
             try read.value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
                 try read.choice("FERRY_ROLES", String(part).trimmed) as Role
             })
+        notify = try read.choice("FERRY_NOTIFY")
         logLevel = try read.choice("FERRY_LOG_LEVEL")
         logFormat =
             source["FERRY_LOG_FORMAT"] == nil

@@ -41,23 +41,44 @@ final class ListenLane: Sendable {
         stopping.signal()
     }
 
+    /// Seconds after which a database that refuses LISTEN is asked again.
+    private static let refusalSeconds: Int32 = 60
+
     /// The thread's body.
     func run() {
+        var isRefused = false
         let lane = context.connection(
-            "listen", setUp: { connection throws(PostgresError) in try connection.listen("ferry") })
+            "listen",
+            setUp: { connection throws(PostgresError) in
+                isRefused = false
+                do throws(PostgresError) {
+                    try connection.listen("ferry")
+                } catch {
+                    // A pooler that shares sessions forbids it.
+                    guard connection.isOpen, !error.isConnectionLost else { throw error }
+                    isRefused = true
+                }
+            })
+        var isTold = false
         while !isStopping.isClosed {
             do {
                 let arrived = try lane.withConnection { connection throws(PostgresError) in
+                    if isRefused { return [Notification]() }
                     context.isListening.store(true, ordering: .relaxed)
                     return try connection.notifications(
                         timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
                 }
                 hear(arrived)
             } catch {
-                // Through a pooler that forbids LISTEN we stay like this: polling alone.
                 context.isListening.store(false, ordering: .relaxed)
                 _ = isStopping.wait(milliseconds: max(50, Int32(lane.retryIn / .milliseconds(1))))
+                continue
             }
+            guard isRefused else { continue }
+            if !isTold { context.logger.notice("the database refuses LISTEN: this node polls") }
+            isTold = true
+            lane.close()
+            _ = isStopping.wait(milliseconds: Self.refusalSeconds * 1_000)
         }
         context.isListening.store(false, ordering: .relaxed)
     }

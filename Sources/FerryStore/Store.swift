@@ -88,8 +88,10 @@ package final class Store: Sendable {
             }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.others.append(Thread(name: "events") { relay.run() })
-            threads.others.append(Thread(name: "listen") { listen.run() })
             threads.others.append(Thread(name: "housekeeping") { housekeeping.run() })
+            if context.configuration.listens {
+                threads.others.append(Thread(name: "listen") { listen.run() })
+            }
             threads.others.append(Thread(name: "census") { census.run() })
         }
     }

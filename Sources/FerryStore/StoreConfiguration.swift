@@ -26,6 +26,8 @@ package struct StoreConfiguration: Sendable {
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
     /// Makes resume data of what it says; nil: there is none.
     package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
+    /// Whether to hear what other nodes notify; else only polling finds it.
+    package var listens = true
     /// Unfinished jobs that one tenant may have.
     package var jobCountMax = Limits.unfinishedJobCountMax
     package var logger: Logger

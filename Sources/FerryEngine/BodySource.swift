@@ -105,7 +105,7 @@ final class BodySource {
 
     /// Whether the files are still what they were when they were opened.
     func check() throws(TransferError) {
-        for case .file(let file) in pieces where !file.isUnchanged { throw SourceFile.changed }
+        for case .file(let file) in pieces { try file.checkUnchanged() }
     }
 
     /// Calls `body` on a file thread once the whole subject is hashed, or at once when it is.
@@ -136,12 +136,16 @@ final class SourceFile: Sendable {
     static let changed = TransferError(
         .sourceChanged, "The source's file changed while it was sent.", phase: .sending, isRetryable: true)
 
-    /// Same size and time of change as when it was opened.
-    var isUnchanged: Bool {
+    private static let unreadable = TransferError(
+        .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true)
+
+    /// Throws unless it has the size and the time of change that it had when it was opened.
+    func checkUnchanged() throws(TransferError) {
         var now = stat()
-        guard fstat(descriptor, &now) == 0 else { return false }
-        return Int64(now.st_size) == byteCount && now.st_mtim.tv_sec == modified.tv_sec
-            && now.st_mtim.tv_nsec == modified.tv_nsec
+        guard fstat(descriptor, &now) == 0 else { throw Self.unreadable }
+        guard Int64(now.st_size) == byteCount, now.st_mtim.tv_sec == modified.tv_sec,
+            now.st_mtim.tv_nsec == modified.tv_nsec
+        else { throw Self.changed }
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(TransferError) {
@@ -150,11 +154,7 @@ final class SourceFile: Sendable {
             let count = pread(
                 descriptor, buffer.baseAddress.map { $0 + done }, buffer.count - done, off_t(offset) + done)
             if count < 0, errno == EINTR { continue }
-            guard count >= 0 else {
-                throw TransferError(
-                    .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true
-                )
-            }
+            guard count >= 0 else { throw Self.unreadable }
             guard count > 0 else { throw Self.changed }
             done += count
         }

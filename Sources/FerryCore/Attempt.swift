@@ -95,6 +95,18 @@ package struct TransferResult: Sendable, Equatable {
     /// As in `TransferProgress`.
     package var resumedAtOffset: Int64?
 
+    /// Of a `multipart/x-mixed-replace` body, whose last whole part is the result.
+    package struct Parts: Sendable, Equatable {
+        package let count: Int64
+        /// The last one's.
+        package let mimeType: String?
+        package init(count: Int64, mimeType: String?) {
+            self.count = count
+            self.mimeType = mimeType
+        }
+    }
+    package var parts: Parts?
+
     package enum Verification: String, Sendable { case digest, length, none }
 
     package init(

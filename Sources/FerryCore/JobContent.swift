@@ -25,7 +25,8 @@ package struct JobContent: Sendable {
         self.size = size
         self.sha256 = sha256
         let response = job.responseJSON.flatMap { try? JSON.parse($0) }
-        mediaType = response?["mime_type"]?.string
+        let parts = result["parts"]
+        mediaType = parts == nil ? response?["mime_type"]?.string : parts?["mime_type"]?.string
         let path = result["path"]?.string
         let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
         fileName = name ?? response?["suggested_filename"]?.string ?? job.id.description

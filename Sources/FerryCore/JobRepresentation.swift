@@ -171,6 +171,13 @@ extension TransferResult {
         writer.member("verified", verified.rawValue)
         // Few jobs have it, and all are stored.
         if let resumedAtOffset { writer.member("resumed_at_offset", resumedAtOffset) }
+        if let parts {
+            writer.name("parts")
+            writer.beginObject()
+            writer.member("count", parts.count)
+            writer.memberOrNull("mime_type", parts.mimeType)
+            writer.endObject()
+        }
         writer.name("content_url")
         // Of an upload nothing stays here that could be fetched.
         if path != nil || isKept || body != nil {

@@ -9,6 +9,8 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     enum Sink {
         case none
         case drain(BodyDrain)
+        /// Of a data job.
+        case parts(ReplacedParts)
         case discard
     }
 
@@ -188,7 +190,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         do throws(TransferError) {
             if case .accept = judgement, attempt.spec.kind != .upload {
                 dropResumption()
-                sink = .drain(try makeDrain(head, total: nil))
+                sink = try makeSink(head)
                 noteResumption(at: 0)
             } else if case .resume(let total) = judgement {
                 sink = .drain(try makeDrain(head, total: total))
@@ -200,6 +202,13 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         }
         handle(.head(judgement.verdict))
         return true
+    }
+
+    private func makeSink(_ head: ResponseHead) throws(TransferError) -> Sink {
+        guard attempt.spec.kind == .data else { return .drain(try makeDrain(head, total: nil)) }
+        let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
+        if let parts = ReplacedParts(head, byteCountMax: Int(limit)) { return .parts(parts) }
+        return .drain(try makeDrain(head, total: nil))
     }
 
     /// `total`: of the file that is resumed; nil: it begins anew.
@@ -268,6 +277,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             meter?.received(bytes.count)
             context.metrics.received(bytes.count)
             return .proceed
+        case .parts(let parts): return receive(bytes, parts)
         case .discard, .none:
             return discard(bytes.count)
         }

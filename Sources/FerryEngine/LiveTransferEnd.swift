@@ -14,6 +14,7 @@ extension LiveTransfer {
             storeUpload()
             return
         }
+        if case .parts(let parts) = sink { return storeLast(of: parts) }
         guard case .drain(let drain) = sink else { return }
         do throws(TransferError) {
             try drain.checkEnd()

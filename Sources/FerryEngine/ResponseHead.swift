@@ -146,7 +146,7 @@ package struct ResponseHeadParser: Sendable {
     }
 }
 
-private func trim<Bytes: BidirectionalCollection<UInt8>>(_ bytes: Bytes) -> Bytes.SubSequence {
+func trim<Bytes: BidirectionalCollection<UInt8>>(_ bytes: Bytes) -> Bytes.SubSequence {
     guard let first = bytes.firstIndex(where: { $0 != 0x20 && $0 != 0x09 }),
         let last = bytes.lastIndex(where: { $0 != 0x20 && $0 != 0x09 })
     else { return bytes[bytes.endIndex...] }

@@ -29,6 +29,11 @@ private func dispositionFilename(_ value: String) -> String? {
     return parameters.first { $0.name == "filename" }?.value
 }
 
+/// One parameter of a field such as `Content-Type`; nil when it has none of that name (in lower case).
+func parameter(_ name: String, of value: String) -> String? {
+    parameters(of: value).first { $0.name == name }?.value
+}
+
 /// The parameters after the first semicolon; names in lower case, quoted strings unquoted (RFC 9110 §5.6.6).
 private func parameters(of value: String) -> [(name: String, value: String)] {
     var found: [(name: String, value: String)] = []

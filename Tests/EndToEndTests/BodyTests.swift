@@ -57,6 +57,24 @@ struct BodyTests {
         }
     }
 
+    @Test("of an answer whose parts replace each other the last one is the body, with its own type")
+    func replacedParts() throws {
+        let text =
+            "--b\r\nContent-Type: text/plain\r\n\r\nold\r\n--b\r\nContent-Type: image/gif\r\n\r\nnew\r\n--b--"
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n\r\n")
+            connection.send(text)
+        }
+        defer { origin.stop() }
+        let job = try ferry.run(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
+        #expect(job["result"]?["body"] == .string("new"), "\(job)")
+        #expect(job["result"]?["parts"]?["count"] == .integer(2))
+        let id = try #require(job["id"]?.string)
+        let content = try ferry.call("GET", "/v1/jobs/\(id)/content")
+        #expect(content.body == Array("new".utf8) && content.header("content-type") == "image/gif")
+    }
+
     @Test("a body that is longer than the database keeps is a file, with content and result as any other")
     func longBody() throws {
         let nginx = try Nginx()

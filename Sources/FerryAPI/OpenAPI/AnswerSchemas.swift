@@ -146,7 +146,15 @@ let answerSchemas = #"""
           ]
         },
         "content_url": {"type": ["string", "null"]},
-        "resumed_at_offset": {"type": "integer", "description": "As in progress, if it was resumed."}
+        "resumed_at_offset": {"type": "integer", "description": "As in progress, if it was resumed."},
+        "parts": {
+          "type": "object", "required": ["count", "mime_type"],
+          "description": "Of a data job whose answer was multipart/x-mixed-replace: each part takes the \#
+    place of the one before, and the last whole one is the result.",
+          "properties": {
+            "count": {"type": "integer"}, "mime_type": {"type": ["string", "null"]}
+          }
+        }
       }
     },
     "JobList": {

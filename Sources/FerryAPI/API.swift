@@ -37,6 +37,7 @@ package struct APIPorts: Sendable {
     package var control: any JobControl
     package var content: any ContentStore
     package var deliveries: any DeliveryReader
+    package var events: any EventReader
     package var keys: any KeyStore
     package var limits: any LimitStore
     package var editor: any JobEditor
@@ -65,13 +66,14 @@ package struct APIPorts: Sendable {
 
     package init(
         store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
-            & KeyStore & LimitStore & StatusSource & SessionStore & ServiceControl & AuditLog,
+            & EventReader & KeyStore & LimitStore & StatusSource & SessionStore & ServiceControl & AuditLog,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
         reader = store
         control = store
         deliveries = store
+        events = store
         keys = store
         limits = store
         editor = store
@@ -102,6 +104,7 @@ package final class API: RequestHandler {
     let identifiers: IdentifierGenerator
     let keyTable: KeyTable
     let batches = BatchLane()
+    let streams: EventStreams
     let node: NodeAbilities
     private let limiter: RateLimiter
     private let router = Router(routes)
@@ -112,6 +115,7 @@ package final class API: RequestHandler {
         self.configuration = configuration
         self.ports = ports
         self.logger = logger
+        streams = EventStreams(ports)
         let clock = ports.clock
         identifiers = IdentifierGenerator { clock.now() }
         keyTable = KeyTable(adminKey: configuration.adminKey)
@@ -119,9 +123,16 @@ package final class API: RequestHandler {
         node = .reading(hasHTTP3: configuration.hasHTTP3)
     }
 
+    /// Streams of events that are open.
+    package var listenerCount: Int { streams.count }
+
+    /// Ends the streams of events: their clients come again, to another node.
+    package func endStreams() { streams.stop() }
+
     /// Ends the API's own threads; requests that wait are answered as if their time were over.
     package func stop() {
         batches.stop()
+        streams.stop()
         ports.waiters.stop()
     }
 

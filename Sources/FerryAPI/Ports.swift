@@ -93,3 +93,22 @@ package struct OpenContent: Sendable {
 package protocol ContentStore: Sendable {
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>)
 }
+
+/// The log of events. A job of another tenant is `notFound`.
+package protocol EventReader: Sendable {
+    /// Newest first; what was committed before the call is among them.
+    func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>)
+    /// Newest first.
+    func events(
+        of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>)
+    /// All that follow an event, in their order.
+    func events(of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>)
+    /// What follows an event, in its order.
+    func replay(
+        tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>)
+    /// Not before any event that was committed until now; zero: there was none.
+    func lastEvent(reply: @escaping Reply<EventID>)
+    /// Gives the sink what gets its number from now on. `ready`: from here on nothing is missed.
+    func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void)
+    func stopFollowing()
+}

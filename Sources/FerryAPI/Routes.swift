@@ -46,6 +46,7 @@ enum Operation: String, Sendable, CaseIterable {
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
         invalidateSession
     case listDeliveries, readDelivery, redeliver
+    case listEvents, listJobEvents
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
     case live, ready, metrics, openapi, docs
@@ -75,6 +76,8 @@ let routes: [Route] = [
     Route(.invalidateSession, "POST", "/v1/sessions/{id}/invalidate", .client, .upTo(4_096)) {
         $0.invalidateSession
     },
+    Route(.listEvents, "GET", "/v1/events", .viewer) { $0.listEvents },
+    Route(.listJobEvents, "GET", "/v1/jobs/{id}/events", .viewer) { $0.listJobEvents },
     Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.listDeliveries },
     Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.readDelivery },
     Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },

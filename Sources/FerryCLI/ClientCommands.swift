@@ -3,8 +3,8 @@ package import ArgumentParser
 /// The commands that are clients of a running service, in the order in which help shows them.
 package var clientCommands: [any ParsableCommand.Type] {
     [
-        Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, Cancel.self, Suspend.self,
-        Resume.self, Retry.self, Sessions.self, Admin.self, Healthcheck.self,
+        Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, Events.self, Cancel.self,
+        Suspend.self, Resume.self, Retry.self, Sessions.self, Admin.self, Healthcheck.self,
     ]
 }
 

@@ -80,7 +80,8 @@ private func bodyJSON(_ body: [UInt8]) -> JSON {
 }
 
 extension TransferProgress {
-    fileprivate func write(into writer: inout JSONWriter, isSucceeded: Bool) {
+    /// The `progress` object of the contract.
+    package func write(into writer: inout JSONWriter, isSucceeded: Bool) {
         if !isSucceeded, self == TransferProgress() {
             writer.raw(noProgress)
         } else {

@@ -65,6 +65,15 @@ package enum Limits {
     /// Seconds and entries for which the audit is kept.
     package static let auditSeconds = 90 * 86_400.0
     package static let auditCountMax: Int32 = 100_000
+    /// Seconds for which events are kept unless the configuration says otherwise.
+    package static let eventRetentionSeconds = 604_800.0
+    /// Streams of events that a node serves at once.
+    package static let eventListenerCountMax = 1_500
+    /// Bytes that wait for one listener; a slower one is dropped.
+    package static let eventQueueByteCountMax = 1 << 20
+    /// Seconds between signs of life on a stream, and between its news of progress.
+    package static let eventHeartbeatSeconds = 15.0
+    package static let eventProgressSeconds = 0.5
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

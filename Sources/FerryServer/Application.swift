@@ -75,6 +75,7 @@ final class Application: Sendable {
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
         settings.listens = configuration.notify == .on
+        settings.eventRetention = configuration.eventRetention
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(

@@ -46,6 +46,8 @@ package struct Configuration: Sendable {
     package var rateBurst: Double
     /// Seconds that running transfers get to end after SIGTERM.
     package var drainSeconds: Double
+    /// Seconds for which events are kept.
+    package var eventRetention: Double
 
     /// Why a configuration cannot be used: one sentence that names the setting.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -99,6 +101,7 @@ package struct Setting: Sendable {
         Setting("FERRY_RATE_LIMIT", "requests a second of one key", "20000"),
         Setting("FERRY_RATE_BURST", "requests at once of one key", "40000"),
         Setting("FERRY_DRAIN_SECONDS", "seconds that running transfers get after SIGTERM", "20"),
+        Setting("FERRY_EVENT_RETENTION", "seconds for which events are kept", "604800"),
     ]
 
     private init(_ name: String, _ meaning: String, _ fallback: String, isSecret: Bool = false) {
@@ -216,6 +219,7 @@ extension Configuration {
         rateLimit = try read.number("FERRY_RATE_LIMIT", 1...1e9)
         rateBurst = try read.number("FERRY_RATE_BURST", 1...1e9)
         drainSeconds = try read.number("FERRY_DRAIN_SECONDS", 0...3600)
+        eventRetention = try read.number("FERRY_EVENT_RETENTION", 60...315_360_000)
         try checkSecrets()
     }
 

@@ -10,10 +10,14 @@ import Synchronization
 final class MetricsPage: Sendable {
     private let parts: NodeParts
     private let requests = Mutex<APIMetrics?>(nil)
+    private let listeners = Mutex<(@Sendable () -> Int)?>(nil)
 
     init(_ parts: NodeParts) { self.parts = parts }
 
-    func connect(_ metrics: APIMetrics) { requests.withLock { $0 = metrics } }
+    func connect(_ metrics: APIMetrics, listenerCount: @escaping @Sendable () -> Int) {
+        requests.withLock { $0 = metrics }
+        listeners.withLock { $0 = listenerCount }
+    }
 
     func text() -> [UInt8] {
         var page = PrometheusText()
@@ -26,6 +30,9 @@ final class MetricsPage: Sendable {
         appendStore(to: &page)
         appendWebhooks(to: &page)
         if let requests = requests.withLock({ $0 }) { appendRequests(requests, to: &page) }
+        if let count = listeners.withLock({ $0 }) {
+            page.add(.gauge, "ferry_event_listeners", "Streams of events that are open.", count())
+        }
         ProcessMetrics.append(to: &page)
         return Array(page.text.utf8)
     }
@@ -116,6 +123,12 @@ final class MetricsPage: Sendable {
             .counter, "ferry_results_fenced_total", "Results that came after the lease was lost.",
             counts.fencedResults)
         page.add(.counter, "ferry_jobs_rescued_total", "Jobs taken back from dead nodes.", counts.rescuedJobs)
+        page.add(
+            .counter, "ferry_events_numbered_total", "Events that this node's relay has numbered.",
+            counts.numberedEvents)
+        page.add(
+            .gauge, "ferry_event_relay_lag_seconds",
+            "Age of the oldest event in the relay's last pass; 0 when none waited.", counts.relayLagSeconds)
         page.add(
             .gauge, "ferry_database_oldest_transaction_seconds",
             "Age of the oldest transaction that keeps dead rows.", counts.oldestTransactionSeconds)

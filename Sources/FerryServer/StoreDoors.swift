@@ -98,6 +98,36 @@ extension StoreDoor: DependencyKeeper {
     }
 }
 
+extension StoreDoor: EventReader {
+    func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
+        control.events(query, reply: reply)
+    }
+
+    func events(
+        of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
+    ) {
+        control.events(of: job, tenant: tenant, before: before, limit: limit, reply: reply)
+    }
+
+    func events(of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>) {
+        control.events(of: job, tenant: tenant, after: after, reply: reply)
+    }
+
+    func replay(
+        tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
+    ) {
+        control.replay(tenant: tenant, session: session, after: after, limit: limit, reply: reply)
+    }
+
+    func lastEvent(reply: @escaping Reply<EventID>) { control.lastEvent(reply: reply) }
+
+    func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void) {
+        store.tail.follow(sink, ready: ready)
+    }
+
+    func stopFollowing() { store.tail.stopFollowing() }
+}
+
 extension StoreDoor: DeliveryReader {
     func deliveries(
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,

@@ -44,7 +44,7 @@ final class Surface: Sendable {
         settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         let api = API(settings, ports, logger: logger)
-        page.connect(api.requestMetrics)
+        page.connect(api.requestMetrics) { [weak api] in api?.listenerCount ?? 0 }
         var limits = ServerLimits()
         limits.connections = configuration.httpConnections
         server = try Server(
@@ -66,6 +66,7 @@ final class Surface: Sendable {
 
     /// Takes no new connections and answers what is in flight.
     func drain(seconds: Double) {
+        api.endStreams()
         if !server.drain(deadlineSeconds: seconds) { return }
     }
 

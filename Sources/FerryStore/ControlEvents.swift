@@ -1,7 +1,162 @@
-import FerryCore
+package import FerryCore
 import Postgres
+import Sys
 
+// The log, read.
 extension ControlLane {
+    /// Rows that a look takes: each has up to `EventRow.eventCountMax` events.
+    private static let rowMax: Int32 = 8
+    /// Jobs that are read at once: each may have a body of some size.
+    private static let jobChunk = 50
+
+    /// A page of events, newest first, those that were committed before included.
+    package func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
+        numbered { [self] in
+            perform("list_events", isRead: true, reply) { connection throws(PostgresError) in
+                let events = try Self.page(query, &connection)
+                return .success(try Self.entries(events, &connection))
+            }
+        }
+    }
+
+    /// The events of a job, newest first; another tenant's is `notFound`.
+    package func events(
+        of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
+    ) {
+        eventsOfJob(job, tenant, reply) { events in
+            let earlier = before.map { before in events.filter { $0.id < before } } ?? events
+            return Array(earlier.reversed().prefix(limit))
+        }
+    }
+
+    /// The events of a job that follow another one.
+    package func events(
+        of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>
+    ) {
+        eventsOfJob(job, tenant, reply) { events in events.filter { $0.id > after } }
+    }
+
+    /// Events that follow another one, of a tenant or one of its sessions; `after` itself need not be there.
+    package func replay(
+        tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
+    ) {
+        perform("follow_events", isRead: true, reply) { connection throws(PostgresError) in
+            let first = EventRow.row(of: after)
+            let rows = try Self.rows(from: first, tenant, session, &connection)
+            let events = rows.flatMap(\.events).filter { $0.id > after }
+            let isKnown = rows.contains { $0.id == first }
+            let entries = try Self.entries(Array(events.prefix(limit)), &connection)
+            return .success(
+                EventReplay(
+                    entries: entries, isKnown: isKnown,
+                    hasMore: events.count > limit || rows.count == Int(Self.rowMax)))
+        }
+    }
+
+    /// The latest event of all, once everything that was committed before has its number. Zero: there is
+    /// none.
+    package func lastEvent(reply: @escaping Reply<EventID>) {
+        numbered { [self] in
+            perform("last_event", isRead: true, reply) { connection throws(PostgresError) in
+                .success(try Self.lastEvent(&connection))
+            }
+        }
+    }
+
+    // MARK: On the lane's thread
+
+    /// Calls `body` when what was committed before has its number, or that is not possible now.
+    private func numbered(_ body: @escaping @Sendable () -> Void) {
+        if !context.events.mailbox.send(.pass(done: body)) { body() }
+    }
+
+    private func eventsOfJob(
+        _ id: JobID, _ tenant: String, _ reply: @escaping Reply<[EventEntry]>,
+        _ choose: @escaping @Sendable ([Event]) -> [Event]
+    ) {
+        numbered { [self] in
+            perform("job_events", isRead: true, reply) { connection throws(PostgresError) in
+                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                    return .failure(.notFound)
+                }
+                let events = try Self.events(of: stored.record, &connection)
+                return .success(choose(events).map { EventEntry(event: $0, job: stored.record.withoutBody) })
+            }
+        }
+    }
+
+    private static func page(
+        _ query: EventQuery, _ connection: inout Connection
+    ) throws(PostgresError) -> [Event] {
+        var events: [Event] = []
+        var last = query.before.map(EventRow.row(of:)) ?? .last
+        while true {
+            var parameters = Parameters()
+            parameters.append(text: query.tenant)
+            parameters.append(last)
+            parameters.append(text: query.session)
+            parameters.append(int32: query.types)
+            parameters.append(query.since)
+            parameters.append(int32: rowMax)
+            let rows = EventRow.all(try connection.execute(Statements.listEvents, parameters))
+            for row in rows {
+                for event in row.events.reversed() {
+                    guard query.admits(event), query.before.map({ event.id < $0 }) ?? true else { continue }
+                    events.append(event)
+                    if events.count == query.limit { return events }
+                }
+            }
+            guard rows.count == Int(rowMax), let id = rows.last?.id else { return events }
+            last = id.predecessor
+        }
+    }
+
+    /// All events of a job, in their order.
+    private static func events(
+        of job: JobRecord, _ connection: inout Connection
+    ) throws(PostgresError) -> [Event] {
+        var parameters = Parameters()
+        parameters.append(text: job.tenant)
+        parameters.append(text: (try? JobSpec(storedJSON: job.specJSON))?.session)
+        parameters.append(job.id)
+        let times = [job.createdAt, job.startedAt, job.finishedAt].compactMap(\.self)
+        parameters.appendArray(.timestamp, times) { $0.append($1) }
+        let rows = EventRow.all(try connection.execute(Statements.jobEvents, parameters))
+        return rows.flatMap(\.events).filter { $0.record.job == job.id }.sorted { $0.id < $1.id }
+    }
+
+    static func rows(
+        from first: EventID, _ tenant: String?, _ session: String?, _ connection: inout Connection
+    ) throws(PostgresError) -> [EventRow] {
+        var parameters = Parameters()
+        parameters.append(first)
+        parameters.append(text: tenant)
+        parameters.append(text: session)
+        parameters.append(int32: rowMax)
+        return EventRow.all(try connection.execute(Statements.followEvents, parameters))
+    }
+
+    static func lastEvent(_ connection: inout Connection) throws(PostgresError) -> EventID {
+        let rows = try connection.execute(Statements.lastEvent)
+        // The greatest of its row.
+        return rows.rowCount == 1 ? (rows.identifier(0, 0) as EventID).rowEnd : EventID(high: 0, low: 0)
+    }
+
+    /// With their jobs, but without the bodies of these.
+    static func entries(
+        _ events: [Event], _ connection: inout Connection
+    ) throws(PostgresError) -> [EventEntry] {
+        var jobs: [JobID: JobRecord] = [:]
+        let ids = Array(Set(events.compactMap(\.record.job)))
+        for start in stride(from: 0, to: ids.count, by: jobChunk) {
+            let some = Array(ids[start..<min(ids.count, start + jobChunk)])
+            for (id, stored) in try read(some, &connection) { jobs[id] = stored.record.withoutBody }
+        }
+        return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
+    }
+
+    // MARK: Before a job goes
+
     /// Numbers what a job has said, so that nothing is lost when its row goes: events without a number still
     /// need it.
     static func numberEvents(
@@ -12,7 +167,41 @@ extension ControlLane {
         parameters.append(job.id)
         while try connection.execute(Statements.hasUnnumberedEvents, parameters).bool(0, 0) {
             let outcome = try EventPass.commit(&connection, context)
+            context.events.numbered()
             if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
         }
     }
+}
+
+extension JobRecord {
+    fileprivate var withoutBody: JobRecord {
+        var record = self
+        record.body = nil
+        // Each event of the job is written with it.
+        record.spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON))
+        return record
+    }
+}
+
+extension EventRow {
+    /// Reads rows of list_events.sql and the like.
+    static func all(_ rows: consuming ResultSet) -> [EventRow] {
+        var all: [EventRow] = []
+        for row in 0..<rows.rowCount {
+            all.append(
+                EventRow(
+                    id: rows.identifier(row, 0), tenant: rows.text(row, 1), session: rows.text(row, 2),
+                    firstSequence: rows.int64(row, 3), packed: rows.bytes(row, 4)))
+        }
+        return all
+    }
+}
+
+extension Identifier<EventKindTag> {
+    fileprivate var predecessor: Self {
+        low == 0 ? Self(high: high &- 1, low: .max) : Self(high: high, low: low - 1)
+    }
+
+    /// Not below any event of its row, and below those of the next one.
+    var rowEnd: Self { Self(high: high, low: low | 0xFFFF) }
 }

@@ -10,6 +10,8 @@ final class EventRelay: Sendable {
     /// Between looks at what this node has written, and at what others have left.
     private static let writtenInterval: Int64 = 500_000_000
     private static let lookInterval: Int64 = 1_000_000_000
+    /// Between passes for those who only listen.
+    private static let soonInterval: Int64 = 20_000_000
 
     private let context: StoreContext
 
@@ -27,41 +29,48 @@ final class EventRelay: Sendable {
                 options.statementTimeout = .seconds(20)
             })
         let mailbox = context.events.mailbox
-        var nextLook = Sys.monotonicNanoseconds()
+        var nextPass: Int64 = 0
+        var nextForOthers: Int64 = 0
+        var lastPass: Int64 = 0
         while true {
-            let pause = max(Int64(lane.retryIn / .nanoseconds(1)), nextLook - Sys.monotonicNanoseconds())
+            let pause = max(Int64(lane.retryIn / .nanoseconds(1)), nextPass - Sys.monotonicNanoseconds())
             let messages = mailbox.wait(milliseconds: Int32(max(0, pause + 999_999) / 1_000_000))
             let isClosed = mailbox.isClosed
+            let isUrgent = messages.contains { if case .soon = $0 { false } else { true } }
+            if !messages.isEmpty, !isUrgent { nextPass = min(nextPass, lastPass + Self.soonInterval) }
             let now = Sys.monotonicNanoseconds()
-            if !isClosed, !messages.isEmpty || now >= nextLook {
-                relay(lane, isWoken: !messages.isEmpty)
-                nextLook = Sys.monotonicNanoseconds() + Self.writtenInterval
+            if !isClosed, isUrgent || now >= nextPass {
+                let wasWritten = context.events.takePending()
+                if isUrgent || wasWritten || now >= nextForOthers {
+                    relay(lane, isDue: isUrgent || wasWritten)
+                    nextForOthers = now + Self.lookInterval
+                }
+                lastPass = Sys.monotonicNanoseconds()
+                nextPass = lastPass + Self.writtenInterval
             }
             for case .pass(let done) in messages { done() }
             if isClosed { return }
         }
     }
 
-    private func relay(_ lane: LaneConnection, isWoken: Bool) {
-        guard lane.retryIn == .zero else { return }
-        let wasWritten = context.events.takePending()
+    /// `isDue`: something is known to be there.
+    private func relay(_ lane: LaneConnection, isDue: Bool) {
         do {
             try lane.withConnection { connection throws(PostgresError) in
-                if !isWoken && !wasWritten {
-                    guard try isDue(&connection) else { return }
+                if !isDue {
+                    guard try hasEvents(&connection) else { return }
                 }
                 while try pass(&connection).isFull {}
             }
         } catch {
-            // What was written is still there.
-            context.events.written(isWanted: false)
+            // What was written is still there, and is looked for when others are.
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
         }
     }
 
     /// Whether there is anything that other nodes, or an earlier process, have left.
-    private func isDue(_ connection: inout Connection) throws(PostgresError) -> Bool {
+    private func hasEvents(_ connection: inout Connection) throws(PostgresError) -> Bool {
         let found = try connection.execute(Statements.hasEvents)
         if !found.bool(0, 0) { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
         return found.bool(0, 0) || found.bool(0, 1)
@@ -72,6 +81,7 @@ final class EventRelay: Sendable {
         context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
         context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
         context.events.awaitsDeliveries.store(outcome.awaitsDeliveries, ordering: .relaxed)
+        context.events.numbered()
         if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
         return outcome
     }

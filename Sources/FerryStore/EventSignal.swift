@@ -5,22 +5,31 @@ import Sys
 final class EventSignal: Sendable {
     enum Message: Sendable {
         case wake
+        /// Somebody listens: a moment later is early enough.
+        case soon
         /// Called once everything that was committed before it has its number, or that is not possible now.
         case pass(done: @Sendable () -> Void)
     }
 
     let mailbox = Mailbox<Message>()
-    /// Whether somebody waits for every event: a listener, a webhook that is no job's.
+    /// Whether webhooks wait for every event, and not only those of single jobs.
     let isEager = Atomic<Bool>(false)
+    /// Whether somebody reads the log as it grows.
+    let hasListeners = Atomic<Bool>(false)
     /// Whether sessions have drained, and only deliveries that are on their way keep them from being told.
     let awaitsDeliveries = Atomic<Bool>(false)
     /// Something was written that the relay has not looked for.
     private let isPending = Atomic<Bool>(false)
+    private let whenNumbered = Mutex<(@Sendable () -> Void)?>(nil)
 
     /// To be called after a commit with events. `isWanted`: somebody is to be told at once.
     func written(isWanted: Bool) {
         isPending.store(true, ordering: .releasing)
-        if isWanted || isEager.load(ordering: .relaxed) { mailbox.send(.wake) }
+        if isWanted || isEager.load(ordering: .relaxed) {
+            mailbox.send(.wake)
+        } else if hasListeners.load(ordering: .relaxed) {
+            mailbox.send(.soon)
+        }
     }
 
     /// To be called after deliveries were accepted or given up.
@@ -30,4 +39,12 @@ final class EventSignal: Sendable {
 
     /// Whether something was written since the last call.
     func takePending() -> Bool { isPending.exchange(false, ordering: .acquiring) }
+
+    /// Who is told that the log has grown.
+    func onNumbered(_ body: @escaping @Sendable () -> Void) { whenNumbered.withLock { $0 = body } }
+
+    /// To be called after a pass of this node.
+    func numbered() {
+        if hasListeners.load(ordering: .relaxed) { whenNumbered.withLock { $0 }?() }
+    }
 }

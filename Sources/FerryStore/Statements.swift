@@ -30,6 +30,8 @@ package enum Statements {
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 14)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
+    package static let followEvents = make(
+        "follow_events", PackageResources.follow_events_sql, parameters: 4, isPlannedAnew: true)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let hasDependencyNews = make(
         "has_dependency_news", PackageResources.has_dependency_news_sql)
@@ -38,10 +40,13 @@ package enum Statements {
         "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
+    package static let jobEvents = make("job_events", PackageResources.job_events_sql, parameters: 4)
     package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
     package static let keepEvents = make("keep_events", PackageResources.keep_events_sql, parameters: 10)
     package static let lastEvent = make("last_event", PackageResources.last_event_sql)
     package static let listAudit = make("list_audit", PackageResources.list_audit_sql, parameters: 2)
+    package static let listEvents = make(
+        "list_events", PackageResources.list_events_sql, parameters: 6, isPlannedAnew: true)
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5, isPlannedAnew: true)
     package static let listJobs = make(
@@ -82,6 +87,8 @@ package enum Statements {
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let removeOldAudit = make(
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)
+    package static let removeOldEvents = make(
+        "remove_old_events", PackageResources.remove_old_events_sql, parameters: 2)
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
     package static let requestCancel = make(
@@ -112,7 +119,8 @@ package enum Statements {
 
     private static let general = [
         addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
-        lastEvent, numberEvents, takeEvents, takeSessionReceivers, writeEvents,
+        followEvents, jobEvents, lastEvent, listEvents, numberEvents, removeOldEvents, takeEvents,
+        takeSessionReceivers, writeEvents,
         addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
         resolveDependencies,
         changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, dueDeadlines, editJob, expiredJobs,

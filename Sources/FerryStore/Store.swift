@@ -18,6 +18,8 @@ package final class Store: Sendable {
     private let listen: ListenLane
     private let relay: EventRelay
     private let housekeeping: HousekeepingLane
+    /// The log of events as it grows.
+    package let tail: EventTail
     private let context: StoreContext
     /// By role, in the order in which they end.
     private struct Threads {
@@ -43,6 +45,7 @@ package final class Store: Sendable {
         relay = EventRelay(context)
         housekeeping = HousekeepingLane(context)
         census = CensusLane(context)
+        tail = EventTail(context)
         watch = WatchLane(context, wakeDispatcher: wake)
         listen = ListenLane(
             context,
@@ -52,7 +55,7 @@ package final class Store: Sendable {
             },
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
             onEdit: { [control] in control.adoptEdit($0) },
-            onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: {},
+            onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: { [tail] in tail.wake() },
             onSessions: { [control] in control.adoptSessions() },
             onOperations: { [control] in control.adoptWishes() })
     }
@@ -77,7 +80,7 @@ package final class Store: Sendable {
         // Until the first claim says otherwise.
         context.backlog.addUnknown()
         let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
-        let (watch, listen, relay) = (watch, listen, relay)
+        let (watch, listen, relay, tail) = (watch, listen, relay, tail)
         let (housekeeping, census) = (housekeeping, census)
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
@@ -88,6 +91,7 @@ package final class Store: Sendable {
             }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.others.append(Thread(name: "events") { relay.run() })
+            threads.others.append(Thread(name: "event-tail") { tail.run() })
             threads.others.append(Thread(name: "housekeeping") { housekeeping.run() })
             if context.configuration.listens {
                 threads.others.append(Thread(name: "listen") { listen.run() })
@@ -116,6 +120,7 @@ package final class Store: Sendable {
         control.close()
         deliveries.close()
         relay.close()
+        tail.close()
         listen.close()
         housekeeping.close()
         census.close()

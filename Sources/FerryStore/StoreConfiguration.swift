@@ -33,6 +33,8 @@ package struct StoreConfiguration: Sendable {
     package var logger: Logger
     /// Connections for reads, beside the one for commands. 0: commands and reads share one.
     package var readLaneCount = 1
+    /// Seconds for which events are kept.
+    package var eventRetention = Limits.eventRetentionSeconds
     /// Seconds of silence after which a node has lost its jobs, and between its heartbeats.
     package var leaseSeconds = Limits.leaseSeconds
     package var heartbeatSeconds = Limits.heartbeatSeconds

@@ -225,6 +225,7 @@ package final class WatchLane: LeaseHolder {
                 _ = try connection.execute(Statements.foldCounts, nodes)
                 _ = try connection.execute(Statements.removeOldAudit, audit)
             }
+            try removeOldEvents(&connection)
             let health = try connection.execute(Statements.readHealth)
             context.metrics.oldestTransactionMilliseconds.store(
                 Int64(health.float64(0, 0) * 1000), ordering: .relaxed)
@@ -268,6 +269,17 @@ package final class WatchLane: LeaseHolder {
             for deadline in context.deadlines.wait(milliseconds: Int32((wait + 999_999) / 1_000_000)) {
                 expect(deadline)
             }
+        }
+    }
+
+    /// In small transactions: a sweep may find a day's events.
+    private func removeOldEvents(_ connection: inout Connection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(float64: context.configuration.eventRetention)
+        parameters.append(int32: 1_000)
+        for _ in 0..<20 {
+            let removed = try connection.execute(Statements.removeOldEvents, parameters).int64(0, 0)
+            if removed < 1_000 { return }
         }
     }
 

@@ -4,8 +4,8 @@ import Glibc
 import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
-final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeyStore, StatusSource,
-    LimitStore, JobEditor, DependencyKeeper, SessionStore, ContentStore, ServiceControl, AuditLog
+final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, EventReader, KeyStore,
+    StatusSource, LimitStore, JobEditor, DependencyKeeper, SessionStore, ContentStore, ServiceControl, AuditLog
 {
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
@@ -33,6 +33,9 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, KeySt
         var isPaused = false
         var drained: Set<NodeID> = []
         var audit: [AuditEntry] = []
+        /// In their order.
+        var events: [EventEntry] = []
+        var sink: (any EventSink)?
     }
     let sessionBoard = SessionBoard()
     let state = Mutex(State())

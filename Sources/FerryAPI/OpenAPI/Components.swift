@@ -35,6 +35,19 @@ let parameterComponents = #"""
       "schema": {"type": "string", "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"},
       "description": "next_cursor of the page before; what it is made of may change."
     },
+    "EventTypes": {
+      "name": "type", "in": "query", "explode": false,
+      "schema": {"type": "array", "items": {"$ref": "#/components/schemas/AnyEventType"}, "minItems": 1}
+    },
+    "Since": {"name": "since", "in": "query", "schema": {"type": "string", "format": "date-time"}},
+    "Progress": {
+      "name": "progress", "in": "query", "schema": {"type": "boolean"},
+      "description": "Of a stream: how far the running jobs of this node are, twice a second at most."
+    },
+    "LastEventID": {
+      "name": "Last-Event-ID", "in": "header", "schema": {"type": "string", "pattern": "^evt_[0-9a-z]{26}$"},
+      "description": "Of a stream: it goes on after this event."
+    },
     "Verbose": {"name": "verbose", "in": "query", "allowEmptyValue": true, "schema": {"type": "string"}},
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",

@@ -1,3 +1,5 @@
+internal import FerryCore
+
 /// What happens to jobs and sessions, as JSON Schema 2020-12.
 let eventSchemas = #"""
     "EventType": {
@@ -10,7 +12,7 @@ let eventSchemas = #"""
       "type": "object",
       "required": ["type", "timestamp", "data"],
       "properties": {
-        "type": {"$ref": "#/components/schemas/EventType"},
+        "type": {"$ref": "#/components/schemas/AnyEventType"},
         "timestamp": {"type": "string", "format": "date-time"},
         "data": {
           "type": "object",
@@ -23,11 +25,30 @@ let eventSchemas = #"""
             },
             "session": {"type": "string"},
             "job": {
-              "oneOf": [{"$ref": "#/components/schemas/Job"}, {"type": "null"}],
-              "description": "As it was when it happened; null for an event of a session."
+              "description": "As it was when it happened; its id alone once it is deleted; null for an \#
+    event of a session.",
+              "anyOf": [
+                {"$ref": "#/components/schemas/Job"},
+                {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
+                {"type": "null"}
+              ]
             }
           }
         }
+      }
+    },
+    "AnyEventType": {"enum": \#(names(EventType.self))},
+    "LoggedEvent": {
+      "allOf": [
+        {"$ref": "#/components/schemas/Event"},
+        {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+      ]
+    },
+    "EventList": {
+      "type": "object", "required": ["data", "next_cursor"],
+      "properties": {
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/LoggedEvent"}},
+        "next_cursor": {"type": ["string", "null"]}
       }
     }
     """#

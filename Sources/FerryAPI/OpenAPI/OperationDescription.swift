@@ -37,6 +37,7 @@ extension Operation {
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             sessionDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
+        case .listEvents, .listJobEvents: eventDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
             adminDescription
         case .pauseService, .resumeService, .drainNode, .resumeNode, .listTenants, .listAudit:
@@ -150,6 +151,28 @@ extension Operation {
                     ]),
                 .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
             ], problems: [404, 409, 412, 416])
+    }
+
+    private var eventDescription: OperationDescription {
+        let page = OperationDescription.Answer(
+            status: 200,
+            text: "A page of events; with Accept: text/event-stream what happens, as server-sent events.",
+            content: #"""
+                {"application/json": {"schema": {"$ref": "#/components/schemas/EventList"}},
+                 "text/event-stream": {"schema": {"type": "string"}}}
+                """#, headers: ["Link"])
+        if self == .listEvents {
+            return OperationDescription(
+                tag: "events", summary: "List events, newest first, or listen to them",
+                parameters: [
+                    "Session", "EventTypes", "Since", "Progress", "Limit", "Cursor", "LastEventID",
+                ], answers: [page], problems: [503])
+        }
+        return OperationDescription(
+            tag: "events", summary: "List a job's events, newest first, or listen to them",
+            parameters: ["Limit", "Cursor", "LastEventID"],
+            answers: [page, .init(status: 204, text: "The job has ended, and nothing follows that event.")],
+            problems: [404, 503])
     }
 
     private var deliveryDescription: OperationDescription {

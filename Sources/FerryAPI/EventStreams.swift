@@ -1,0 +1,312 @@
+internal import FerryCore
+internal import HTTPServer
+internal import Synchronization
+internal import Sys
+
+/// The listeners of this node. Events come once from the store and are written once, whoever gets them.
+final class EventStreams: EventSink {
+    private struct State {
+        var streams: [UInt64: EventStream] = [:]
+        var numberLast: UInt64 = 0
+        var isStopped = false
+        /// Jobs that run, as far as the log has told since somebody listens.
+        var running: [JobID: String] = [:]
+        /// Of `streams`: by tenant, for a quick no.
+        var tenants: [String: Int] = [:]
+    }
+
+    private static let pageLimit = 100
+    private static let snapshotMax = 500
+
+    private let events: any EventReader
+    private let jobs: any JobReader
+    private let progress: @Sendable (JobID) -> TransferProgress?
+    private let state = Mutex(State())
+    /// Held while the store is told whether somebody listens.
+    private let following = Mutex<Void>(())
+    private let ending = Mailbox<Never>()
+    private let hasBegun = Atomic<Bool>(false)
+
+    init(_ ports: APIPorts) {
+        events = ports.events
+        jobs = ports.reader
+        progress = ports.progress
+    }
+
+    var count: Int { state.withLock { $0.streams.count } }
+
+    // MARK: Opening
+
+    /// Answers with a stream, or says why not. `after`: the last event that the client has seen.
+    func open(_ subject: EventStream.Subject, after: EventID?, _ call: Call) {
+        guard let stream = enter(subject) else {
+            return call.fail(
+                Problem(
+                    .overloaded,
+                    "This node serves \(Limits.eventListenerCountMax) streams of events already."))
+        }
+        if !hasBegun.exchange(true, ordering: .relaxed) { begin() }
+        if let after { stream.start(after: after) }
+        following.withLock { _ in
+            events.follow(self) { [self] in
+                if let job = subject.job {
+                    openJob(job, after: after, stream, call)
+                } else {
+                    openLog(after: after, stream, call)
+                }
+            }
+        }
+    }
+
+    private func enter(_ subject: EventStream.Subject) -> EventStream? {
+        state.withLock { state in
+            guard !state.isStopped, state.streams.count < Limits.eventListenerCountMax else { return nil }
+            state.numberLast += 1
+            let stream = EventStream(
+                subject, number: state.numberLast,
+                readPage: { [weak self] in self?.readPage($0, after: $1) },
+                whenOver: { [weak self] in self?.leave($0) })
+            state.streams[stream.number] = stream
+            state.tenants[subject.query.tenant, default: 0] += 1
+            return stream
+        }
+    }
+
+    private func leave(_ stream: EventStream) {
+        let isLast = state.withLock { state in
+            guard state.streams.removeValue(forKey: stream.number) != nil else { return false }
+            let tenant = stream.subject.query.tenant
+            state.tenants[tenant, default: 1] -= 1
+            if state.tenants[tenant] == 0 { state.tenants[tenant] = nil }
+            if state.streams.isEmpty { state.running = [:] }
+            return state.streams.isEmpty
+        }
+        guard isLast else { return }
+        following.withLock { _ in
+            if state.withLock({ $0.streams.isEmpty }) { events.stopFollowing() }
+        }
+    }
+
+    /// The last answer of a stream that could not be opened.
+    private func refuse(_ stream: EventStream, _ error: StoreError, _ call: Call) {
+        leave(stream)
+        call.fail(error)
+    }
+
+    private func answer(_ stream: EventStream, _ call: Call) {
+        let fields = HTTPFields([
+            ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
+        ])
+        call.send(Response(status: 200, fields: fields, body: .stream(stream)))
+    }
+
+    // MARK: A job's
+
+    /// The job as it is, then what happens to it, until it has ended.
+    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ call: Call) {
+        events.lastEvent { [self] last in
+            guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+            jobs.job(id, tenant: stream.subject.query.tenant) { [self] found in
+                switch found {
+                case .failure(let error): refuse(stream, error, call)
+                case .success(let job):
+                    guard let after else {
+                        stream.addSnapshot(snapshot(of: job, id: last), upTo: last)
+                        stream.add([], isWhole: true)
+                        if job.state.isTerminal { stream.end() }
+                        return answer(stream, call)
+                    }
+                    resume(job, after: after, stream, call)
+                }
+            }
+        }
+    }
+
+    private func resume(_ job: JobRecord, after: EventID, _ stream: EventStream, _ call: Call) {
+        events.events(of: job.id, tenant: job.tenant, after: after) { [self] result in
+            switch result {
+            case .failure(let error): refuse(stream, error, call)
+            case .success(let entries):
+                if entries.isEmpty, job.state.isTerminal {
+                    // There is nothing to come; 204 tells an EventSource not to try again.
+                    leave(stream)
+                    return call.send(Response(status: 204))
+                }
+                stream.add(entries.map { text(of: $0, for: stream) }, isWhole: true)
+                answer(stream, call)
+            }
+        }
+    }
+
+    private func snapshot(of job: JobRecord, id: EventID) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 2_560)
+        writer.beginObject()
+        writer.name("job")
+        var job = job
+        job.body = nil
+        job.write(into: &writer, progress: progress(job.id))
+        writer.endObject()
+        return serverSentEvent("snapshot", id: id, writer.bytes)
+    }
+
+    // MARK: The log's
+
+    private func openLog(after: EventID?, _ stream: EventStream, _ call: Call) {
+        let query = stream.subject.query
+        guard let after else {
+            return events.lastEvent { [self] last in
+                guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+                stream.addSnapshot(Array("id: \(last)\n\n".utf8), upTo: last)
+                stream.add([], isWhole: true)
+                answer(stream, call)
+            }
+        }
+        events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
+            [self] result in
+            switch result {
+            case .failure(let error): refuse(stream, error, call)
+            case .success(let replay) where replay.isKnown:
+                add(replay, to: stream)
+                answer(stream, call)
+            case .success:
+                // Some are missing: how things stand instead.
+                events.lastEvent { [self] last in
+                    guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+                    gather(query, JobState.allCases.filter { !$0.isTerminal }, []) { [self] jobs in
+                        stream.addSnapshot(snapshot(of: jobs, id: last), upTo: last)
+                        stream.add([], isWhole: true)
+                        answer(stream, call)
+                    }
+                }
+            }
+        }
+    }
+
+    private func readPage(_ stream: EventStream, after: EventID) {
+        let query = stream.subject.query
+        events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
+            [self] result in
+            // Without an answer the client comes again.
+            guard case .success(let replay) = result else { return stream.end() }
+            add(replay, to: stream)
+        }
+    }
+
+    private func add(_ replay: EventReplay, to stream: EventStream) {
+        var page = replay.entries.filter { stream.subject.admits($0.event) }.map { text(of: $0, for: stream) }
+        // The next page begins behind what was looked at, shown or not.
+        if let last = replay.entries.last?.event.id, page.last?.id != last, replay.hasMore {
+            page.append((last, Array(":\n".utf8), false))
+        }
+        stream.add(page, isWhole: !replay.hasMore)
+    }
+
+    /// Unfinished jobs, newest first in each state; nil: they could not be read.
+    private func gather(
+        _ query: EventQuery, _ states: [JobState], _ found: [JobRecord],
+        done: @escaping @Sendable ([JobRecord]) -> Void
+    ) {
+        guard let state = states.first, found.count < Self.snapshotMax else { return done(found) }
+        var next = JobQuery(tenant: query.tenant)
+        next.session = query.session
+        next.state = state
+        next.limit = Self.snapshotMax - found.count
+        jobs.jobs(next) { [self] result in
+            gather(query, Array(states.dropFirst()), found + ((try? result.get()) ?? []), done: done)
+        }
+    }
+
+    private func snapshot(of jobs: [JobRecord], id: EventID) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 256 + jobs.count * 2_560)
+        writer.beginObject()
+        writer.name("jobs")
+        writer.beginArray()
+        for job in jobs { job.write(into: &writer, progress: progress(job.id)) }
+        writer.endArray()
+        writer.member("complete", jobs.count < Self.snapshotMax)
+        writer.endObject()
+        return serverSentEvent("snapshot", id: id, writer.bytes)
+    }
+
+    // MARK: What happens
+
+    func wants(_ event: Event) -> Bool { state.withLock { $0.tenants[event.tenant] != nil } }
+
+    func receive(_ entries: [EventEntry]) {
+        let streams = state.withLock { state in
+            for entry in entries { Self.note(entry.event, &state.running) }
+            return Array(state.streams.values)
+        }
+        for entry in entries {
+            var text: [UInt8]?
+            for stream in streams where stream.subject.admits(entry.event) {
+                let bytes = text ?? write(entry)
+                text = bytes
+                stream.push(entry.event.id, bytes, isLast: isLast(entry, for: stream))
+            }
+        }
+    }
+
+    private static func note(_ event: Event, _ running: inout [JobID: String]) {
+        guard let job = event.record.job else { return }
+        if event.record.state == .running {
+            running[job] = event.tenant
+        } else if event.record.type.isTerminal || event.record.state == .suspended {
+            running[job] = nil
+        }
+    }
+
+    private func text(of entry: EventEntry, for stream: EventStream) -> (
+        id: EventID, text: [UInt8], isLast: Bool
+    ) {
+        (entry.event.id, write(entry), isLast(entry, for: stream))
+    }
+
+    /// A job's stream ends with the job.
+    private func isLast(_ entry: EventEntry, for stream: EventStream) -> Bool {
+        stream.subject.job != nil && entry.event.record.type.isTerminal
+    }
+
+    private func write(_ entry: EventEntry) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 2_560)
+        entry.write(into: &writer)
+        return serverSentEvent(entry.event.record.type.rawValue, id: entry.event.id, writer.bytes)
+    }
+
+    // MARK: Signs of life
+
+    private func begin() {
+        _ = Thread(name: "ferry-events") { [self] in
+            while !ending.isClosed {
+                _ = ending.wait(milliseconds: Int32(Limits.eventProgressSeconds * 1_000))
+                tick()
+            }
+        }
+    }
+
+    private func tick() {
+        let now = monotonicNanoseconds()
+        let (streams, running) = state.withLock { (Array($0.streams.values), $0.running) }
+        for stream in streams {
+            if let job = stream.subject.job {
+                if let progress = progress(job) { stream.tell(progress, of: job) }
+            } else if stream.subject.showsProgress {
+                for (job, tenant) in running where tenant == stream.subject.query.tenant {
+                    if let progress = progress(job) { stream.tell(progress, of: job) }
+                }
+                stream.forgetProgress(but: Set(running.keys))
+            }
+            stream.beat(now: now)
+        }
+    }
+
+    /// Ends all streams; none is opened any more.
+    func stop() {
+        let streams = state.withLock { state in
+            state.isStopped = true
+            return Array(state.streams.values)
+        }
+        ending.close()
+        for stream in streams { stream.end() }
+    }
+}

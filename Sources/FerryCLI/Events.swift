@@ -1,0 +1,111 @@
+package import ArgumentParser
+import FerryCore
+import Glibc
+
+/// `ferry events`: what has happened, and what happens.
+package struct Events: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Lists events, the latest last; --follow goes on with what happens.",
+        discussion: """
+            On a terminal a table; otherwise one event a line, with tabs and without a heading. With --json
+            one JSON object a line.
+
+            EXAMPLES
+              ferry events --type job.failed --since 2026-11-21T00:00:00Z
+              ferry events job_… --follow
+            """)
+
+    @Argument(help: "Only of this job.") var job: String?
+    @Option(name: .long) var session: String?
+    @Option(name: .long, help: "Only these types, separated by commas.") var type: String?
+    @Option(name: .long, help: "Only what happened since this time (RFC 3339).") var since: String?
+    @Option(name: [.customShort("n"), .long], help: "At most so many events that were (up to 500).")
+    var limit = 50
+    @Flag(name: [.customShort("f"), .long], help: "Go on with what happens, until the job has ended.")
+    var follow = false
+    @OptionGroup var client: ClientOptions
+
+    /// Milliseconds between looks.
+    private static let pause: Int32 = 500
+
+    package init() {}
+
+    package mutating func validate() throws {
+        guard job != nil, session != nil || type != nil || since != nil else { return }
+        throw ValidationError("The events of a job are not filtered by session, type or time.")
+    }
+
+    func path(limit: Int, cursor: String?) -> String {
+        let named: [(String, String?)] = [
+            ("session", session), ("type", type), ("since", since), ("limit", "\(limit)"), ("cursor", cursor),
+        ]
+        let query = named.compactMap { name, value in value.map { "\(name)=\(percentEncoded($0))" } }
+        let path = job.map { "/v1/jobs/\(percentEncoded($0))/events" } ?? "/v1/events"
+        return path + "?" + query.joined(separator: "&")
+    }
+
+    package func run() throws {
+        let console = Console.current
+        let service = try client.service()
+        let first = try service.send("GET", path(limit: limit, cursor: nil)).json["data"]?.array ?? []
+        var last = first.first?["id"]?.string ?? ""
+        try show(first.reversed(), console, withHeading: true)
+        guard follow else { return }
+        var isOver = hasEnded(first)
+        while !isOver {
+            poll(nil, 0, Self.pause)
+            let new = try self.new(since: last, service)
+            last = new.first?["id"]?.string ?? last
+            try show(new.reversed(), console, withHeading: false)
+            isOver = hasEnded(new)
+        }
+    }
+
+    /// Everything after the event that was shown last, newest first: as many pages as that takes.
+    private func new(since last: String, _ service: ServiceClient) throws(ClientFailure) -> [JSON] {
+        var new: [JSON] = []
+        var cursor: String?
+        repeat {
+            let page = try service.send("GET", path(limit: 500, cursor: cursor)).json
+            for event in page["data"]?.array ?? [] {
+                // Identifiers grow with each event.
+                guard (event["id"]?.string ?? "") > last else { return new }
+                new.append(event)
+            }
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil
+        return new
+    }
+
+    private func hasEnded(_ events: [JSON]) -> Bool {
+        job != nil
+            && events.contains {
+                ($0["type"]?.string).flatMap(EventType.init)?.isTerminal == true
+            }
+    }
+
+    private func show(_ events: [JSON], _ console: Console, withHeading: Bool) throws {
+        if client.json {
+            for event in events {
+                var writer = JSONWriter()
+                writer.value(event)
+                try console.data(line: String(decoding: writer.bytes, as: UTF8.self))
+            }
+            return
+        }
+        let rows = events.map { event in
+            [
+                event["timestamp"]?.string ?? "", event["data"]?["session"]?.string ?? "",
+                (event["data"]?["sequence"]?.integer).map { "\($0)" } ?? "", event["type"]?.string ?? "",
+                event["data"]?["job"]?["id"]?.string ?? "-",
+            ]
+        }
+        guard withHeading, console.outIsTerminal else {
+            for row in rows { try console.data(line: row.joined(separator: "\t")) }
+            return
+        }
+        let lines = tableLines(
+            ["TIME", "SESSION", "NUMBER", "EVENT", "JOB"], rows, terminalWidth: console.width())
+        for line in lines { try console.data(line: line) }
+    }
+}

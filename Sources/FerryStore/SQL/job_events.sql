@@ -1,0 +1,15 @@
+-- Reads the rows of the log that have events of a job: those at times that its row names, and those that are
+-- marked with it. A row spans ten seconds at most, so that a search by time ends soon. Locks nothing. $1
+-- tenant, $2 session, $3 the job, $4 the times.
+SELECT w.id, w.tenant, w.session, w.first_sequence, w.packed
+FROM unnest($4::timestamptz[]) AS t(at) CROSS JOIN LATERAL (
+    SELECT e.id, e.tenant, e.session, e.first_sequence, e.packed FROM events e
+    WHERE e.tenant = $1::text AND e.session = $2::text
+        AND e.last_at BETWEEN t.at AND t.at + interval '10 seconds' AND e.first_at <= t.at
+        AND position(
+            uuid_send($3::uuid) || int8send((extract(epoch FROM t.at) * 1000000)::bigint) IN e.packed) > 0
+    ORDER BY e.last_at LIMIT 1
+) w
+UNION
+SELECT id, tenant, session, first_sequence, packed FROM events
+WHERE marked @> ARRAY[$3::uuid] AND tenant = $1::text

@@ -1,0 +1,6 @@
+-- Reads rows of a tenant's log, newest first. Locks nothing. $1 tenant, $2 only rows up to this id, $3
+-- session or null, $4 types (a bit each), $5 since when or null, $6 how many at most.
+SELECT id, tenant, session, first_sequence, packed FROM events
+WHERE tenant = $1::text AND id <= $2::uuid AND ($3::text IS NULL OR session = $3::text)
+    AND types & $4::integer <> 0 AND ($5::timestamptz IS NULL OR last_at >= $5::timestamptz)
+ORDER BY id DESC LIMIT $6::integer

@@ -1,0 +1,104 @@
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+
+/// A client of a stream of events, on a socket of its own. Speaks HTTP/1.0, where a stream ends with its
+/// connection and needs no chunks.
+final class EventListener: Sendable {
+    struct Message: Sendable {
+        var id: String?
+        var event: String?
+        var data: JSON = .null
+    }
+
+    /// Of the answer.
+    let head = Signal<String>()
+    let messages = Signal<Message>()
+    /// The server has ended the stream.
+    let ended = Signal<Void>()
+    private let descriptor: Int32
+    private let thread: Thread
+
+    init(_ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil) throws {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = ferry.port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let isConnected = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard descriptor >= 0, isConnected == 0 else { throw SystemError("connect") }
+        self.descriptor = descriptor
+        var request = "GET \(path) HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer \(adminKey)\r\n"
+        request += "Accept: text/event-stream\r\n"
+        if let lastEventID { request += "Last-Event-ID: \(lastEventID)\r\n" }
+        let bytes = Array("\(request)\r\n".utf8)
+        guard Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count else {
+            throw SystemError("send")
+        }
+        let (head, messages, ended) = (head, messages, ended)
+        thread = Thread(name: "listener") {
+            Self.read(descriptor, head, messages)
+            ended.fire(())
+        }
+    }
+
+    private static func read(_ descriptor: Int32, _ head: Signal<String>, _ messages: Signal<Message>) {
+        var text: [UInt8] = []
+        var isInBody = false
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = recv(descriptor, &buffer, buffer.count, 0)
+            guard count > 0 else { return }
+            text.append(contentsOf: buffer[..<count])
+            while let end = end(of: isInBody ? "\n\n" : "\r\n\r\n", in: text) {
+                let part = String(decoding: text[..<end], as: UTF8.self)
+                text.removeFirst(end)
+                if isInBody { messages.fire(message(part)) } else { head.fire(part) }
+                isInBody = true
+            }
+        }
+    }
+
+    private static func end(of mark: String, in text: [UInt8]) -> Int? {
+        let mark = Array(mark.utf8)
+        guard text.count >= mark.count else { return nil }
+        for start in 0...(text.count - mark.count)
+        where text[start..<(start + mark.count)].elementsEqual(mark) {
+            return start + mark.count
+        }
+        return nil
+    }
+
+    private static func message(_ part: String) -> Message {
+        var message = Message()
+        for line in part.split(separator: "\n") {
+            if line.hasPrefix("id: ") { message.id = String(line.dropFirst(4)) }
+            if line.hasPrefix("event: ") { message.event = String(line.dropFirst(7)) }
+            if line.hasPrefix("data: ") {
+                message.data = (try? JSON.parse(Array(line.utf8.dropFirst(6)))) ?? .null
+            }
+        }
+        return message
+    }
+
+    /// The next events of the log: neither comments nor progress.
+    func events(_ count: Int, seconds: Double = 20) -> [Message] {
+        var events: [Message] = []
+        let deadline = Sys.monotonicNanoseconds() + Int64(seconds * 1e9)
+        while events.count < count, Sys.monotonicNanoseconds() < deadline {
+            events += messages.wait(seconds: 1).filter { $0.id != nil && $0.event != nil }
+        }
+        return events
+    }
+
+    func stop() {
+        shutdown(descriptor, Int32(SHUT_RDWR))
+        thread.join()
+        close(descriptor)
+    }
+}

@@ -1,0 +1,145 @@
+import FerryCore
+import Sys
+import TestSupport
+import Testing
+
+@Suite("What happens is told", .onOwnThread)
+struct EventTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    private func job(_ origin: HalfwayOrigin, session: String) -> String {
+        #"{"kind":"data","session":"\#(session)","request":{"url":"\#(origin.url)/f/1"}}"#
+    }
+
+    private func types(_ events: [JSON]) -> [String] { events.compactMap { $0["type"]?.string } }
+
+    @Test("the events of a job and of its session are listed, newest first, by pages and filters")
+    func lists() throws {
+        let origin = try HalfwayOrigin(free: 10)
+        defer { origin.stop() }
+        let ids = try (0..<3).map { _ in
+            try ferry.run(job(origin, session: "listed"))["id"]?.string ?? ""
+        }
+        let all = try ferry.json("GET", "/v1/jobs/\(ids[1])/events")
+        #expect(types(all["data"]?.array ?? []) == ["job.succeeded", "job.started", "job.created"])
+        let first = try #require(all["data"]?.array?.last)
+        #expect(first["data"]?["job"]?["id"]?.string == ids[1])
+        #expect(first["data"]?["job"]?["state"]?.string != "succeeded")
+        let named = "/v1/events?session=listed&type=job.created,job.succeeded"
+        let listed = try ferry.json("GET", named)["data"]?.array ?? []
+        #expect(listed.count == 6 && Set(types(listed)) == ["job.created", "job.succeeded"])
+        let numbers = listed.compactMap { $0["data"]?["sequence"]?.integer }
+        #expect(numbers == numbers.sorted(by: >) && Set(numbers).count == 6)
+        var paged: [JSON] = []
+        var cursor: String?
+        repeat {
+            let page = try ferry.json("GET", "\(named)&limit=2" + (cursor.map { "&cursor=\($0)" } ?? ""))
+            paged += page["data"]?.array ?? []
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil
+        #expect(paged == listed)
+        #expect(try ferry.json("GET", "/v1/events?session=nobody")["data"]?.array?.isEmpty == true)
+        #expect(try ferry.call("GET", "/v1/events?type=job.nothing").status == 400)
+        #expect(try ferry.call("GET", "/v1/jobs/\(JobID(high: 1, low: 1))/events").status == 404)
+    }
+
+    @Test("a session's stream tells what happens, and goes on after Last-Event-ID without a gap")
+    func resume() throws {
+        let origin = try HalfwayOrigin(free: 100)
+        defer { origin.stop() }
+        let listener = try EventListener(ferry, "/v1/events?session=heard")
+        defer { listener.stop() }
+        let head = try #require(listener.head.wait().first)
+        #expect(head.contains("200") && head.contains("text/event-stream") && head.contains("no-store"))
+        // It says where it begins.
+        #expect(listener.messages.wait().first?.id?.hasPrefix("evt_") == true)
+        _ = try ferry.run(job(origin, session: "unheard"))
+        _ = try ferry.run(job(origin, session: "heard"))
+        let heard = listener.events(3)
+        #expect(heard.prefix(3).map(\.event) == ["job.created", "job.started", "job.succeeded"])
+        #expect(heard.first?.data["data"]?["session"]?.string == "heard")
+        for _ in 0..<2 { _ = try ferry.run(job(origin, session: "heard")) }
+        let again = try EventListener(ferry, "/v1/events?session=heard", after: heard[0].id)
+        defer { again.stop() }
+        let resumed = again.events(8)
+        let numbers = resumed.compactMap { $0.data["data"]?["sequence"]?.integer }
+        #expect(numbers.count >= 8 && numbers == Array(2..<Int64(numbers.count + 2)), "\(numbers)")
+        // Another one that has missed what is not kept any more is told how things stand.
+        let late = try EventListener(ferry, "/v1/events?session=heard", after: "\(EventID(high: 1, low: 0))")
+        defer { late.stop() }
+        #expect(late.events(1).first?.event == "snapshot")
+    }
+
+    @Test("a job's stream shows the job, its progress and its events, and ends with it")
+    func ofJob() throws {
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let id = try #require(
+            try ferry.json("POST", "/v1/jobs", job(origin, session: "watched"))["id"]?.string)
+        #expect(origin.stopped.wait().count == 1)
+        let listener = try EventListener(ferry, "/v1/jobs/\(id)/events")
+        defer { listener.stop() }
+        let first = try #require(listener.messages.wait().first)
+        #expect(first.event == "snapshot" && first.data["job"]?["state"]?.string == "running")
+        let progress = try #require(listener.messages.wait().first)
+        #expect(
+            progress.event == "progress" && progress.data["progress"]?["bytes_received"]?.integer == 10_000)
+        origin.open()
+        let last = try #require(listener.events(1).last)
+        #expect(last.event == "job.succeeded" && last.data["data"]?["job"]?["id"]?.string == id)
+        #expect(listener.ended.wait().count == 1)
+        let over = try EventListener(ferry, "/v1/jobs/\(id)/events", after: last.id)
+        defer { over.stop() }
+        #expect(over.head.wait().first?.contains(" 204 ") == true)
+    }
+
+    @Test("kill -9 loses no event: every number is there, and each job was created, started and ended once")
+    func killed() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_CONCURRENCY": "32", "FERRY_DATABASE_URL": database.url])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 100)
+        defer { origin.stop() }
+        let ids = try ferry.submitBatch(origin.batch(0..<200))
+        #expect(origin.stopped.wait(for: 32, seconds: 60).count == 32)
+        ferry.kill9()
+        origin.open()
+        try ferry.start()
+        #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
+        var events: [JSON] = []
+        var cursor: String?
+        repeat {
+            let page = try ferry.json("GET", "/v1/events?limit=500" + (cursor.map { "&cursor=\($0)" } ?? ""))
+            events += page["data"]?.array ?? []
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil
+        let numbers = events.compactMap { $0["data"]?["sequence"]?.integer }
+        #expect(numbers.reversed() == Array(1...Int64(events.count)))
+        let lives = Dictionary(grouping: events) { $0["data"]?["job"]?["id"]?.string ?? "" }
+        for id in ids {
+            let types = types((lives[id] ?? []).reversed())
+            #expect(types.first == "job.created" && types.last == "job.succeeded", "\(types)")
+            #expect(types.count { $0 == "job.started" } == 1 && types.count { $0 == "job.succeeded" } == 1)
+        }
+    }
+
+    @Test("ferry events lists them, and follows a job to its end")
+    func client() throws {
+        let origin = try HalfwayOrigin(free: 10)
+        defer { origin.stop() }
+        let id = try ferry.run(job(origin, session: "client"))["id"]?.string ?? ""
+        let run = { (arguments: [String]) in
+            try Program.run(
+                [Program.ferry, "events"] + arguments,
+                environment: ["FERRY_URL": ferry.url, "FERRY_KEY": adminKey])
+        }
+        let result = try run([id, "--follow", "--json"])
+        #expect(result.status == 0)
+        let lines = result.output.split(separator: "\n").compactMap { try? JSON.parse(Array($0.utf8)) }
+        #expect(types(lines) == ["job.created", "job.started", "job.succeeded"])
+        let table = try run(["--session", "client", "--type", "job.succeeded"])
+        #expect(table.status == 0 && table.output.contains("job.succeeded\t\(id)"))
+    }
+}

@@ -1,0 +1,147 @@
+import FerryCore
+import HTTPServer
+import Synchronization
+import Sys
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Streams of events")
+struct EventStreamTests {
+    private let fixture = Fixture()
+
+    /// A stream, with everything that it gives until it waits.
+    private final class Reader {
+        let stream: any ResponseStream
+        let woken = Mailbox<Bool>()
+        private(set) var last = StreamStep.wait
+
+        init(_ answer: Answer) throws {
+            guard case .stream(let stream, _) = answer.response.body else {
+                throw Problem(.notFound, "no stream")
+            }
+            self.stream = stream
+            let woken = woken
+            stream.attach(StreamWaker { woken.send(true) })
+        }
+
+        func text(pieceMax: Int = 100) -> String {
+            var bytes: [UInt8] = []
+            var buffer = [UInt8](repeating: 0, count: pieceMax)
+            while true {
+                last = buffer.withUnsafeMutableBytes { stream.read(into: $0) }
+                guard case .bytes(let count) = last else { return String(decoding: bytes, as: UTF8.self) }
+                bytes.append(contentsOf: buffer[..<count])
+            }
+        }
+    }
+
+    private func open(_ path: String, after: String? = nil) throws -> Reader {
+        var headers = [(name: "Accept", value: "text/event-stream")]
+        if let after { headers.append((name: "Last-Event-ID", value: after)) }
+        let answer = try fixture.send("GET", path, nil, headers)
+        #expect(answer.status == 200 && answer.header("Content-Type") == "text/event-stream")
+        return try Reader(answer)
+    }
+
+    private func types(_ text: String) -> [String] {
+        text.split(separator: "\n").filter { $0.hasPrefix("event: ") }.map { String($0.dropFirst(7)) }
+    }
+
+    @Test("a stream gives what happens in its tenant, session and types, in pieces of any size")
+    func live() throws {
+        let job = try fixture.submit()
+        let reader = try open("/v1/events?session=a&type=job.created,job.succeeded")
+        #expect(reader.text().hasPrefix("id: evt_"))
+        fixture.store.happen(.jobCreated, job, session: "a")
+        fixture.store.happen(.jobCreated, job, session: "b")
+        fixture.store.happen(.jobStarted, job, session: "a")
+        fixture.store.happen(.jobCreated, job, tenant: "other", session: "a")
+        fixture.store.happen(.jobSucceeded, job, session: "a")
+        #expect(reader.woken.wait(milliseconds: 10_000).isEmpty == false)
+        let text = reader.text(pieceMax: 7)
+        #expect(types(text) == ["job.created", "job.succeeded"] && reader.last == .wait)
+        let data = try #require(text.split(separator: "\n").first { $0.hasPrefix("data: ") })
+        let shown = try JSON.parse(Array(data.utf8.dropFirst(6)))
+        #expect(shown["data"]?["job"]?["id"]?.string == "\(job)" && shown["type"]?.string == "job.created")
+        reader.stream.cancelled()
+        #expect(fixture.api.listenerCount == 0 && fixture.store.state.withLock { $0.sink == nil })
+    }
+
+    @Test("a stream that is resumed gives what it has missed page by page, then what comes, nothing twice")
+    func resume() throws {
+        let job = try fixture.submit()
+        for _ in 0..<250 { fixture.store.happen(.jobStarted, job) }
+        let reader = try open("/v1/events", after: "\(EventID(high: 1, low: 3))")
+        fixture.store.happen(.jobSucceeded, job)
+        let ids = reader.text(pieceMax: 1_000).split(separator: "\n").filter { $0.hasPrefix("id: ") }
+        #expect(
+            ids.map { String($0.dropFirst(4)) } == (UInt64(4)...251).map { "\(EventID(high: 1, low: $0))" })
+        fixture.store.happen(.jobSucceeded, job)
+        #expect(types(reader.text()) == ["job.succeeded"])
+        let late = try open("/v1/events", after: "\(EventID(high: 9, low: 9))")
+        #expect(types(late.text()) == ["snapshot"])
+        #expect(
+            try fixture.send("GET", "/v1/events", [("Accept", "text/event-stream"), ("Last-Event-ID", "7")])
+                .status == 400)
+        reader.stream.cancelled()
+        late.stream.cancelled()
+    }
+
+    @Test("a job's stream ends with the job; another tenant's and a resumed one without news have none")
+    func ofJob() throws {
+        let job = try fixture.submit()
+        let reader = try open("/v1/jobs/\(job)/events")
+        #expect(types(reader.text()) == ["snapshot"])
+        fixture.store.happen(.jobSucceeded, try fixture.submit())
+        fixture.store.happen(.jobSucceeded, job)
+        #expect(types(reader.text()) == ["job.succeeded"] && reader.last == .end)
+        fixture.store.finish(job, .succeeded)
+        let accept = [(name: "Accept", value: "text/event-stream")]
+        let last = (name: "Last-Event-ID", value: "\(EventID(high: 1, low: 2))")
+        #expect(try fixture.send("GET", "/v1/jobs/\(job)/events", accept + [last]).status == 204)
+        #expect(
+            try fixture.send("GET", "/v1/jobs/\(job)/events", nil, key: fixture.strangerKey, accept).status
+                == 404)
+        reader.stream.cancelled()
+        #expect(fixture.api.listenerCount == 0)
+    }
+
+    @Test("who reads too slowly is let go, and costs no more than what is allowed to wait")
+    func slow() throws {
+        let job = try fixture.submit(#","description":"\#(String(repeating: "x", count: 1_000))""#)
+        let reader = try open("/v1/events")
+        for _ in 0..<2_000 { fixture.store.happen(.jobStarted, job) }
+        let text = reader.text(pieceMax: 65_536)
+        #expect(text.contains(": too slow") && reader.last == .end)
+        #expect(text.utf8.count < Limits.eventQueueByteCountMax)
+        reader.stream.cancelled()
+    }
+
+    @Test("a node that stops ends its streams")
+    func stop() throws {
+        let reader = try open("/v1/events")
+        _ = reader.text()
+        fixture.api.endStreams()
+        #expect(reader.text().isEmpty && reader.last == .end)
+        reader.stream.cancelled()
+        let answer = try fixture.send("GET", "/v1/events", [("Accept", "text/event-stream")])
+        #expect(answer.status == 503)
+    }
+
+    @Test("lists are pages, newest first, and name their events")
+    func lists() throws {
+        let job = try fixture.submit()
+        for _ in 0..<5 { fixture.store.happen(.jobStarted, job) }
+        fixture.store.happen(.sessionEventsFinished, nil)
+        let page = try fixture.send("GET", "/v1/events?limit=2").json
+        #expect(page["data"]?.array?.count == 2 && page["data"]?.array?[0]["data"]?["job"] == .null)
+        let cursor = try #require(page["next_cursor"]?.string)
+        let rest = try fixture.send("GET", "/v1/events?cursor=\(cursor)").json
+        #expect(rest["data"]?.array?.count == 4 && rest["next_cursor"] == .null)
+        #expect(try fixture.send("GET", "/v1/jobs/\(job)/events").json["data"]?.array?.count == 5)
+        for query in ["type=x", "since=never", "limit=0", "cursor=x", "progress=true", "session="] {
+            #expect(try fixture.send("GET", "/v1/events?\(query)").status == 400, "\(query)")
+        }
+    }
+}

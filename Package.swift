@@ -125,7 +125,7 @@ let package = Package(
         .testTarget(
             name: "FerryWebhooksTests",
             dependencies: [
-                "Curl", "FerryCore", "FerryWebhooks", "Sys", "TestSupport",
+                "Curl", "FerryCore", "FerryWebhooks", "OpenSSL", "Sys", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(

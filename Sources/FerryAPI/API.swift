@@ -38,6 +38,7 @@ package struct APIPorts: Sendable {
     package var content: any ContentStore
     package var deliveries: any DeliveryReader
     package var events: any EventReader
+    package var webhooks: any WebhookStore
     package var keys: any KeyStore
     package var limits: any LimitStore
     package var editor: any JobEditor
@@ -55,6 +56,8 @@ package struct APIPorts: Sendable {
     package var queue: @Sendable () -> QueueConditions
     /// Encrypts what must not be readable in the database.
     package var seal: @Sendable ([UInt8]) -> [UInt8]
+    /// Decrypts the keys of a webhook endpoint; nil when they cannot be read.
+    package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys?
     /// Reads resume data; nil when this service has not made it.
     package var openResumeData: @Sendable (String) -> ResumePoint?
     /// Cached: must not block.
@@ -66,7 +69,8 @@ package struct APIPorts: Sendable {
 
     package init(
         store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
-            & EventReader & KeyStore & LimitStore & StatusSource & SessionStore & ServiceControl & AuditLog,
+            & EventReader & KeyStore & LimitStore & StatusSource & SessionStore & ServiceControl & AuditLog
+            & WebhookStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -74,6 +78,7 @@ package struct APIPorts: Sendable {
         control = store
         deliveries = store
         events = store
+        webhooks = store
         keys = store
         limits = store
         editor = store
@@ -89,6 +94,7 @@ package struct APIPorts: Sendable {
         progress = { _ in nil }
         queue = { QueueConditions() }
         seal = { $0 }
+        openWebhookKeys = { _ in nil }
         openResumeData = { _ in nil }
         readiness = { [] }
         metrics = { [] }

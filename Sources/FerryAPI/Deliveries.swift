@@ -44,7 +44,7 @@ extension API {
     }
 }
 
-private func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: Call) {
+func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: Call) {
     switch result {
     case .failure(let error): call.fail(error)
     case .success(let delivery):
@@ -75,7 +75,8 @@ extension DeliveryRecord {
         writer.member("event", event)
         writer.member("type", type)
         writer.memberOrNull("job", job?.description)
-        writer.member("session", session)
+        writer.memberOrNull("webhook", webhook?.description)
+        writer.memberOrNull("session", session.isEmpty ? nil : session)
         writer.member("sequence", sequence)
         writer.member("url", url)
         writer.member("state", state.rawValue)

@@ -17,6 +17,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case sessionInvalidated = "session_invalidated"
     case sessionInUse = "session_in_use"
     case tooManySessions = "too_many_sessions"
+    case limitReached = "limit_reached"
     case stale
     case preconditionRequired = "precondition_required"
     case bodyTooLarge = "body_too_large"
@@ -38,7 +39,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .sessionInvalidated, .sessionInUse,
-            .tooManySessions:
+            .tooManySessions, .limitReached:
             409
         case .stale: 412
         case .bodyTooLarge: 413
@@ -70,6 +71,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .sessionInvalidated: "The session takes no more jobs"
         case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
         case .tooManySessions: "There are too many sessions"
+        case .limitReached: "There are as many as there may be"
         case .stale: "The object has changed"
         case .preconditionRequired: "A change needs If-Match"
         case .bodyTooLarge: "The body is too large"

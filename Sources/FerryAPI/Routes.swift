@@ -47,6 +47,8 @@ enum Operation: String, Sendable, CaseIterable {
         invalidateSession
     case listDeliveries, readDelivery, redeliver
     case listEvents, listJobEvents
+    case createWebhook, listWebhooks, readWebhook, editWebhook, deleteWebhook, rotateSecret, testWebhook,
+        replayDeliveries, listWebhookDeliveries
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
     case live, ready, metrics, openapi, docs
@@ -81,6 +83,25 @@ let routes: [Route] = [
     Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.listDeliveries },
     Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.readDelivery },
     Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },
+    Route(.createWebhook, "POST", "/v1/webhooks", .client, .upTo(Limits.webhookByteCountMax)) {
+        $0.createWebhook
+    },
+    Route(.listWebhooks, "GET", "/v1/webhooks", .viewer) { $0.listWebhooks },
+    Route(.readWebhook, "GET", "/v1/webhooks/{id}", .viewer) { $0.readWebhook },
+    Route(.editWebhook, "PATCH", "/v1/webhooks/{id}", .client, .upTo(Limits.webhookByteCountMax)) {
+        $0.editWebhook
+    },
+    Route(.deleteWebhook, "DELETE", "/v1/webhooks/{id}", .client) { $0.deleteWebhook },
+    Route(.rotateSecret, "POST", "/v1/webhooks/{id}/rotate_secret", .client, .upTo(4_096)) {
+        $0.rotateSecret
+    },
+    Route(.testWebhook, "POST", "/v1/webhooks/{id}/test", .client, .upTo(4_096)) { $0.testWebhook },
+    Route(.replayDeliveries, "POST", "/v1/webhooks/{id}/replay", .client, .upTo(4_096)) {
+        $0.replayDeliveries
+    },
+    Route(.listWebhookDeliveries, "GET", "/v1/webhooks/{id}/deliveries", .viewer) {
+        $0.listWebhookDeliveries
+    },
     Route(.readStatus, "GET", "/v1/admin/status", .admin) { $0.readStatus },
     Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.listNodes },
     Route(.readLimits, "GET", "/v1/admin/limits", .admin) { $0.readLimits },

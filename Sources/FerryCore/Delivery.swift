@@ -1,32 +1,58 @@
 /// An event on its way to one webhook.
 package struct Delivery: Sendable {
     package let id: DeliveryID
+    /// Deliveries of one lane go to one receiver.
+    package let lane: LaneID
     /// `webhook-id`: the same on every try.
     package let event: EventID
-    package let type: EventType
+    /// An `EventType`, `WebhookPing.type`, or a type that a newer version knows.
+    package let type: String
     package let tenant: String
+    /// Empty: of none.
     package let session: String
-    /// Nil: it is an event of the session.
+    /// Nil: it is an event of a session, or a ping.
     package let job: JobID?
     /// Gap-free per tenant and session.
     package let sequence: Int64
     package let occurredAt: Timestamp
     package let url: String
-    /// The job's own `whsec_…`; nil: the service's secret signs.
+    /// The job's own `whsec_…`; nil: the service's secret signs, or the endpoint's keys do.
     package let secret: String?
-    /// The job as it was when the event happened: a JSON object.
+    /// Nil: of a job's own webhook.
+    package let endpoint: Endpoint?
+    /// The job as it was when the event happened: a JSON object; `null` without a job.
     package let jobJSON: [UInt8]
     package let traceparent: String?
     /// 1 for the first try.
     package let tryNumber: Int32
 
+    /// What an endpoint says about its deliveries; shared by them.
+    package final class Endpoint: Sendable {
+        package let id: WebhookID
+        package let keys: WebhookKeys
+        package let format: WebhookEndpoint.Format
+        package let isOrdered: Bool
+        package let retryDelays: [Double]
+
+        package init(
+            id: WebhookID, keys: WebhookKeys, format: WebhookEndpoint.Format, isOrdered: Bool,
+            retryDelays: [Double]
+        ) {
+            self.id = id
+            self.keys = keys
+            self.format = format
+            self.isOrdered = isOrdered
+            self.retryDelays = retryDelays
+        }
+    }
+
     package init(
-        id: DeliveryID, event: EventID, type: EventType, tenant: String, session: String, job: JobID?,
-        sequence: Int64,
-        occurredAt: Timestamp, url: String, secret: String?, jobJSON: [UInt8], traceparent: String?,
-        tryNumber: Int32
+        id: DeliveryID, lane: LaneID, event: EventID, type: String, tenant: String, session: String,
+        job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String, secret: String?,
+        endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
     ) {
         self.id = id
+        self.lane = lane
         self.event = event
         self.type = type
         self.tenant = tenant
@@ -36,10 +62,20 @@ package struct Delivery: Sendable {
         self.occurredAt = occurredAt
         self.url = url
         self.secret = secret
+        self.endpoint = endpoint
         self.jobJSON = jobJSON
         self.traceparent = traceparent
         self.tryNumber = tryNumber
     }
+
+    package var isPing: Bool { type == WebhookPing.type }
+    /// Whether nothing of its lane may overtake it.
+    package var isOrdered: Bool { !isPing && endpoint?.isOrdered ?? false }
+}
+
+/// The delivery that a client asks for to see whether its receiver works: one try, ahead of everything else.
+package enum WebhookPing {
+    package static let type = "webhook.ping"
 }
 
 /// One try of a delivery, and what follows from it.
@@ -49,6 +85,8 @@ package struct DeliveryTry: Sendable {
         case retry(at: Timestamp)
         /// Given up: the schedule is over, or the receiver answered 410.
         case givenUp
+        /// Not tried at all: somebody else may, at once.
+        case returned
     }
     package let delivery: DeliveryID
     package let number: Int32
@@ -79,13 +117,41 @@ package struct DeliveryTry: Sendable {
     }
 }
 
+/// How many deliveries a sender can take.
+package struct DeliveryRooms: Sendable {
+    package var total: Int
+    /// Of lanes that the sender has to do with; 0: none, for now.
+    package var lanes: [LaneID: Int]
+    /// Of each other lane.
+    package var other: Int
+
+    package init(total: Int, lanes: [LaneID: Int] = [:], other: Int) {
+        self.total = total
+        self.lanes = lanes
+        self.other = other
+    }
+}
+
+/// What a claim has found.
+package struct ClaimedDeliveries: Sendable {
+    /// Leased; those of an ordered lane in their order, and before them nothing of the lane is pending.
+    package var due: [Delivery] = []
+    /// When something more is due in a lane that has nothing due now; nil: nothing is known.
+    package var next: Timestamp?
+    /// Something is due that there was no room or no time to look for: claim again.
+    package var isMore = false
+    /// Revisions of the endpoints among the lanes that were asked for by name.
+    package var revisions: [LaneID: Int32] = [:]
+
+    package init() {}
+}
+
 /// Where deliveries wait. A claimed delivery that nobody reports on becomes due again after its lease.
 package protocol DeliveryQueue: Sendable {
-    /// Up to `limit` due deliveries, leased for `leaseSeconds`; and the instant at which the next one is due,
-    /// if there is one. The reply comes on the queue's thread; when the database is away, it is `([], nil)`.
+    /// Due deliveries, leased for `leaseSeconds`, no more of a lane than there is room for. The reply comes
+    /// on the queue's thread; when the database is away, it is empty.
     func claim(
-        limit: Int, leaseSeconds: Double,
-        reply: @escaping @Sendable (_ due: [Delivery], _ next: Timestamp?) -> Void)
+        _ rooms: DeliveryRooms, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void)
     /// Keeps what came of tries; retried inside until the database has it.
     func record(_ tries: [DeliveryTry])
 }

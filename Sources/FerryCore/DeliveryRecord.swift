@@ -35,9 +35,12 @@ package struct DeliveryRecord: Sendable, Equatable {
     /// An `EventType`, or one that a newer version knows.
     package let type: String
     package let tenant: String
+    /// Empty: of none.
     package let session: String
     /// Nil: it is an event of the session.
     package let job: JobID?
+    /// Nil: of the job's own webhook.
+    package let webhook: WebhookID?
     package let sequence: Int64
     package let occurredAt: Timestamp
     package let url: String
@@ -49,7 +52,8 @@ package struct DeliveryRecord: Sendable, Equatable {
 
     package init(
         id: DeliveryID, event: EventID, type: String, tenant: String, session: String, job: JobID?,
-        sequence: Int64, occurredAt: Timestamp, url: String, state: State, nextTryAt: Timestamp?,
+        webhook: WebhookID? = nil, sequence: Int64, occurredAt: Timestamp, url: String, state: State,
+        nextTryAt: Timestamp?,
         tries: [Try] = []
     ) {
         self.id = id
@@ -58,6 +62,7 @@ package struct DeliveryRecord: Sendable, Equatable {
         self.tenant = tenant
         self.session = session
         self.job = job
+        self.webhook = webhook
         self.sequence = sequence
         self.occurredAt = occurredAt
         self.url = url

@@ -74,6 +74,24 @@ package enum Limits {
     /// Seconds between signs of life on a stream, and between its news of progress.
     package static let eventHeartbeatSeconds = 15.0
     package static let eventProgressSeconds = 0.5
+    /// Webhook endpoints of a tenant: each event is compared with all of them.
+    package static let webhookCountMax = 500
+    /// Bytes of the body that makes or changes one: its metadata alone may have 106 KiB.
+    package static let webhookByteCountMax = 256 << 10
+    /// Entries of an endpoint's `events`, `retry.delays`.
+    package static let webhookEventCountMax = 50
+    package static let webhookDelayCountMax = 30
+    /// Seconds between two tries of a delivery at most.
+    package static let webhookDelayMax = 86_400.0
+    /// Seconds of failure after which an endpoint is disabled, at least and at most.
+    package static let webhookDisableAfterMin = 3_600.0
+    package static let webhookDisableAfterMax = 2_592_000.0
+    /// Seconds for which an old secret may go on signing after a rotation.
+    package static let webhookOverlapMax = 604_800.0
+    /// Keys that sign at once: the newest, and those that rotations have left.
+    package static let webhookKeyCountMax = 4
+    /// Seconds for which a delivery is kept, pending ones included.
+    package static let deliverySeconds = 2_592_000.0
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Leases per claim.

@@ -76,6 +76,7 @@ final class Application: Sendable {
         settings.jobCountMax = configuration.unfinishedJobs
         settings.listens = configuration.notify == .on
         settings.eventRetention = configuration.eventRetention
+        settings.openWebhookKeys = { box.webhookKeys($0) }
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(

@@ -153,6 +153,60 @@ extension StoreDoor: DeliveryReader {
     }
 }
 
+extension StoreDoor: WebhookStore {
+    func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>) {
+        control.createWebhook(new, reply: reply)
+    }
+
+    func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
+        control.webhook(id, tenant: tenant, reply: reply)
+    }
+
+    func webhooks(
+        tenant: String, before: WebhookID?, limit: Int, reply: @escaping Reply<[WebhookRecord]>
+    ) {
+        control.webhooks(tenant: tenant, before: before, limit: limit, reply: reply)
+    }
+
+    func editWebhook(
+        _ id: WebhookID, tenant: String, revision: Int32?,
+        _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
+        reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>
+    ) {
+        control.editWebhook(id, tenant: tenant, revision: revision, change, reply: reply)
+    }
+
+    func deleteWebhook(_ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
+        control.deleteWebhook(id, tenant: tenant, revision: revision, reply: reply)
+    }
+
+    func pingWebhook(
+        _ id: WebhookID, tenant: String, traceparent: String?, reply: @escaping Reply<DeliveryID>
+    ) {
+        control.pingWebhook(id, tenant: tenant, traceparent: traceparent, reply: reply)
+    }
+
+    func replay(
+        _ id: WebhookID, tenant: String, since: Timestamp, until: Timestamp?, onlyFailed: Bool,
+        reply: @escaping Reply<Int64>
+    ) {
+        control.replay(
+            id, tenant: tenant, since: since, until: until, onlyFailed: onlyFailed, reply: reply)
+    }
+
+    func deliveries(
+        of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<[DeliveryRecord]>
+    ) {
+        control.webhook(webhook, tenant: tenant) { found in
+            if case .failure(let error) = found { return reply(.failure(error)) }
+            control.deliveries(
+                tenant: tenant, webhook: webhook, state: state, type: type, before: before, limit: limit,
+                reply: reply)
+        }
+    }
+}
+
 extension StoreDoor: JobEditor {
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,

@@ -33,6 +33,7 @@ final class Surface: Sendable {
         ports.progress = { engine?.progress(of: $0) }
         ports.queue = { store.queueConditions }
         ports.seal = { box.seal($0) }
+        ports.openWebhookKeys = { box.webhookKeys($0) }
         ports.openResumeData = { box.resumePoint($0) }
         ports.readiness = {
             health.checks.map { ReadinessCheck($0.name, isOK: $0.isPassed, isRequired: $0.isRequired) }

@@ -3,10 +3,11 @@ import Postgres
 
 // Deliveries, API keys and settings.
 extension ControlLane {
-    /// A page of a tenant's deliveries with their tries, newest first, of one job or in one state if asked.
+    /// A page of a tenant's deliveries with their tries, newest first; of one job, of one endpoint, in one
+    /// state, of one type if asked.
     package func deliveries(
-        tenant: String, job: JobID? = nil, state: DeliveryRecord.State? = nil, before: DeliveryID? = nil,
-        limit: Int, reply: @escaping Reply<[DeliveryRecord]>
+        tenant: String, job: JobID? = nil, webhook: WebhookID? = nil, state: DeliveryRecord.State? = nil,
+        type: String? = nil, before: DeliveryID? = nil, limit: Int, reply: @escaping Reply<[DeliveryRecord]>
     ) {
         perform("list_deliveries", isRead: true, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -15,6 +16,8 @@ extension ControlLane {
             parameters.append(job)
             parameters.append(text: state?.rawValue)
             parameters.append(int32: Int32(clamping: limit))
+            parameters.append(webhook)
+            parameters.append(text: type)
             let rows = try connection.execute(Statements.listDeliveries, parameters)
             var deliveries = (0..<rows.rowCount).map { DeliveryRecord(rows, $0) }
             try Self.addTries(to: &deliveries, &connection)
@@ -134,7 +137,8 @@ extension DeliveryRecord {
         self.init(
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
             tenant: rows.text(row, 3), session: rows.text(row, 4), job: rows.identifierOrNil(row, 5),
-            sequence: rows.int64(row, 6), occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
+            webhook: rows.identifierOrNil(row, 11), sequence: rows.int64(row, 6),
+            occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
             state: state, nextTryAt: state == .pending ? rows.instant(row, 10) : nil)
     }
 

@@ -4,9 +4,13 @@ import Postgres
 import Sys
 
 /// The outbox, as the webhook sender sees it.
+///
+/// Its commits do not wait for the disk: what a crash of the database takes back are claims and tries that
+/// are then made again, and deliveries may come twice anyway.
 package final class DeliveryLane: DeliveryQueue {
-    private enum Message: Sendable {
-        case claim(limit: Int, leaseSeconds: Double, reply: @Sendable ([Delivery], Timestamp?) -> Void)
+    enum Message: Sendable {
+        case claim(
+            DeliveryRooms, leaseSeconds: Double, reply: @Sendable (ClaimedDeliveries) -> Void)
         case record([DeliveryTry])
     }
 
@@ -16,9 +20,11 @@ package final class DeliveryLane: DeliveryQueue {
     init(_ context: StoreContext) { self.context = context }
 
     package func claim(
-        limit: Int, leaseSeconds: Double, reply: @escaping @Sendable ([Delivery], Timestamp?) -> Void
+        _ rooms: DeliveryRooms, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
     ) {
-        if !mailbox.send(.claim(limit: limit, leaseSeconds: leaseSeconds, reply: reply)) { reply([], nil) }
+        if !mailbox.send(.claim(rooms, leaseSeconds: leaseSeconds, reply: reply)) {
+            reply(ClaimedDeliveries())
+        }
     }
 
     package func record(_ tries: [DeliveryTry]) { mailbox.send(.record(tries)) }
@@ -32,21 +38,23 @@ package final class DeliveryLane: DeliveryQueue {
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
+                options.settings.append(.init("synchronous_commit", "off"))
             })
+        var outbox = Outbox(context)
         var tries: [DeliveryTry] = []
         while true {
             let wait = tries.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
             let messages = mailbox.wait(milliseconds: wait)
             for case .record(let added) in messages { tries.append(contentsOf: added) }
             // What came of tries first: a claim must not see them as unfinished.
-            if !tries.isEmpty, keep(tries, lane) {
+            if !tries.isEmpty, outbox.keep(tries, lane) {
                 tries = []
                 context.events.deliveriesEnded()
             }
-            for case .claim(let limit, let seconds, let reply) in messages {
-                let (due, next) = claim(limit, seconds, lane)
-                reply(due, next)
+            for case .claim(let rooms, let seconds, let reply) in messages {
+                reply(outbox.claim(rooms, seconds, lane))
             }
+            outbox.sweep(lane)
             if mailbox.isClosed && messages.isEmpty {
                 if !tries.isEmpty {
                     context.logger.error(
@@ -56,12 +64,37 @@ package final class DeliveryLane: DeliveryQueue {
             }
         }
     }
+}
+
+/// What the lane's thread does with its connection.
+private struct Outbox {
+    /// Lanes that one statement steps through, and statements of one claim.
+    private static let lookMax: Int32 = 1_000
+    private static let lookCountMax = 10
+    /// Deliveries that one sweep removes.
+    private static let sweepMax: Int32 = 2_000
+
+    private let context: StoreContext
+    /// Where the next look begins: with very many lanes each claim goes on where the one before stopped.
+    private var position = LaneID(high: 0, low: 0)
+    private var endpoints: [WebhookID: (revision: Int32, endpoint: Delivery.Endpoint)] = [:]
+    private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
+
+    init(_ context: StoreContext) { self.context = context }
 
     /// False: the database is away.
-    private func keep(_ tries: [DeliveryTry], _ lane: LaneConnection) -> Bool {
+    func keep(_ tries: [DeliveryTry], _ lane: LaneConnection) -> Bool {
         do {
-            try lane.withConnection { connection throws(PostgresError) in
-                _ = try connection.execute(Statements.recordTries, .tries(tries))
+            let disabled = try lane.withConnection { connection throws(PostgresError) in
+                let rows = try connection.execute(Statements.recordTries, .tries(tries))
+                return (0..<rows.rowCount).map { row in
+                    (rows.identifier(row, 0) as WebhookID, rows.text(row, 1), rows.text(row, 2))
+                }
+            }
+            for (id, tenant, reason) in disabled {
+                context.logger.warning(
+                    "a webhook endpoint was disabled",
+                    metadata: ["webhook.id": "\(id)", "tenant": "\(tenant)", "reason": "\(reason)"])
             }
             return true
         } catch {
@@ -73,48 +106,122 @@ package final class DeliveryLane: DeliveryQueue {
         }
     }
 
-    private func claim(_ limit: Int, _ seconds: Double, _ lane: LaneConnection) -> ([Delivery], Timestamp?) {
-        var parameters = Parameters()
-        parameters.append(int32: Int32(clamping: limit))
-        parameters.append(float64: seconds)
+    mutating func claim(
+        _ rooms: DeliveryRooms, _ seconds: Double, _ lane: LaneConnection
+    ) -> ClaimedDeliveries {
+        var found = ClaimedDeliveries()
         do {
-            var results = try lane.withConnection { connection throws(PostgresError) in
-                try connection.pipeline { pipeline in
-                    pipeline.send(Statements.claimDeliveries, parameters)
-                    pipeline.send(Statements.nextDelivery)
+            let chosen = try look(rooms, lane, &found)
+            guard !chosen.isEmpty else { return found }
+            var parameters = Parameters()
+            parameters.append(int32: Int32(clamping: rooms.total))
+            parameters.append(float64: seconds)
+            parameters.appendArray(.uuid, chosen) { $0.append($1.lane) }
+            parameters.appendArray(.int32, chosen) { $0.append(int32: $1.room) }
+            parameters.appendArray(.bool, chosen) { $0.append(bool: $1.isOrdered) }
+            try lane.withConnection { connection throws(PostgresError) in
+                let rows = try connection.execute(Statements.claimDeliveries, parameters)
+                for row in 0..<rows.rowCount {
+                    if let delivery = delivery(rows, row) { found.due.append(delivery) }
                 }
+                if rows.rowCount >= rooms.total { found.isMore = true }
             }
-            let rows = results.take(0)
-            let next = results.take(1)
-            let due = (0..<rows.rowCount).compactMap { Delivery(rows, $0, context) }
-            return (due, next.rowCount > 0 ? next.instant(0, 0) : nil)
         } catch {
-            return ([], nil)
+            context.logger.debug("no deliveries could be claimed", metadata: ["error": "\(error)"])
         }
+        return found
     }
-}
 
-extension Delivery {
-    /// Reads a row of claim_deliveries.sql; nil when its secret cannot be opened or its type is not known.
-    fileprivate init?(_ rows: borrowing ResultSet, _ row: Int, _ context: StoreContext) {
-        var secret: String?
-        if let sealed = rows.bytesOrNil(row, 9) {
-            guard let opened = context.configuration.openSecrets(sealed) else {
-                context.logger.error(
-                    "a delivery's secret cannot be opened",
-                    metadata: ["delivery.id": "\(rows.identifier(row, 0) as DeliveryID)"])
-                return nil
+    /// The lanes with something due and room for it.
+    private mutating func look(
+        _ rooms: DeliveryRooms, _ lane: LaneConnection, _ found: inout ClaimedDeliveries
+    ) throws(PostgresError) -> [(lane: LaneID, room: Int32, isOrdered: Bool)] {
+        var chosen: [(lane: LaneID, room: Int32, isOrdered: Bool)] = []
+        for _ in 0..<Self.lookCountMax {
+            var parameters = Parameters()
+            parameters.append(position)
+            parameters.append(int32: Self.lookMax)
+            let rows = try lane.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.lookAtLanes, parameters)
             }
+            for row in 0..<rows.rowCount {
+                let id: LaneID = rows.identifier(row, 0)
+                let room = rooms.lanes[id]
+                if room != nil { found.revisions[id] = rows.int32(row, 4) }
+                guard rows.bool(row, 2), let dueAt = rows.instantOrNil(row, 1) else { continue }
+                guard dueAt <= rows.instant(row, 5) else {
+                    found.next = min(found.next ?? dueAt, dueAt)
+                    continue
+                }
+                let free = room ?? rooms.other
+                if free > 0 { chosen.append((id, Int32(clamping: free), rows.bool(row, 3))) }
+            }
+            guard rows.rowCount == Int(Self.lookMax) else {
+                position = LaneID(high: 0, low: 0)
+                return chosen
+            }
+            position = rows.identifier(rows.rowCount - 1, 0)
+            if chosen.reduce(0, { $0 + Int($1.room) }) >= rooms.total { break }
+        }
+        found.isMore = true
+        return chosen
+    }
+
+    /// Reads a row of claim_deliveries.sql; nil when what signs it cannot be opened.
+    private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery? {
+        let id: DeliveryID = rows.identifier(row, 0)
+        var secret: String?
+        var endpoint: Delivery.Endpoint?
+        if !rows.isNull(row, 14) {
+            endpoint = self.endpoint(rows, row)
+            guard endpoint != nil else { return unopened(id) }
+        } else if let sealed = rows.bytesOrNil(row, 10) {
+            guard let opened = context.configuration.openSecrets(sealed) else { return unopened(id) }
             secret = opened.webhookSecret
         }
-        guard let type = EventType(rawValue: rows.text(row, 2)) else { return nil }
-        self.init(
-            id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: type,
-            tenant: rows.text(row, 3),
-            session: rows.text(row, 4), job: rows.identifierOrNil(row, 5), sequence: rows.int64(row, 6),
-            occurredAt: rows.instant(row, 7), url: rows.text(row, 8), secret: secret,
-            jobJSON: rows.bytes(row, 10),
-            traceparent: rows.textOrNil(row, 11), tryNumber: rows.int32(row, 12))
+        return Delivery(
+            id: id, lane: rows.identifier(row, 1), event: rows.identifier(row, 2), type: rows.text(row, 3),
+            tenant: rows.text(row, 4), session: rows.text(row, 5), job: rows.identifierOrNil(row, 6),
+            sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8), url: rows.text(row, 9),
+            secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
+            traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
+    }
+
+    private func unopened(_ id: DeliveryID) -> Delivery? {
+        context.logger.error("a delivery's secret cannot be opened", metadata: ["delivery.id": "\(id)"])
+        return nil
+    }
+
+    /// Opened once a revision. Nil when the endpoint is gone or its keys cannot be opened.
+    private mutating func endpoint(_ rows: borrowing ResultSet, _ row: Int) -> Delivery.Endpoint? {
+        guard !rows.isNull(row, 18) else { return nil }
+        let id: WebhookID = rows.identifier(row, 14)
+        let revision = rows.int32(row, 18)
+        if let known = endpoints[id], known.revision == revision { return known.endpoint }
+        guard let keys = context.configuration.openWebhookKeys(rows.bytes(row, 19)) else { return nil }
+        let endpoint = Delivery.Endpoint(
+            id: id, keys: keys, format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
+            isOrdered: rows.bool(row, 15), retryDelays: rows.float64Array(row, 17).compactMap { $0 })
+        // As many as are in use at once, many times over.
+        if endpoints.count >= 10_000 { endpoints = [:] }
+        endpoints[id] = (revision, endpoint)
+        return endpoint
+    }
+
+    /// Now and then: removes what was kept for long enough, and what deleted endpoints have left.
+    mutating func sweep(_ lane: LaneConnection) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= sweepAt, lane.isConnected else { return }
+        let oldest = context.clock.now() + -Limits.deliverySeconds
+        var parameters = Parameters()
+        parameters.append(DeliveryID(high: UInt64(max(0, oldest.microseconds / 1_000)) << 16, low: 0))
+        parameters.append(int32: Self.sweepMax)
+        let removed = try? lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.removeOldDeliveries, parameters).int64(0, 0)
+        }
+        // While there is more, in small steps between the claims.
+        let pause: Int64 = (removed ?? 0) >= Int64(Self.sweepMax) ? 250_000_000 : 30_000_000_000
+        sweepAt = now + pause
     }
 }
 
@@ -137,6 +244,7 @@ extension Parameters {
             case .accepted: parameters.append(text: "accepted")
             case .retry: parameters.append(text: "pending")
             case .givenUp: parameters.append(text: "given_up")
+            case .returned: parameters.append(text: "returned")
             }
         }
         parameters.appendArray(.timestamp, tries) { parameters, next in

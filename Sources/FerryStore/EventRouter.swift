@@ -10,6 +10,8 @@ struct DeliveryDraft {
     /// The job's, sealed.
     let secrets: [UInt8]?
     let traceparent: String?
+    /// Nil: to the job's own webhook.
+    var endpoint: WebhookID?
 }
 
 /// Who wants an event: makes the deliveries of a pass, inside its transaction.
@@ -21,10 +23,13 @@ struct EventRouter {
     /// Events that the webhooks of their jobs want, or that name a webhook for those of their session.
     private var ofJobs: [Event] = []
     private var ofSessions: [Event] = []
+    /// For the endpoints.
+    private var rows: [EventRow] = []
 
     init(_ context: StoreContext) { self.context = context }
 
     mutating func add(_ row: EventRow) {
+        rows.append(row)
         for event in row.events {
             let record = event.record
             if record.type.isOfSession {
@@ -46,7 +51,7 @@ struct EventRouter {
         }
         // After those of the jobs: a job's webhook may have been named in this very pass.
         if !ofSessions.isEmpty { count += try commitOfSessions(&connection) }
-        return count
+        return count + (try EndpointRouting.commit(rows, &connection, context))
     }
 
     // MARK: Webhooks of jobs
@@ -81,13 +86,13 @@ struct EventRouter {
         if !receivers.isEmpty {
             _ = try connection.execute(Statements.addSessionReceivers, .receivers(receivers))
         }
-        return try add(drafts, &connection)
+        return try Self.add(drafts, &connection, context)
     }
 
     private func spec(of stored: StoredJob) -> JobSpec? { try? JobSpec(storedJSON: stored.record.specJSON) }
 
-    private func add(
-        _ drafts: [DeliveryDraft], _ connection: inout Connection
+    static func add(
+        _ drafts: [DeliveryDraft], _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> Int {
         guard !drafts.isEmpty else { return 0 }
         _ = try connection.execute(Statements.addDeliveries, .deliveries(drafts, context.identifiers))
@@ -122,7 +127,7 @@ struct EventRouter {
                         secrets: stored.sealedSecrets, traceparent: stored.traceparent))
             }
         }
-        return try add(drafts, &connection)
+        return try Self.add(drafts, &connection, context)
     }
 }
 
@@ -171,6 +176,7 @@ extension Parameters {
         parameters.appendArray(.text, drafts) { $0.append(text: $1.jobJSON) }
         parameters.appendArray(.bytea, drafts) { $0.append(bytea: $1.secrets) }
         parameters.appendArray(.text, drafts) { $0.append(text: $1.traceparent) }
+        parameters.appendArray(.uuid, drafts) { $0.append($1.endpoint) }
         return parameters
     }
 }

@@ -16,6 +16,8 @@ final class EventSignal: Sendable {
     let isEager = Atomic<Bool>(false)
     /// Whether somebody reads the log as it grows.
     let hasListeners = Atomic<Bool>(false)
+    /// Whether some endpoint waits for events.
+    let hasEndpoints = Atomic<Bool>(false)
     /// Whether sessions have drained, and only deliveries that are on their way keep them from being told.
     let awaitsDeliveries = Atomic<Bool>(false)
     /// Something was written that the relay has not looked for.
@@ -25,7 +27,8 @@ final class EventSignal: Sendable {
     /// To be called after a commit with events. `isWanted`: somebody is to be told at once.
     func written(isWanted: Bool) {
         isPending.store(true, ordering: .releasing)
-        if isWanted || isEager.load(ordering: .relaxed) {
+        let isHurried = isEager.load(ordering: .relaxed) || hasEndpoints.load(ordering: .relaxed)
+        if isWanted || isHurried {
             mailbox.send(.wake)
         } else if hasListeners.load(ordering: .relaxed) {
             mailbox.send(.soon)

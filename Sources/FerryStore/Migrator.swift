@@ -39,6 +39,7 @@ package enum Migrator {
         Migration(version: 4, name: "suspend", sql: PackageResources._004_suspend_sql),
         Migration(version: 5, name: "attempts", sql: PackageResources._005_attempts_sql),
         Migration(version: 6, name: "events", sql: PackageResources._006_events_sql),
+        Migration(version: 7, name: "webhooks", sql: PackageResources._007_webhooks_sql),
         Migration(version: 8, name: "sessions", sql: PackageResources._008_sessions_sql),
         Migration(version: 9, name: "hosts", sql: PackageResources._009_hosts_sql),
         Migration(version: 11, name: "hints", sql: PackageResources._011_hints_sql),

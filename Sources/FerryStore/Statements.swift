@@ -4,7 +4,7 @@ package import Postgres
 /// parameters.
 package enum Statements {
     package static let addDeliveries = make(
-        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 12)
+        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 13)
     package static let addDependencies = make(
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let addSessionReceivers = make(
@@ -15,7 +15,7 @@ package enum Statements {
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
-        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 2)
+        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 5)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
@@ -48,7 +48,7 @@ package enum Statements {
     package static let listEvents = make(
         "list_events", PackageResources.list_events_sql, parameters: 6, isPlannedAnew: true)
     package static let listDeliveries = make(
-        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 5, isPlannedAnew: true)
+        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 7, isPlannedAnew: true)
     package static let listJobs = make(
         "list_jobs", PackageResources.list_jobs_sql, parameters: 9, isPlannedAnew: true)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
@@ -58,7 +58,6 @@ package enum Statements {
         "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
     package static let nextDeadline = make("next_deadline", PackageResources.next_deadline_sql)
-    package static let nextDelivery = make("next_delivery", PackageResources.next_delivery_sql)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
     package static let numberEvents = make(
@@ -115,7 +114,7 @@ package enum Statements {
         "write_events", PackageResources.write_events_sql, parameters: 3)
 
     /// All of them, for the test.
-    package static let all = general + ofSessions
+    package static let all = general + ofSessions + webhooks
 
     private static let general = [
         addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
@@ -129,7 +128,6 @@ package enum Statements {
         foldCounts,
         heartbeat,
         heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDeadline,
-        nextDelivery,
         nextDue,
         notify, promoteJobs,
         putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,

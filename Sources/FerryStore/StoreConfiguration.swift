@@ -24,6 +24,8 @@ package struct StoreConfiguration: Sendable {
     package var clock: DatabaseClock
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
+    /// Opens the sealed keys of a webhook endpoint; nil when they cannot be opened.
+    package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys? = { _ in nil }
     /// Makes resume data of what it says; nil: there is none.
     package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
     /// Whether to hear what other nodes notify; else only polling finds it.

@@ -1,8 +1,8 @@
 import FerryCore
 
-/// Claimed deliveries and which of them may start: first come first served within one origin, in turn among
-/// origins. A slow origin holds no more than it can take, and costs the others nothing. No I/O, no clock; one
-/// owner.
+/// Claimed deliveries and which of them may start: first come first served within a lane, in turn among
+/// lanes. A slow or dead receiver holds no more than its lane allows, and costs the others nothing. No I/O,
+/// no clock of its own; one owner.
 struct DeliveryBacklog {
     struct Item {
         let delivery: Delivery
@@ -11,21 +11,49 @@ struct DeliveryBacklog {
         let startBefore: Timestamp
     }
 
-    /// One origin. A class: its queue must not be copied whenever it changes.
+    /// What a try says about its receiver.
+    enum Outcome: Equatable {
+        case accepted(duration: Double)
+        /// It answers, if not as hoped.
+        case refused
+        /// It does not, or asks to be left alone (`retryAfter`, seconds).
+        case failed(retryAfter: Double?)
+    }
+
+    /// Claimed ahead of what is on its way, in windows.
+    private static let windowsAhead = 4
+    /// Deliveries of an ordered lane that are claimed together.
+    private static let runMax = 16
+    /// Seconds after which a lane is forgotten in which nothing happens.
+    private static let idleMax = 15.0
+
+    /// One receiver. A class: its queue must not be copied whenever it changes.
     private final class Lane {
         private var items: [Item] = []
         private var head = 0
         var inFlightCount = 0
-        /// Tries that ended since the last tick.
-        var finishedCount = 0
-        /// All its places were taken at the last tick.
-        var wasFull = false
-        /// At most this many may wait; grows back when the lane is no longer full.
-        var waitingMax = Int.max
+        var window = LaneWindow()
+        var breaker = LaneBreaker()
+        var isOrdered = false
+        /// The last claim found as much as there was room for.
+        var hasMore = false
+        /// Since the last claim.
+        var claimedCount = 0
+        var usedAt: Timestamp
         /// In `turns`.
         var isReady = false
 
+        init(_ now: Timestamp) { usedAt = now }
+
         var waitingCount: Int { items.count - head }
+        var heldCount: Int { waitingCount + inFlightCount }
+        var placeCount: Int { isOrdered ? 1 : window.value }
+
+        func room(_ now: Timestamp) -> Int {
+            if let roomMax = breaker.roomMax(now) { return max(0, roomMax - heldCount) }
+            if isOrdered { return heldCount == 0 ? DeliveryBacklog.runMax : 0 }
+            return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
+        }
 
         func append(_ item: Item) { items.append(item) }
 
@@ -41,95 +69,158 @@ struct DeliveryBacklog {
             return items[head]
         }
 
-        func removeLast(_ count: Int) { items.removeLast(count) }
-
-        func removeAll() {
-            items = []
-            head = 0
+        func removeAll() -> [Item] {
+            defer {
+                items = []
+                head = 0
+            }
+            return Array(items[head...])
         }
     }
 
     private let concurrency: Int
-    private let concurrencyPerOrigin: Int
-    private var lanes: [String: Lane] = [:]
-    /// Origins with something that may start, the next one first.
-    private var turns: [String] = []
+    private var lanes: [LaneID: Lane] = [:]
+    /// Lanes with something that may start, the next one first.
+    private var turns: [LaneID] = []
+    private var turnHead = 0
     private(set) var waitingCount = 0
     private(set) var inFlightCount = 0
 
-    init(concurrency: Int, concurrencyPerOrigin: Int) {
-        self.concurrency = concurrency
-        self.concurrencyPerOrigin = concurrencyPerOrigin
+    init(concurrency: Int) { self.concurrency = concurrency }
+
+    // MARK: Claiming
+
+    /// What the next claim may bring; `total`: all lanes together.
+    func rooms(total: Int, now: Timestamp) -> DeliveryRooms {
+        DeliveryRooms(
+            total: total, lanes: lanes.mapValues { $0.room(now) },
+            other: LaneWindow.initial * Self.windowsAhead)
     }
 
-    /// Takes a delivery in; false when its origin has more than it can take already.
-    mutating func add(_ item: Item) -> Bool {
-        let origin = item.url.origin
-        let lane = lanes[origin] ?? Lane()
-        guard lane.waitingCount < lane.waitingMax else { return false }
-        lanes[origin] = lane
-        lane.append(item)
-        waitingCount += 1
-        makeReady(lane, origin)
-        return true
+    /// Takes in what a claim has brought. `rooms`: what it was allowed to.
+    mutating func add(_ items: [Item], rooms: DeliveryRooms, now: Timestamp) {
+        for (id, room) in rooms.lanes where room > 0 { lanes[id]?.hasMore = false }
+        for item in items {
+            let id = item.delivery.lane
+            let lane = lanes[id] ?? Lane(now)
+            lanes[id] = lane
+            lane.usedAt = now
+            lane.isOrdered = item.delivery.isOrdered
+            lane.claimedCount += 1
+            lane.append(item)
+            waitingCount += 1
+            makeReady(lane, id)
+        }
+        for item in items {
+            guard let lane = lanes[item.delivery.lane], lane.claimedCount > 0 else { continue }
+            lane.hasMore =
+                lane.claimedCount >= rooms.lanes[item.delivery.lane] ?? rooms.other || lane.isOrdered
+            lane.claimedCount = 0
+        }
     }
+
+    /// The endpoints of lanes that are held, as they are now.
+    func note(_ revisions: [LaneID: Int32]) {
+        for (id, revision) in revisions { lanes[id]?.breaker.note(revision: revision) }
+    }
+
+    /// Whether a lane that has more has nearly nothing left here.
+    func isHungry(_ id: LaneID, _ now: Timestamp) -> Bool {
+        guard let lane = lanes[id], lane.hasMore else { return false }
+        return lane.waitingCount < lane.placeCount && lane.room(now) > 0
+    }
+
+    /// When the first of the lanes that are left alone may be tried; nil: there is none.
+    var nextProbeAt: Timestamp? { lanes.values.lazy.compactMap { $0.breaker.opensAt }.min() }
+
+    // MARK: Sending
 
     /// The next delivery to send, already counted as in flight; nil when none may start.
     mutating func next() -> Item? {
-        guard inFlightCount < concurrency, !turns.isEmpty else { return nil }
-        let origin = turns.removeFirst()
-        guard let lane = lanes[origin], let item = lane.popFirst() else { return nil }
-        lane.isReady = false
-        lane.inFlightCount += 1
-        waitingCount -= 1
-        inFlightCount += 1
-        makeReady(lane, origin)
-        return item
-    }
-
-    /// The try of a delivery that `next` handed out is over.
-    mutating func finished(origin: String) {
-        guard let lane = lanes[origin] else { return }
-        lane.inFlightCount -= 1
-        lane.finishedCount += 1
-        inFlightCount -= 1
-        makeReady(lane, origin)
-        if lane.inFlightCount == 0, lane.waitingCount == 0 { lanes[origin] = nil }
-    }
-
-    /// Once a second. An origin whose places stay taken and that finishes little keeps only what it can take
-    /// in `horizon` seconds at its pace. Returns how many deliveries were dropped, the last come first.
-    mutating func tick(horizon: Int) -> Int {
-        var droppedCount = 0
-        for lane in lanes.values {
-            let isFull = lane.inFlightCount >= concurrencyPerOrigin
-            // A lane that has just filled up has had no second to show its pace.
-            lane.waitingMax =
-                isFull && lane.wasFull ? max(concurrencyPerOrigin, lane.finishedCount * horizon) : Int.max
-            lane.wasFull = isFull
-            lane.finishedCount = 0
-            let excess = max(0, lane.waitingCount - lane.waitingMax)
-            lane.removeLast(excess)
-            droppedCount += excess
+        while inFlightCount < concurrency, turnHead < turns.count {
+            let id = turns[turnHead]
+            turnHead += 1
+            if turnHead * 2 >= turns.count {
+                turns.removeFirst(turnHead)
+                turnHead = 0
+            }
+            guard let lane = lanes[id] else { continue }
+            lane.isReady = false
+            guard let item = lane.popFirst() else { continue }
+            lane.inFlightCount += 1
+            waitingCount -= 1
+            inFlightCount += 1
+            makeReady(lane, id)
+            return item
         }
-        waitingCount -= droppedCount
-        return droppedCount
+        return nil
     }
 
-    /// Drops everything that waits.
-    mutating func removeWaiting() {
+    /// A delivery that `next` handed out was not sent after all.
+    mutating func withdrawn(_ id: LaneID) -> [Item] {
+        guard let lane = lanes[id] else { return [] }
+        lane.inFlightCount -= 1
+        inFlightCount -= 1
+        let returned = lane.isOrdered ? lane.removeAll() : []
+        waitingCount -= returned.count
+        makeReady(lane, id)
+        return returned
+    }
+
+    /// The try of a delivery that `next` handed out is over. `endsRun`: it will be tried again, and nothing
+    /// of an ordered lane may overtake it. Returns what is not to be sent now, and has to go back.
+    mutating func finished(
+        _ id: LaneID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
+    ) -> [Item] {
+        guard let lane = lanes[id] else { return [] }
+        let wasFull = lane.inFlightCount >= lane.placeCount
+        lane.inFlightCount -= 1
+        inFlightCount -= 1
+        lane.usedAt = now
+        var hasOpened = false
+        switch outcome {
+        case .accepted(let duration):
+            lane.window.accepted(duration: duration, wasFull: wasFull)
+            lane.breaker.answered()
+        case .refused: lane.breaker.answered()
+        case .failed(let retryAfter):
+            lane.window.failed()
+            hasOpened = lane.breaker.failed(retryAfter: retryAfter, now: now, jitter: jitter)
+        }
+        var returned: [Item] = []
+        if hasOpened || (lane.isOrdered && endsRun) {
+            returned = lane.removeAll()
+            waitingCount -= returned.count
+        }
+        makeReady(lane, id)
+        return returned
+    }
+
+    /// Forgets lanes in which nothing happens.
+    mutating func tidy(_ now: Timestamp) {
+        lanes = lanes.filter { _, lane in
+            if lane.heldCount > 0 { return true }
+            if let opensAt = lane.breaker.opensAt { return now - opensAt < LaneBreaker.pauseMax }
+            return abs(now - lane.usedAt) < Self.idleMax
+        }
+    }
+
+    /// Takes out everything that waits.
+    mutating func removeWaiting() -> [Item] {
+        var removed: [Item] = []
         for lane in lanes.values {
-            lane.removeAll()
+            removed += lane.removeAll()
             lane.isReady = false
         }
-        lanes = lanes.filter { $0.value.inFlightCount > 0 }
         turns = []
+        turnHead = 0
         waitingCount = 0
+        return removed
     }
 
-    private mutating func makeReady(_ lane: Lane, _ origin: String) {
-        guard !lane.isReady, lane.waitingCount > 0, lane.inFlightCount < concurrencyPerOrigin else { return }
+    private mutating func makeReady(_ lane: Lane, _ id: LaneID) {
+        guard !lane.isReady, lane.waitingCount > 0, lane.inFlightCount < lane.placeCount else { return }
         lane.isReady = true
-        turns.append(origin)
+        turns.append(id)
     }
 }

@@ -20,6 +20,7 @@ final class DeliveryDesk {
 
     private let configuration: WebhookSender.Configuration
     private let doors: Doors
+    private let signers = SignerCache()
     private var backlog: DeliveryBacklog
     private var isClaiming = false
     /// Woken during a claim: what was added may not be in its answer.
@@ -34,8 +35,7 @@ final class DeliveryDesk {
     init(configuration: WebhookSender.Configuration, doors: Doors) {
         self.configuration = configuration
         self.doors = doors
-        backlog = DeliveryBacklog(
-            concurrency: configuration.concurrency, concurrencyPerOrigin: configuration.concurrencyPerOrigin)
+        backlog = DeliveryBacklog(concurrency: configuration.concurrency)
         nextClaimAt = doors.clock.now()
     }
 
@@ -48,56 +48,69 @@ final class DeliveryDesk {
             claimsAgain = true
             return
         }
-        let limit = min(configuration.claimMax, configuration.waitingMax - backlog.waitingCount)
-        guard limit > 0 else {
+        let total = min(configuration.claimMax, configuration.waitingMax - backlog.waitingCount)
+        guard total > 0 else {
             claimsAgain = true
             return
         }
         isClaiming = true
         claimsAgain = false
         let claimedAt = doors.clock.now()
-        doors.queue.claim(limit: limit, leaseSeconds: configuration.leaseSeconds) { [doors] due, next in
-            doors.defer { $0.claimed(due, next: next, claimedAt: claimedAt, isMore: due.count == limit) }
+        let rooms = backlog.rooms(total: total, now: claimedAt)
+        doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors] found in
+            doors.defer { $0.claimed(found, rooms: rooms, claimedAt: claimedAt) }
         }
     }
 
-    private func claimed(_ due: [Delivery], next: Timestamp?, claimedAt: Timestamp, isMore: Bool) {
+    private func claimed(_ found: ClaimedDeliveries, rooms: DeliveryRooms, claimedAt: Timestamp) {
         isClaiming = false
         guard stopped == nil else { return }
-        let poll = doors.clock.now() + configuration.pollSeconds
-        nextClaimAt = min(next ?? poll, poll)
+        let now = doors.clock.now()
+        let poll = now + configuration.pollSeconds
+        backlog.note(found.revisions)
+        nextClaimAt = min(found.next ?? poll, backlog.nextProbeAt ?? poll, poll)
         let tryTime = Double(configuration.totalTimeout) / 1_000 + Self.reportMargin
         let startBefore = claimedAt + max(0, configuration.leaseSeconds - tryTime)
-        var returnedCount = 0
-        for delivery in due {
+        var items: [DeliveryBacklog.Item] = []
+        items.reserveCapacity(found.due.count)
+        for delivery in found.due {
             guard let url = try? WebURL.parse(delivery.url) else {
                 conclude(
                     delivery, startedAt: claimedAt, duration: 0, answer: .failure(.requestInvalid), body: "")
                 continue
             }
-            if !backlog.add(.init(delivery: delivery, url: url, startBefore: startBefore)) {
-                returnedCount += 1
-            }
+            items.append(.init(delivery: delivery, url: url, startBefore: startBefore))
         }
-        countReturned(returnedCount)
+        backlog.add(items, rooms: rooms, now: now)
         startDue()
-        if isMore || claimsAgain { claim() }
+        if found.isMore || claimsAgain { claim() }
     }
 
-    /// Once a second: asks again when the next delivery is due, and lets go of what a slow origin cannot
-    /// take.
+    /// Once a second: asks again when the next delivery is due.
     func secondPassed() {
         guard stopped == nil else { return }
-        countReturned(backlog.tick(horizon: 20))
+        let now = doors.clock.now()
+        backlog.tidy(now)
         startDue()
-        if claimsAgain || doors.clock.now() >= nextClaimAt { claim() }
+        // A clock that was set back must not make the wait longer.
+        if claimsAgain || now >= nextClaimAt || nextClaimAt - now > configuration.pollSeconds { claim() }
     }
 
-    /// Nobody reports on them: their lease gives them back.
-    private func countReturned(_ count: Int) {
+    /// They go back untried, and are due at once.
+    private func giveBack(_ items: [DeliveryBacklog.Item], _ now: Timestamp) {
+        for item in items {
+            report(
+                DeliveryTry(
+                    delivery: item.delivery.id, number: item.delivery.tryNumber, startedAt: now, duration: 0,
+                    status: nil, error: nil, answer: "", verdict: .returned))
+        }
+        updateGauge(returned: items.count)
+    }
+
+    private func updateGauge(returned: Int) {
         let (waiting, inFlight) = (backlog.waitingCount, backlog.inFlightCount)
         doors.gauge.update { metrics in
-            metrics.returnedCount += Int64(count)
+            metrics.returnedCount += Int64(returned)
             metrics.waitingCount = waiting
             metrics.inFlightCount = inFlight
         }
@@ -107,30 +120,26 @@ final class DeliveryDesk {
 
     private func startDue() {
         let now = doors.clock.now()
-        var lateCount = 0
         while stopped == nil, let item = backlog.next() {
             if item.startBefore < now {
-                backlog.finished(origin: item.url.origin)
-                lateCount += 1
+                giveBack([item] + backlog.withdrawn(item.delivery.lane), now)
             } else {
                 start(item, now)
             }
         }
-        countReturned(lateCount)
+        updateGauge(returned: 0)
     }
 
     private func start(_ item: DeliveryBacklog.Item, _ now: Timestamp) {
         let delivery = item.delivery
-        let origin = item.url.origin
-        var secrets = configuration.secrets
-        if let own = delivery.secret { secrets = WebhookSecret(own).map { [$0] } ?? [] }
-        guard !secrets.isEmpty else {
-            backlog.finished(origin: origin)
+        let signers = signers.signers(of: delivery, service: configuration.secrets, now: now)
+        guard !signers.isEmpty else {
+            giveBack(backlog.withdrawn(delivery.lane), now)
             conclude(delivery, startedAt: now, duration: 0, answer: .failure(.requestInvalid), body: "")
             return
         }
         let message = WebhookMessage(
-            delivery, secrets: secrets, sentAt: now, userAgent: "Ferry/\(configuration.version)")
+            delivery, signers: signers, sentAt: now, userAgent: "Ferry/\(configuration.version)")
         var exchange = Exchange(url: item.url.string)
         exchange.method = "POST"
         exchange.headers = message.headers
@@ -145,18 +154,29 @@ final class DeliveryDesk {
                 : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
             return policy.allows(ip, port: address.port)
         }
-        doors.post(exchange) { $0.answered(delivery, origin: origin, startedAt: now, $1) }
+        doors.post(exchange) { $0.answered(delivery, startedAt: now, $1) }
     }
 
-    private func answered(_ delivery: Delivery, origin: String, startedAt: Timestamp, _ outcome: Outcome) {
-        backlog.finished(origin: origin)
+    private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
         let now = doors.clock.now()
-        let (answer, body, duration) = Self.read(outcome, now: now)
-        conclude(
-            delivery, startedAt: startedAt, duration: duration ?? max(0, now - startedAt), answer: answer,
-            body: body)
+        let (answer, body, read) = Self.read(outcome, now: now)
+        let duration = read ?? max(0, now - startedAt)
+        let verdict = conclude(
+            delivery, startedAt: startedAt, duration: duration, answer: answer, body: body)
+        var isRetried = false
+        if case .retry = verdict { isRetried = true }
+        let returned = backlog.finished(
+            delivery.lane, .init(answer, duration: duration), endsRun: isRetried, now: now,
+            jitter: doors.jitter())
+        if !returned.isEmpty {
+            doors.logger.notice(
+                "a webhook's receiver is left alone for a while",
+                metadata: ["lane": "\(delivery.lane)", "returned": "\(returned.count)"])
+            giveBack(returned, now)
+        }
         startDue()
-        if claimsAgain, backlog.waitingCount <= configuration.waitingMax / 2 { claim() }
+        let hasRoom = backlog.waitingCount <= configuration.waitingMax / 2
+        if hasRoom, claimsAgain || backlog.isHungry(delivery.lane, now) { claim() }
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
@@ -185,11 +205,14 @@ final class DeliveryDesk {
 
     // MARK: Reporting
 
+    @discardableResult
     private func conclude(
         _ delivery: Delivery, startedAt: Timestamp, duration: Double, answer: DeliveryAnswer, body: String
-    ) {
+    ) -> DeliveryTry.Verdict {
+        let delays = delivery.isPing ? [] : delivery.endpoint?.retryDelays ?? DeliverySchedule.delays
         let verdict = DeliverySchedule.verdict(
-            tryNumber: delivery.tryNumber, answer: answer, now: doors.clock.now(), jitter: doors.jitter())
+            tryNumber: delivery.tryNumber, answer: answer, delays: delays, now: doors.clock.now(),
+            jitter: doors.jitter())
         var status: Int?
         var error: String?
         switch answer {
@@ -198,7 +221,7 @@ final class DeliveryDesk {
             error = verdict == .accepted ? nil : "unacceptable_status"
         case .failure(let failure): error = failure.rawValue
         }
-        if verdict == .givenUp {
+        if verdict == .givenUp, !delivery.isPing {
             doors.logger.notice(
                 "a webhook delivery was given up",
                 metadata: [
@@ -208,10 +231,15 @@ final class DeliveryDesk {
                 ])
         }
         count(verdict, duration)
-        finished.append(
+        report(
             DeliveryTry(
                 delivery: delivery.id, number: delivery.tryNumber, startedAt: startedAt, duration: duration,
                 status: status, error: error, answer: body, verdict: verdict))
+        return verdict
+    }
+
+    private func report(_ one: DeliveryTry) {
+        finished.append(one)
         // Answers of one turn of the loop come one after another; the report follows the last of them.
         if finished.count == 1 { doors.defer { $0.report() } }
     }
@@ -229,6 +257,7 @@ final class DeliveryDesk {
             case .givenUp:
                 metrics.failedTryCount += 1
                 metrics.givenUpCount += 1
+            case .returned: break
             }
         }
     }
@@ -245,7 +274,8 @@ final class DeliveryDesk {
     func stop(whenIdle: @escaping () -> Void) {
         guard stopped == nil else { return }
         stopped = whenIdle
-        backlog.removeWaiting()
+        // Another sender may have them at once.
+        giveBack(backlog.removeWaiting(), doors.clock.now())
         if backlog.inFlightCount == 0 { end() }
     }
 
@@ -253,6 +283,19 @@ final class DeliveryDesk {
         report()
         stopped?()
         stopped = {}
+    }
+}
+
+extension DeliveryBacklog.Outcome {
+    fileprivate init(_ answer: DeliveryAnswer, duration: Double) {
+        switch answer {
+        case .status(200..<300, _): self = .accepted(duration: duration)
+        case .status(429, let retryAfter), .status(503, let retryAfter):
+            self = .failed(retryAfter: retryAfter)
+        case .status(500..., _): self = .failed(retryAfter: nil)
+        case .status, .failure(.requestInvalid), .failure(.internalError): self = .refused
+        case .failure: self = .failed(retryAfter: nil)
+        }
     }
 }
 

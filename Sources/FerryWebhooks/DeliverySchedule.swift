@@ -24,9 +24,8 @@ package enum DeliveryFailure: String, Sendable, CaseIterable {
 
 /// When a delivery is tried again: a pure function of the try's number, its answer and the clock.
 package enum DeliverySchedule {
-    /// Seconds after the first, second, … try: the example schedule of Standard Webhooks 1.0, ten tries in 75
-    /// hours.
-    package static let delays: [Double] = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400]
+    /// Seconds after the first, second, … try of what has no schedule of its own.
+    package static let delays = WebhookEndpoint.standardRetryDelays
     /// The pause after "429 Too Many Requests" is at least this long.
     package static let tooManyRequestsDelayMin = 60.0
     /// A receiver may ask for at most the schedule's longest pause.
@@ -35,7 +34,7 @@ package enum DeliverySchedule {
     /// `jitter`: from 0 to 1, drawn by the caller; it spreads the pause over ±20 %. `Retry-After` is a lower
     /// bound.
     package static func verdict(
-        tryNumber: Int32, answer: DeliveryAnswer, now: Timestamp, jitter: Double
+        tryNumber: Int32, answer: DeliveryAnswer, delays: [Double] = delays, now: Timestamp, jitter: Double
     ) -> DeliveryTry.Verdict {
         var delayMin = 0.0
         if case .status(let status, let retryAfter) = answer {

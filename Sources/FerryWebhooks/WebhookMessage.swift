@@ -7,18 +7,21 @@ package struct WebhookMessage: Sendable, Equatable {
     package let body: [UInt8]
     package let headers: [TransferRequest.Header]
 
-    /// `sentAt` is this try's time. The body is the same on every try; timestamp and signature are not.
-    package init(_ delivery: Delivery, secrets: [WebhookSecret], sentAt: Timestamp, userAgent: String) {
-        let body = Self.body(of: delivery)
+    /// `sentAt` is this try's time. The body is the same on every try; timestamp and signatures are not.
+    package init(_ delivery: Delivery, signers: [WebhookSigner], sentAt: Timestamp, userAgent: String) {
+        let format = delivery.endpoint?.format ?? .standard
+        let body = Self.body(of: delivery, format)
         let id = delivery.event.description
         let seconds = String(sentAt.microseconds / 1_000_000)
-        let signatures = secrets.map { Self.signature(key: $0.key, id: id, timestamp: seconds, body: body) }
+        let signed = Array("\(id).\(seconds).".utf8) + body
         var headers: [TransferRequest.Header] = [
-            .init("Content-Type", "application/json"),
+            .init(
+                "Content-Type",
+                format == .standard ? "application/json" : "application/cloudevents+json; charset=UTF-8"),
             .init("User-Agent", userAgent),
             .init("webhook-id", id),
             .init("webhook-timestamp", seconds),
-            .init("webhook-signature", signatures.joined(separator: " ")),
+            .init("webhook-signature", signers.flatMap { $0.signatures(of: signed) }.joined(separator: " ")),
         ]
         if let parent = delivery.traceparent, let child = Self.child(of: parent, spanID: randomBytes(8)) {
             headers.append(.init("traceparent", child))
@@ -27,32 +30,50 @@ package struct WebhookMessage: Sendable, Equatable {
         self.headers = headers
     }
 
-    /// `{"type","timestamp","data":{"sequence","session","job"}}`; `data` has `offset` too when a job was
-    /// resumed.
-    static func body(of delivery: Delivery) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: delivery.jobJSON.count + 192)
+    static func body(of delivery: Delivery, _ format: WebhookEndpoint.Format) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: delivery.jobJSON.count + 384)
         writer.beginObject()
-        writer.member("type", delivery.type.rawValue)
-        writer.member("timestamp", delivery.occurredAt)
-        writer.name("data")
-        writer.beginObject()
-        writer.member("sequence", delivery.sequence)
-        writer.member("session", delivery.session)
-        if delivery.type == .jobResumedAtOffset {
-            let job = try? JSON.parse(delivery.jobJSON)
-            writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
+        switch format {
+        case .standard:
+            writer.member("type", delivery.type)
+            writer.member("timestamp", delivery.occurredAt)
+        case .cloudevents: writeAttributes(of: delivery, into: &writer)
         }
-        writer.name("job")
-        writer.raw(delivery.jobJSON)
-        writer.endObject()
+        writer.name("data")
+        writeData(of: delivery, into: &writer)
         writer.endObject()
         return writer.bytes
     }
 
-    /// `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`.
-    package static func signature(key: [UInt8], id: String, timestamp: String, body: [UInt8]) -> String {
-        let signed = Array("\(id).\(timestamp).".utf8) + body
-        return "v1," + Base64.encode(hmacSHA256(key: key, message: signed))
+    /// The context attributes of CloudEvents 1.0.2 §3.1. `source` and `id` together name the event.
+    private static func writeAttributes(of delivery: Delivery, into writer: inout JSONWriter) {
+        writer.member("specversion", "1.0")
+        writer.member("id", delivery.event)
+        let session = delivery.session.isEmpty ? "" : "/sessions/\(delivery.session)"
+        writer.member("source", "/tenants/\(delivery.tenant)\(session)")
+        writer.member("type", "ferry.\(delivery.type)")
+        if let job = delivery.job { writer.member("subject", job) }
+        writer.member("time", delivery.occurredAt)
+        writer.member("datacontenttype", "application/json")
+        if let parent = delivery.traceparent { writer.member("traceparent", parent) }
+    }
+
+    /// `{"sequence","session","job"}`; `offset` too when a job was resumed. A ping names its endpoint only.
+    private static func writeData(of delivery: Delivery, into writer: inout JSONWriter) {
+        writer.beginObject()
+        if delivery.isPing, let endpoint = delivery.endpoint {
+            writer.member("webhook", endpoint.id)
+        } else {
+            writer.member("sequence", delivery.sequence)
+            writer.member("session", delivery.session)
+            if delivery.type == EventType.jobResumedAtOffset.rawValue {
+                let job = try? JSON.parse(delivery.jobJSON)
+                writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
+            }
+            writer.name("job")
+            writer.raw(delivery.jobJSON)
+        }
+        writer.endObject()
     }
 
     /// The same trace and flags with a span of its own (W3C Trace Context §3.2). Nil when the parent is

@@ -17,13 +17,12 @@ package final class WebhookSender: Sendable {
         package var policy: EgressPolicy
         /// `User-Agent` is `Ferry/` and this.
         package var version: String
-        /// Requests at once, in all and to one origin.
-        package var concurrency = 128
-        package var concurrencyPerOrigin = 16
+        /// Requests at once, in all.
+        package var concurrency = 256
         /// Claimed deliveries that may wait in memory; each is a job's JSON, some KiB.
         package var waitingMax = 2_048
         /// Rows per claim.
-        package var claimMax = 256
+        package var claimMax = 512
         /// Milliseconds for a whole try, and for connecting.
         package var totalTimeout = 15_000
         package var connectTimeout = 5_000

@@ -25,8 +25,33 @@ final class WebhookReceiver: Sendable {
                 "hexkey:\(hexadecimal(key))", "-out", directory + "/code", "-binary", directory + "/message",
             ])
             let code = readFile(directory + "/code") ?? []
-            return result.status == 0 && signature == "v1,\(Base64.encode(code))"
+            return result.status == 0 && entries.contains("v1,\(Base64.encode(code))")
         }
+
+        /// Whether a `v1a` entry is of this public key (`whpk_…`), again by the `openssl` program.
+        func isSigned(byPublicKey text: String) throws -> Bool {
+            guard let key = Base64.decode(text.dropFirst("whpk_".count)), key.count == 32 else {
+                return false
+            }
+            let directory = try TemporaryDirectory.make("signature")
+            defer { TemporaryDirectory.remove(directory) }
+            try writeFile(directory + "/message", Array("\(id).\(timestamp).".utf8) + body)
+            // SubjectPublicKeyInfo of Ed25519 (RFC 8410 §4).
+            let header: [UInt8] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00]
+            try writeFile(directory + "/key", header + key)
+            for entry in entries where entry.hasPrefix("v1a,") {
+                try writeFile(directory + "/signature", Base64.decode(entry.dropFirst(4)) ?? [])
+                let result = try Program.run([
+                    "/usr/bin/openssl", "pkeyutl", "-verify", "-pubin", "-inkey", directory + "/key",
+                    "-keyform", "DER", "-rawin", "-in", directory + "/message", "-sigfile",
+                    directory + "/signature",
+                ])
+                if result.status == 0 { return true }
+            }
+            return false
+        }
+
+        private var entries: [Substring] { signature.split(separator: " ") }
     }
 
     let deliveries = Signal<Delivery>()

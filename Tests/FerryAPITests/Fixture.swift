@@ -36,6 +36,7 @@ final class Fixture: Sendable {
         ports.readiness = { readiness }
         ports.metrics = { Array("# HELP a b\n".utf8) }
         ports.seal = { [0xEE] + $0.reversed() }
+        ports.openWebhookKeys = { Fixture.openKeys($0) }
         ports.uptime = { 12.5 }
         var configuration = APIConfiguration(version: "9.9", adminKey: Self.adminKey)
         configuration.rateLimit = rateLimit
@@ -48,6 +49,11 @@ final class Fixture: Sendable {
     }
 
     deinit { api.stop() }
+
+    /// What `seal` has sealed.
+    static func openKeys(_ sealed: [UInt8]) -> WebhookKeys? {
+        WebhookKeys(json: sealed.dropFirst().reversed())
+    }
 
     private static func add(_ role: Role, _ tenant: String, _ number: UInt64, _ store: MemoryStore) -> String
     {

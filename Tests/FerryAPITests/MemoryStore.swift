@@ -36,6 +36,9 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         /// In their order.
         var events: [EventEntry] = []
         var sink: (any EventSink)?
+        var webhooks: [WebhookRecord] = []
+        var webhookKeys: [String: (fingerprint: [UInt8], id: WebhookID)] = [:]
+        var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
     }
     let sessionBoard = SessionBoard()
     let state = Mutex(State())

@@ -238,7 +238,7 @@ struct ControlTests {
         try node.waitForDeliveries(1)
         let first = try #require(try claim().first)
         #expect(
-            first.secret == "whsec_x" && first.type == .jobCancelled && first.url.hasPrefix("https://hook"))
+            first.secret == "whsec_x" && first.type == "job.cancelled" && first.url.hasPrefix("https://hook"))
         #expect(try claim().isEmpty)
         node.store.deliveries.record([tried(first, .retry(at: first.occurredAt), status: 503)])
         let second = try #require(try claim().first)
@@ -267,7 +267,9 @@ struct ControlTests {
 
     private func claim() throws -> [Delivery] {
         let due = Mailbox<[Delivery]>()
-        node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
+        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+            due.send($0.due)
+        }
         return try #require(due.wait(milliseconds: 20_000).first)
     }
 

@@ -147,7 +147,9 @@ struct DispatcherTests {
         stored.write(into: &writer, progress: nil)
         try node.waitForDeliveries(1)
         let due = Mailbox<[Delivery]>()
-        node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
+        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+            due.send($0.due)
+        }
         let delivery = try #require(due.wait(milliseconds: 20_000).first?.first)
         #expect(delivery.jobJSON == writer.bytes)
         #expect(delivery.job == accepted.id && delivery.sequence == 3 && delivery.tryNumber == 1)

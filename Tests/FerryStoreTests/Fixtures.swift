@@ -53,6 +53,12 @@ final class RecordingObserver: CommitObserver {
 /// One node of the service, without anything but its store.
 final class TestNode: Sendable {
     static let identifiers = IdentifierGenerator { Timestamp(microseconds: Sys.wallMicroseconds()) }
+    static let webhookKeys: WebhookKeys = {
+        guard let secret = WebhookSecret(key: Array(0..<32)) else {
+            preconditionFailure("32 bytes are a secret")
+        }
+        return WebhookKeys(.init(secret: secret, seed: Array(repeating: 7, count: 32)))
+    }()
     let runner = RecordingRunner()
     let observer = RecordingObserver()
     let slots: SlotLedger
@@ -73,6 +79,7 @@ final class TestNode: Sendable {
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
             clock: DatabaseClock(), logger: logger,
             openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) })
+        configuration.openWebhookKeys = { WebhookKeys(json: $0) }
         configuration.downloads = downloads
         configuration.hosts = hosts
         configuration.sealResumePoint = { "sealed \($0.job)" }

@@ -49,7 +49,8 @@ struct StatementTests {
         let hot: [Statement] = [
             Statements.claimJobs, Statements.finishJobs, Statements.retryJobs, Statements.releaseJobs,
             Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.reclaimJobs,
-            Statements.claimDeliveries, Statements.recordTries, Statements.readKeys, Statements.readAttempts,
+            Statements.lookAtLanes, Statements.claimDeliveries, Statements.recordTries,
+            Statements.readKeys, Statements.readAttempts,
         ]
         for statement in hot {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
@@ -70,7 +71,7 @@ struct StatementTests {
                 else { continue }
                 #expect(!line.contains("Seq Scan on \(table)"), "\(text)")
                 // In order, until enough rows are found; everything else must look its rows up.
-                let isOrdered = ["jobs_queued", "jobs_waiting", "deliveries_due"].contains {
+                let isOrdered = ["jobs_queued", "jobs_waiting", "deliveries_lane"].contains {
                     line.contains($0)
                 }
                 guard line.contains("Index Scan"), !isOrdered else { continue }

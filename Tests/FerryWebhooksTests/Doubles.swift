@@ -38,19 +38,36 @@ final class MemoryQueue: DeliveryQueue {
     var unfinishedCount: Int { state.withLock { $0.rows.count } }
     var claimCount: Int { state.withLock { $0.claimCount } }
 
-    func claim(limit: Int, leaseSeconds: Double, reply: @escaping @Sendable ([Delivery], Timestamp?) -> Void)
-    {
+    func claim(
+        _ rooms: DeliveryRooms, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
+    ) {
         let now = clock.now()
-        let (due, next) = state.withLock { state in
-            state.claimCount += 1
-            var due: [Delivery] = []
-            for index in state.rows.indices where due.count < limit && state.rows[index].dueAt <= now {
-                due.append(state.rows[index].delivery)
-                state.rows[index].dueAt = now + leaseSeconds
-            }
-            return (due, state.rows.map(\.dueAt).min())
-        }
-        reply(due, next)
+        reply(
+            state.withLock { state in
+                state.claimCount += 1
+                var found = ClaimedDeliveries()
+                var counts: [LaneID: Int] = [:]
+                // Ordered lanes in which something is pending that is not due.
+                var held: Set<LaneID> = []
+                for index in state.rows.indices {
+                    let (delivery, dueAt) = (state.rows[index].delivery, state.rows[index].dueAt)
+                    guard dueAt <= now, !held.contains(delivery.lane) else {
+                        if dueAt > now { found.next = min(found.next ?? dueAt, dueAt) }
+                        if delivery.isOrdered { held.insert(delivery.lane) }
+                        continue
+                    }
+                    let room = rooms.lanes[delivery.lane] ?? rooms.other
+                    guard counts[delivery.lane, default: 0] < room else { continue }
+                    guard found.due.count < rooms.total else {
+                        found.isMore = true
+                        break
+                    }
+                    counts[delivery.lane, default: 0] += 1
+                    found.due.append(delivery)
+                    state.rows[index].dueAt = now + leaseSeconds
+                }
+                return found
+            })
     }
 
     func record(_ tries: [DeliveryTry]) {
@@ -61,6 +78,7 @@ final class MemoryQueue: DeliveryQueue {
                 }
                 switch one.verdict {
                 case .accepted, .givenUp: state.rows.remove(at: index)
+                case .returned: state.rows[index].dueAt = clock.now()
                 case .retry(let at):
                     state.rows[index].dueAt = at
                     state.rows[index].delivery = state.rows[index].delivery.nextTry
@@ -75,20 +93,23 @@ final class MemoryQueue: DeliveryQueue {
 extension Delivery {
     var nextTry: Delivery {
         Delivery(
-            id: id, event: event, type: type, tenant: tenant, session: session, job: job, sequence: sequence,
-            occurredAt: occurredAt, url: url, secret: secret, jobJSON: jobJSON, traceparent: traceparent,
-            tryNumber: tryNumber + 1)
+            id: id, lane: lane, event: event, type: type, tenant: tenant, session: session, job: job,
+            sequence: sequence, occurredAt: occurredAt, url: url, secret: secret, endpoint: endpoint,
+            jobJSON: jobJSON, traceparent: traceparent, tryNumber: tryNumber + 1)
     }
 
     static func example(
         _ number: UInt64 = 1, url: String, secret: String? = nil, tryNumber: Int32 = 1,
-        traceparent: String? = nil
+        traceparent: String? = nil, endpoint: Endpoint? = nil, type: String = "job.succeeded"
     ) -> Delivery {
-        Delivery(
-            id: DeliveryID(high: 1, low: number), event: EventID(high: 2, low: number), type: .jobSucceeded,
+        let origin = UInt64(bitPattern: Int64((try? WebURL.parse(url).origin)?.hashValue ?? 0))
+        return Delivery(
+            id: DeliveryID(high: 1, low: number),
+            lane: endpoint.map { LaneID(high: $0.id.high, low: $0.id.low) } ?? LaneID(high: 4, low: origin),
+            event: EventID(high: 2, low: number), type: type,
             tenant: "default", session: "default", job: JobID(high: 3, low: number), sequence: Int64(number),
             occurredAt: Timestamp(microseconds: 1_763_762_400_000_000), url: url, secret: secret,
-            jobJSON: Array(#"{"id":"job_x","state":"succeeded","note":"ä\n"}"#.utf8),
+            endpoint: endpoint, jobJSON: Array(#"{"id":"job_x","state":"succeeded","note":"ä\n"}"#.utf8),
             traceparent: traceparent,
             tryNumber: tryNumber)
     }
@@ -102,6 +123,11 @@ func take<Message>(_ count: Int, from box: Mailbox<Message>) -> [Message] {
         messages += box.wait(milliseconds: 100)
     }
     return messages
+}
+
+/// The one entry of `webhook-signature` that a secret alone makes.
+func signature(_ secret: WebhookSecret, id: String, timestamp: String, body: [UInt8]) -> String {
+    WebhookSigner(secret).signatures(of: Array("\(id).\(timestamp).".utf8) + body).joined(separator: " ")
 }
 
 let serviceSecret = WebhookSecret(key: Array(0..<32))

@@ -1,7 +1,9 @@
 import Curl
 import FerryCore
-import FerryWebhooks
+import OpenSSL
 import Testing
+
+@testable import FerryWebhooks
 
 @Suite("Webhook messages")
 struct WebhookMessageTests {
@@ -9,7 +11,8 @@ struct WebhookMessageTests {
     private let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
     private func message(_ delivery: Delivery, _ secrets: [WebhookSecret]) -> WebhookMessage {
-        WebhookMessage(delivery, secrets: secrets, sentAt: sentAt, userAgent: "Ferry/1.2.3")
+        WebhookMessage(
+            delivery, signers: secrets.map { WebhookSigner($0) }, sentAt: sentAt, userAgent: "Ferry/1.2.3")
     }
 
     private func header(_ name: String, of message: WebhookMessage) -> String? {
@@ -19,10 +22,11 @@ struct WebhookMessageTests {
     @Test("the signature is the one of Standard Webhooks' test vector")
     func vector() throws {
         let secret = try #require(WebhookSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
-        let signature = WebhookMessage.signature(
-            key: secret.key, id: "msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp: "1614265330",
-            body: Array(#"{"test": 2432232314}"#.utf8))
-        #expect(signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")
+        let signed = #"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}"#
+        #expect(
+            WebhookSigner(secret).signatures(of: Array(signed.utf8)) == [
+                "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+            ])
     }
 
     @Test("the body holds the event and the job as it was, the same on every try")
@@ -61,5 +65,84 @@ struct WebhookMessageTests {
             #expect(
                 header("traceparent", of: message(.example(url: "http://a/", traceparent: text), [])) == nil)
         }
+    }
+}
+
+@Suite("Messages of endpoints")
+struct EndpointMessageTests {
+    private let now = Timestamp(microseconds: 1_763_762_405_900_000)
+
+    private func endpoint(_ format: WebhookEndpoint.Format) throws -> Delivery.Endpoint {
+        func key(_ number: UInt8) throws -> WebhookKeys.Key {
+            let secret = try #require(WebhookSecret(key: Array(repeating: number, count: 32)))
+            return .init(secret: secret, seed: Array(repeating: number, count: 32))
+        }
+        var keys = WebhookKeys(try key(1))
+        keys.rotate(to: try key(2), overlap: 60, now: now)
+        return Delivery.Endpoint(
+            id: WebhookID(high: 7, low: 7), keys: keys, format: format, isOrdered: false, retryDelays: [1])
+    }
+
+    private func message(_ delivery: Delivery, at now: Timestamp) -> WebhookMessage {
+        WebhookMessage(
+            delivery, signers: SignerCache().signers(of: delivery, service: [], now: now), sentAt: now,
+            userAgent: "Ferry/1")
+    }
+
+    @Test("every valid key signs in both ways, and an old one no longer than it is valid")
+    func rotation() throws {
+        let delivery = Delivery.example(url: "http://a/", endpoint: try endpoint(.standard))
+        let entries = { (message: WebhookMessage) in
+            message.headers.first { $0.name == "webhook-signature" }?.value.split(separator: " ").map {
+                String($0.prefix { $0 != "," })
+            } ?? []
+        }
+        #expect(entries(message(delivery, at: now)) == ["v1", "v1a", "v1", "v1a"])
+        #expect(entries(message(delivery, at: now + 60)) == ["v1", "v1a"])
+    }
+
+    @Test("v1a is Ed25519 over the same bytes: the first test vector of RFC 8032")
+    func vector() throws {
+        let seed = try #require(
+            hexDecoded("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"))
+        let key = try #require(Ed25519PrivateKey(seed: seed))
+        #expect(
+            hexEncoded(key.publicKey) == "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+        let expected = try #require(
+            hexDecoded(
+                "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc6"
+                    + "1e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"))
+        let secret = try #require(serviceSecret)
+        let signatures = WebhookSigner(secret, key).signatures(of: [])
+        #expect(signatures.last == "v1a," + Base64.encode(expected))
+        #expect(Ed25519PrivateKey(seed: [1]) == nil)
+    }
+
+    @Test("CloudEvents in structured mode name source and subject; data is the same")
+    func cloudEvents() throws {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        let delivery = Delivery.example(
+            url: "http://a/", traceparent: parent, endpoint: try endpoint(.cloudevents))
+        let sent = message(delivery, at: now)
+        let json = try JSON.parse(sent.body)
+        #expect(json["specversion"] == .string("1.0") && json["id"] == .string(delivery.event.description))
+        #expect(json["source"] == .string("/tenants/default/sessions/default"))
+        #expect(json["type"] == .string("ferry.job.succeeded"))
+        #expect(json["subject"] == delivery.job.map { .string($0.description) })
+        #expect(json["time"] == .string("2025-11-21T22:00:00.000000Z"))
+        #expect(json["datacontenttype"] == .string("application/json"))
+        #expect(json["traceparent"] == .string(parent))
+        #expect(json["data"]?["sequence"] == .integer(1) && json["data"]?["job"]?["id"] == .string("job_x"))
+        let type = sent.headers.first { $0.name == "Content-Type" }?.value
+        #expect(type == "application/cloudevents+json; charset=UTF-8")
+    }
+
+    @Test("a ping names its endpoint and no job")
+    func ping() throws {
+        let delivery = Delivery.example(
+            url: "http://a/", endpoint: try endpoint(.standard), type: WebhookPing.type)
+        let json = try JSON.parse(message(delivery, at: now).body)
+        #expect(json["type"] == .string("webhook.ping"))
+        #expect(json["data"]?.members?.map(\.name) == ["webhook"])
     }
 }

@@ -25,7 +25,7 @@ struct WebhookSenderTests {
         #expect(id == delivery.event.description)
         #expect(
             request.header("webhook-signature")
-                == WebhookMessage.signature(key: secret.key, id: id, timestamp: timestamp, body: request.body)
+                == signature(secret, id: id, timestamp: timestamp, body: request.body)
         )
         #expect(bench.queue.unfinishedCount == 0)
         #expect(bench.sender.metrics.deliveredCount == 1)
@@ -46,7 +46,7 @@ struct WebhookSenderTests {
         let timestamp = try #require(request.header("webhook-timestamp"))
         #expect(
             request.header("webhook-signature")
-                == WebhookMessage.signature(key: secret.key, id: id, timestamp: timestamp, body: request.body)
+                == signature(secret, id: id, timestamp: timestamp, body: request.body)
         )
     }
 
@@ -171,16 +171,10 @@ struct WebhookSenderTests {
         #expect(tries.count == 200)
         #expect(tries.allSatisfy { $0.verdict == .accepted })
         #expect(monotonicNanoseconds() - start < 5_000_000_000)
-        #expect(dead.connectionCountMax <= 16)
-        #expect(alive.connectionCountMax <= 16)
-        #expect(bench.sender.metrics.inFlightCount == 16)
-        // What a dead receiver cannot take goes back within seconds, so that it fills nobody's memory.
-        let deadline = monotonicNanoseconds() + 6_000_000_000
-        while bench.sender.metrics.waitingCount > 16, monotonicNanoseconds() < deadline {
-            _ = bench.queue.batches.wait(milliseconds: 50)
-        }
-        #expect(bench.sender.metrics.waitingCount <= 16)
-        #expect(bench.sender.metrics.returnedCount == 400 - 32)
+        #expect(dead.connectionCountMax <= 4)
+        #expect(alive.connectionCountMax <= 64)
+        // Of a receiver that takes nothing little is claimed.
+        #expect(bench.sender.metrics.inFlightCount == 4 && bench.sender.metrics.waitingCount <= 12)
     }
 
     @Test("results come in batches, and many wake-ups make few claims")

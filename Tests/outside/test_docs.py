@@ -40,8 +40,9 @@ def test_every_limit_of_a_request_has_its_row():
 
 
 def test_the_retry_schedule_of_webhooks_is_the_documented_one():
-    source = text("Sources/FerryWebhooks/DeliverySchedule.swift")
-    seconds = [int(s.replace("_", "")) for s in re.search(r"delays: \[Double\] = \[(.*?)\]", source)[1].split(",")]
+    source = text("Sources/FerryCore/WebhookEndpoint.swift")
+    numbers = re.search(r"standardRetryDelays: \[Double\] = \[(.*?)\]", source, re.DOTALL)[1]
+    seconds = [int(s.replace("_", "")) for s in numbers.split(",") if s.strip()]
     spelled = [f"{s // 3600} h" if s >= 3600 else f"{s // 60} min" if s >= 60 else f"{s} s" for s in seconds]
     assert ", ".join(spelled[:-1]) + f" and {spelled[-1]}" in text("docs/events.md").replace("\n", " ")
 

@@ -198,42 +198,6 @@ let answerSchemas = #"""
       }
     },
     "EmptyRequest": {"type": "object", "maxProperties": 0},
-    "Delivery": {
-      "type": "object",
-      "required": [
-        "id", "event", "type", "job", "session", "sequence", "url", "state", "occurred_at", "next_try_at",
-        "tries"
-      ],
-      "properties": {
-        "id": {"type": "string"}, "event": {"type": "string"}, "type": {"type": "string"},
-        "job": {"type": ["string", "null"], "description": "Null for an event of a session."},
-        "session": {"type": "string"}, "sequence": {"type": "integer"},
-        "url": {"type": "string"},
-        "state": {"enum": ["pending", "accepted", "given_up"]},
-        "occurred_at": {"type": "string", "format": "date-time"},
-        "next_try_at": {"type": ["string", "null"], "format": "date-time"},
-        "tries": {
-          "type": "array",
-          "items": {
-            "type": "object",
-            "required": ["number", "started_at", "duration", "status", "error", "answer"],
-            "properties": {
-              "number": {"type": "integer"},
-              "started_at": {"type": "string", "format": "date-time"},
-              "duration": {"type": "number"}, "status": {"type": ["integer", "null"]},
-              "error": {"type": ["string", "null"]}, "answer": {"type": "string"}
-            }
-          }
-        }
-      }
-    },
-    "DeliveryList": {
-      "type": "object", "required": ["data", "next_cursor"],
-      "properties": {
-        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Delivery"}},
-        "next_cursor": {"type": ["string", "null"]}
-      }
-    },
     "Status": {
       "type": "object",
       "required": [

@@ -48,6 +48,14 @@ let parameterComponents = #"""
       "name": "Last-Event-ID", "in": "header", "schema": {"type": "string", "pattern": "^evt_[0-9a-z]{26}$"},
       "description": "Of a stream: it goes on after this event."
     },
+    "DeliveryState": {
+      "name": "state", "in": "query", "schema": {"enum": ["pending", "accepted", "given_up"]}
+    },
+    "DeliveryType": {
+      "name": "type", "in": "query",
+      "schema": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000]*$"},
+      "description": "An event's type, such as job.failed."
+    },
     "Verbose": {"name": "verbose", "in": "query", "allowEmptyValue": true, "schema": {"type": "string"}},
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",
@@ -112,7 +120,8 @@ let webhookSection = #"""
             {"name": "webhook-timestamp", "in": "header", "required": true, "schema": {"type": "string"}},
             {
               "name": "webhook-signature", "in": "header", "required": true, "schema": {"type": "string"},
-              "description": "v1, and the base64 of HMAC-SHA256 over id.timestamp.body."
+              "description": "v1, and the base64 of HMAC-SHA256 over id.timestamp.body; to endpoints \#
+    also v1a, and that of Ed25519. During a rotation several of them, separated by spaces."
             }
           ],
           "requestBody": {

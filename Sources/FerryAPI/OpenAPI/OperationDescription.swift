@@ -24,7 +24,7 @@ func json(_ schema: String, as type: String = "application/json") -> String {
     ##"{"\##(type)": {"schema": {"$ref": "#/components/schemas/\##(schema)"}}}"##
 }
 
-private func mergePatch(_ schema: String) -> String { json(schema, as: "application/merge-patch+json") }
+func mergePatch(_ schema: String) -> String { json(schema, as: "application/merge-patch+json") }
 
 private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 
@@ -38,6 +38,9 @@ extension Operation {
             sessionDescription
         case .listDeliveries, .readDelivery, .redeliver: deliveryDescription
         case .listEvents, .listJobEvents: eventDescription
+        case .createWebhook, .listWebhooks, .readWebhook, .editWebhook, .deleteWebhook, .rotateSecret,
+            .testWebhook, .replayDeliveries, .listWebhookDeliveries:
+            webhookDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
             adminDescription
         case .pauseService, .resumeService, .drainNode, .resumeNode, .listTenants, .listAudit:

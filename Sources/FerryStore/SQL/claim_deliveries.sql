@@ -1,13 +1,33 @@
--- Leases due deliveries to a sender by moving the time of their next try. Locks: due rows that nobody else
--- has locked. $1 how many at most, $2 seconds of the lease.
-WITH claimed AS (
+-- Leases due deliveries to a sender by moving the time of their next try. Of an ordered lane it takes what is
+-- due from the first pending one on, without a gap. Locks: due rows that nobody else has locked; of ordered
+-- lanes also rows that somebody has. The rows' own state is compared by what it is not: see record_tries.sql.
+-- $1 how many at most, $2 seconds of the lease; one array element a lane: $3 lanes, $4 how many at most of
+-- it, $5 whether it is ordered.
+WITH free AS (
+    SELECT d.id FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+    CROSS JOIN LATERAL (
+        SELECT id FROM deliveries
+        WHERE lane = l.lane AND state = 'pending' AND next_try_at <= now()
+        ORDER BY next_try_at LIMIT l.room FOR UPDATE SKIP LOCKED
+    ) d WHERE NOT l.is_ordered LIMIT $1::integer
+), ordered AS (
+    SELECT d.id FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+    CROSS JOIN LATERAL (
+        SELECT f.id, bool_and(f.next_try_at <= now()) OVER (ORDER BY f.position) AS is_due
+        FROM (
+            SELECT id, position, next_try_at FROM deliveries
+            WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL ORDER BY position LIMIT l.room
+        ) f
+    ) d WHERE l.is_ordered AND d.is_due LIMIT $1::integer
+), claimed AS (
     UPDATE deliveries SET
         tries = tries + 1, next_try_at = clock_timestamp() + make_interval(secs => $2::double precision)
-    WHERE id = ANY (ARRAY(
-        SELECT id FROM deliveries WHERE state = 'pending' AND next_try_at <= now()
-        ORDER BY next_try_at LIMIT $1::integer FOR UPDATE SKIP LOCKED))
+    WHERE id = ANY (ARRAY(SELECT id FROM free UNION ALL SELECT id FROM ordered ORDER BY id))
+        AND state NOT IN ('accepted', 'given_up') AND next_try_at <= now()
     RETURNING *
 )
-SELECT id, event, type, tenant, session, job, sequence, occurred_at, url, secrets, job_json, traceparent,
-    tries
-FROM claimed ORDER BY sequence
+SELECT c.id, c.lane, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
+    coalesce(w.url, c.url), c.secrets, c.job_json, c.traceparent, c.tries, c.endpoint, w.is_ordered, w.format,
+    w.retry_delays, w.revision, w.keys
+FROM claimed c LEFT JOIN webhooks w ON w.id = c.endpoint
+ORDER BY c.position

@@ -1,9 +1,12 @@
 -- Keeps what came of tries. A try that was recorded before is left as it is; the verdict of a try that is not
 -- the last one any more (its lease ended, or somebody asked for a redelivery) changes nothing unless it is
--- acceptance. The state is compared by what it is not, so that no plan can start from the index of what is
--- pending. Locks: the deliveries, then this connection's row of job_counts. One array element a try: $1
--- deliveries, $2 numbers, $3 when they started, $4 seconds they took, $5 statuses or null, $6 errors or null,
--- $7 answers, $8 states, $9 when to try again or null.
+-- acceptance. A delivery that was returned untried is due at once, and the try does not count. The state is
+-- compared by what it is not, so that no plan can start from the index of what is pending. An endpoint
+-- remembers since when nothing was accepted; 410, and failure for too long, disable it. Locks: the
+-- deliveries, then endpoints whose condition changes, then this connection's row of job_counts. One array
+-- element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they took, $5 statuses or null,
+-- $6 errors or null, $7 answers, $8 states or `returned`, $9 when to try again or null. Returns the endpoints
+-- that were disabled.
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::timestamptz[], $4::double precision[], $5::integer[], $6::text[],
@@ -11,16 +14,45 @@ WITH u AS (
     ) AS u(delivery, number, started_at, duration, status, error, answer, state, next_try_at)
 ), kept AS (
     INSERT INTO delivery_tries (delivery, number, started_at, duration, status, error, answer)
-    SELECT delivery, number, started_at, duration, status, error, answer FROM u
+    SELECT delivery, number, started_at, duration, status, error, answer FROM u WHERE state <> 'returned'
     ON CONFLICT DO NOTHING
 ), changed AS (
     UPDATE deliveries d SET
-        state = u.state::delivery_state, next_try_at = coalesce(u.next_try_at, d.next_try_at)
+        state = CASE WHEN u.state = 'returned' THEN 'pending' ELSE u.state END::delivery_state,
+        tries = CASE WHEN u.state = 'returned' THEN d.tries - 1 ELSE d.tries END,
+        next_try_at = CASE WHEN u.state = 'returned' THEN now()
+            ELSE coalesce(u.next_try_at, d.next_try_at) END
     FROM u
     WHERE d.id = ANY (ARRAY[u.delivery]) AND d.state NOT IN ('accepted', 'given_up')
         AND (d.tries = u.number OR u.state = 'accepted')
-    RETURNING d.state
+    RETURNING d.state, d.endpoint, d.type, u.state AS verdict, u.status
+), judged AS (
+    SELECT endpoint, bool_or(verdict = 'accepted') AS is_accepted,
+        coalesce(bool_or(status = 410), false) AS is_gone
+    FROM changed
+    WHERE endpoint IS NOT NULL AND verdict <> 'returned' AND type <> 'webhook.ping'
+    GROUP BY endpoint
+), recovered AS (
+    UPDATE webhooks w SET failing_since = NULL FROM judged j
+    WHERE w.id = ANY (ARRAY[j.endpoint]) AND j.is_accepted AND w.failing_since IS NOT NULL
+), failing AS (
+    UPDATE webhooks w SET
+        failing_since = coalesce(w.failing_since, now()), is_enabled = NOT f.ends,
+        disabled_at = CASE WHEN f.ends THEN now() END,
+        disabled_reason = CASE WHEN f.is_gone THEN 'gone' WHEN f.ends THEN 'failing' END,
+        updated_at = CASE WHEN f.ends THEN now() ELSE w.updated_at END,
+        revision = w.revision + CASE WHEN f.ends THEN 1 ELSE 0 END
+    FROM (
+        SELECT j.endpoint, j.is_gone,
+            j.is_gone OR coalesce(
+                b.failing_since < now() - make_interval(secs => b.disable_after), false) AS ends
+        FROM judged j JOIN webhooks b ON b.id = ANY (ARRAY[j.endpoint]) WHERE NOT j.is_accepted
+    ) f
+    WHERE w.id = ANY (ARRAY[f.endpoint]) AND w.is_enabled AND (w.failing_since IS NULL OR f.ends)
+    RETURNING w.id, w.tenant, w.disabled_reason
+), counted AS (
+    INSERT INTO job_counts AS c (shard, deliveries_pending)
+    SELECT current_setting('ferry.shard'), -count(*) FROM changed WHERE state <> 'pending' HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
 )
-INSERT INTO job_counts AS c (shard, deliveries_pending)
-SELECT current_setting('ferry.shard'), -count(*) FROM changed WHERE state <> 'pending' HAVING count(*) > 0
-ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+SELECT id, tenant, disabled_reason FROM failing WHERE disabled_reason IS NOT NULL

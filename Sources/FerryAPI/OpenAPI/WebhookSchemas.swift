@@ -1,0 +1,185 @@
+internal import FerryCore
+
+/// Webhook endpoints and deliveries: what clients send and what they are answered.
+let webhookSchemas = #"""
+    "Delivery": {
+      "type": "object",
+      "required": [
+        "id", "event", "type", "job", "webhook", "session", "sequence", "url", "state", "occurred_at",
+        "next_try_at", "tries"
+      ],
+      "properties": {
+        "id": {"type": "string"}, "event": {"type": "string"}, "type": {"type": "string"},
+        "job": {"type": ["string", "null"]}, "webhook": {"type": ["string", "null"]},
+        "session": {"type": ["string", "null"]}, "sequence": {"type": "integer"},
+        "url": {"type": "string"}, "state": {"enum": ["pending", "accepted", "given_up"]},
+        "occurred_at": {"type": "string", "format": "date-time"},
+        "next_try_at": {"type": ["string", "null"], "format": "date-time"},
+        "tries": {
+          "type": "array",
+          "items": {
+            "type": "object",
+            "required": ["number", "started_at", "duration", "status", "error", "answer"],
+            "properties": {
+              "number": {"type": "integer"},
+              "started_at": {"type": "string", "format": "date-time"},
+              "duration": {"type": "number"}, "status": {"type": ["integer", "null"]},
+              "error": {"type": ["string", "null"]}, "answer": {"type": "string"}
+            }
+          }
+        }
+      }
+    },
+    "DeliveryList": {
+      "type": "object", "required": ["data", "next_cursor"],
+      "properties": {
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Delivery"}},
+        "next_cursor": {"type": ["string", "null"]}
+      }
+    },
+    "WebhookEndpointRequest": {
+      "type": "object", "required": ["url"], "additionalProperties": false,
+      "properties": {
+        "url": {"$ref": "#/components/schemas/URL"},
+        \#(webhookFields)
+      }
+    },
+    "WebhookPatch": {
+      "description": "A merge patch (RFC 7396): what is named changes, null gives it its standard value.",
+      "type": "object", "additionalProperties": false,
+      "properties": {
+        "url": {"$ref": "#/components/schemas/URL"},
+        \#(webhookFields)
+      }
+    },
+    "WebhookRetry": {
+      "type": "object", "additionalProperties": false,
+      "properties": {
+        "delays": {
+          "type": "array", "maxItems": 30,
+          "items": {"type": "number", "minimum": 1, "maximum": 86400},
+          "description": "Seconds after the first, second, … try, each ±20 %; none: one try. As standard \#
+    ten tries in 75 hours."
+        }
+      }
+    },
+    "Webhook": {
+      "type": "object",
+      "required": [\#(webhookRequired)],
+      "properties": {
+        \#(webhookShown),
+        "secret": {
+          "type": "object", "required": ["set"], "properties": {"set": {"const": true}},
+          "description": "Shown by the answers that make one."
+        }
+      }
+    },
+    "WebhookWithSecret": {
+      "type": "object",
+      "required": [\#(webhookRequired)],
+      "properties": {
+        \#(webhookShown),
+        "secret": {
+          "type": "string", "pattern": "^whsec_",
+          "description": "Verifies v1 signatures; not shown again."
+        }
+      }
+    },
+    "WebhookList": {
+      "type": "object", "required": ["data", "next_cursor"],
+      "properties": {
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Webhook"}},
+        "next_cursor": {"type": ["string", "null"]}
+      }
+    },
+    "RotateSecretRequest": {
+      "type": "object", "additionalProperties": false,
+      "properties": {
+        "overlap_seconds": {
+          "type": "number", "minimum": 0, "maximum": 604800, "default": 86400,
+          "description": "For so long the old secret signs as well."
+        }
+      }
+    },
+    "ReplayRequest": {
+      "type": "object", "required": ["since"], "additionalProperties": false,
+      "properties": {
+        "since": {"type": "string", "format": "date-time", "description": "Of the event."},
+        "until": {"type": ["string", "null"], "format": "date-time", "description": "After since."},
+        "only": {"enum": ["failed", null], "description": "failed: what was given up."}
+      }
+    },
+    "ReplayAnswer": {
+      "type": "object", "required": ["redelivered"],
+      "properties": {"redelivered": {"type": "integer", "minimum": 0}}
+    }
+    """#
+
+private let webhookEvents = (["*"] + EventType.allCases.map(\.rawValue)).map { "\"\($0)\"" }
+    .joined(separator: ", ")
+
+/// What a client may say beside the URL.
+private let webhookFields = #"""
+    "events": {
+          "type": "array", "minItems": 1, "maxItems": 50, "uniqueItems": true,
+          "items": {"enum": [\#(webhookEvents)]}, "default": ["*"]
+        },
+        "session": {
+          "type": ["string", "null"], "pattern": "^[A-Za-z0-9._~:@-]{1,128}$",
+          "description": "Events of this session only."
+        },
+        "metadata": {
+          "type": "object", "maxProperties": 50,
+          "propertyNames": {"minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
+          "additionalProperties": {"type": "string", "maxLength": 2048, "pattern": "^[^\\u0000]*$"},
+          "description": "Events of jobs that have all of these pairs."
+        },
+        "description": {"type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
+        "enabled": {"type": "boolean", "default": true},
+        "ordered": {
+          "type": "boolean", "default": false,
+          "description": "The next event only after the one before was accepted or given up."
+        },
+        "format": {"enum": ["standard", "cloudevents"], "default": "standard"},
+        "retry": {"$ref": "#/components/schemas/WebhookRetry"},
+        "disable_after": {
+          "type": "number", "minimum": 3600, "maximum": 2592000, "default": 432000,
+          "description": "Seconds of nothing but failures after which the endpoint is disabled."
+        }
+    """#
+
+private let webhookRequired = #"""
+    "id", "revision", "created_at", "updated_at", "url", "events", "session", "metadata", "description",
+        "enabled", "ordered", "format", "retry", "disable_after", "disabled_at", "disabled_reason",
+        "failing_since", "public_key", "secret"
+    """#
+
+private let webhookShown = #"""
+    "id": {"type": "string", "pattern": "^whk_"},
+        "revision": {"type": "integer", "minimum": 1},
+        "created_at": {"type": "string", "format": "date-time"},
+        "updated_at": {"type": "string", "format": "date-time"},
+        "url": {"type": "string"},
+        "events": {"type": "array", "items": {"type": "string"}},
+        "session": {"type": ["string", "null"]},
+        "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
+        "description": {"type": ["string", "null"]},
+        "enabled": {"type": "boolean"}, "ordered": {"type": "boolean"},
+        "format": {"enum": ["standard", "cloudevents"]},
+        "retry": {"$ref": "#/components/schemas/WebhookRetry"},
+        "disable_after": {"type": "number"},
+        "disabled_at": {"type": ["string", "null"], "format": "date-time"},
+        "disabled_reason": {
+          "type": ["object", "null"], "required": ["code", "detail"],
+          "properties": {
+            "code": {"enum": ["requested", "gone", "failing"]}, "detail": {"type": "string"}
+          }
+        },
+        "failing_since": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "The first failure since something was accepted."
+        },
+        "public_key": {
+          "type": "string", "pattern": "^whpk_", "description": "Verifies v1a signatures (Ed25519)."
+        }
+    """#

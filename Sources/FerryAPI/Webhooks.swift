@@ -1,0 +1,153 @@
+internal import FerryCore
+internal import HTTPServer
+internal import OpenSSL
+
+extension API {
+    /// `POST /v1/webhooks`: this answer, and those to the same request again, show the secret.
+    func createWebhook(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let json = try call.json()
+            let endpoint: WebhookEndpoint
+            do throws(InvalidFields) {
+                endpoint = try WebhookEndpoint(json) { ports.egress.refusal(of: $0) }
+            } catch {
+                throw Problem(error)
+            }
+            let key = makeWebhookKey()
+            let now = ports.clock.now()
+            let record = WebhookRecord(
+                id: identifiers.make(), tenant: call.principal.tenant, createdAt: now, updatedAt: now,
+                endpoint: endpoint, disabledAt: endpoint.isEnabled ? nil : now,
+                disabledReason: endpoint.isEnabled ? nil : .requested, publicKey: publicKeyText(key),
+                sealedKeys: ports.seal(WebhookKeys(key).encode()))
+            let new = NewWebhook(record: record, idempotency: try idempotency(call))
+            ports.webhooks.createWebhook(new) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(.limitReached):
+                    call.fail(
+                        Problem(
+                            .limitReached,
+                            "A tenant has at most \(Limits.webhookCountMax) endpoints; delete some."))
+                case .success(.made(let made)): sendWebhook(made, 201, call, secret: key.secret)
+                case .success(.known(let known)):
+                    guard let keys = ports.openWebhookKeys(known.sealedKeys) else {
+                        return call.fail(StoreError.failed)
+                    }
+                    sendWebhook(
+                        known, 201, call, secret: keys.newest.secret, [("Idempotency-Replayed", "true")])
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/webhooks`
+    func listWebhooks(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let items = try call.query(["limit", "cursor"])
+            var limit = Limits.listLimitDefault
+            var before: WebhookID?
+            for (name, value) in items {
+                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
+            }
+            ports.webhooks.webhooks(
+                tenant: call.principal.tenant, before: before, limit: limit + 1
+            ) { [limit] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let records):
+                    Page(records, limit: limit) { $0.id }.send(call, items, reservingCapacity: 4_096) {
+                        $0.write(into: &$1)
+                    }
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/webhooks/{id}`
+    func readWebhook(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(WebhookID.self)
+            ports.webhooks.webhook(id, tenant: call.principal.tenant) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let record): sendWebhook(record, 200, call)
+                }
+            }
+        }
+    }
+
+    /// `PATCH /v1/webhooks/{id}`: a merge patch.
+    func editWebhook(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(WebhookID.self)
+            let patch = try call.mergePatch()
+            let egress = ports.egress
+            changeWebhook(id, call) { record throws(InvalidFields) in
+                var record = record
+                record.endpoint = try record.endpoint.merging(patch) { egress.refusal(of: $0) }
+                return record
+            } done: { [self] record in
+                sendWebhook(record, 200, call)
+            }
+        }
+    }
+
+    /// `DELETE /v1/webhooks/{id}`
+    func deleteWebhook(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(WebhookID.self)
+            ports.webhooks.deleteWebhook(
+                id, tenant: call.principal.tenant, revision: call.expectedRevision
+            ) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success: call.send(Response(status: 204))
+                }
+            }
+        }
+    }
+
+    func changeWebhook(
+        _ id: WebhookID, _ call: Call,
+        _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
+        done: @escaping @Sendable (WebhookRecord) -> Void
+    ) {
+        ports.webhooks.editWebhook(
+            id, tenant: call.principal.tenant, revision: call.expectedRevision, change
+        ) { result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(.failure(let invalid)): call.fail(Problem(invalid))
+            case .success(.success(let record)): done(record)
+            }
+        }
+    }
+
+    func sendWebhook(
+        _ record: WebhookRecord, _ status: Int, _ call: Call, secret: WebhookSecret? = nil,
+        _ extra: [(name: String, value: String)] = []
+    ) {
+        var writer = JSONWriter(reservingCapacity: 1_024)
+        record.write(into: &writer, secret: secret)
+        var fields: [(name: String, value: String)] = [("ETag", entityTag(revision: record.revision))]
+        if status == 201 { fields.append(("Location", "/v1/webhooks/\(record.id)")) }
+        call.send(status, json: writer.bytes, fields + extra)
+    }
+}
+
+/// Random keys of both kinds.
+func makeWebhookKey() -> WebhookKeys.Key {
+    guard let secret = WebhookSecret(key: randomBytes(32)) else {
+        preconditionFailure("32 bytes are a webhook secret")
+    }
+    return WebhookKeys.Key(secret: secret, seed: randomBytes(Ed25519PrivateKey.seedByteCount))
+}
+
+/// `whpk_…` of a key.
+func publicKeyText(_ key: WebhookKeys.Key) -> String {
+    guard let privateKey = Ed25519PrivateKey(seed: key.seed) else {
+        preconditionFailure("32 bytes are a private key of Ed25519")
+    }
+    return webhookPublicKeyText(privateKey.publicKey)
+}

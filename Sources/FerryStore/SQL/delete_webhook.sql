@@ -1,0 +1,3 @@
+-- Deletes an endpoint; housekeeping removes its deliveries, then the row. Locks: its row. $1 id, $2 revision.
+UPDATE webhooks SET deleted_at = now(), is_enabled = false, disabled_reason = 'requested'
+WHERE id = $1::uuid AND revision = $2::integer AND deleted_at IS NULL

@@ -1,0 +1,21 @@
+-- Reads which lanes have pending deliveries and when the first of each is due, stepping through an index from
+-- lane to lane. Locks nothing. $1 only lanes above this one, $2 how many at most. A lane that is not open
+-- gets nothing: its endpoint is disabled or deleted.
+WITH RECURSIVE lanes AS (
+    (SELECT lane, endpoint, next_try_at, 1 AS step FROM deliveries
+    WHERE state = 'pending' AND lane > $1::uuid ORDER BY lane, next_try_at LIMIT 1)
+    UNION ALL
+    SELECT n.lane, n.endpoint, n.next_try_at, l.step + 1 FROM lanes l CROSS JOIN LATERAL (
+        SELECT d.lane, d.endpoint, d.next_try_at FROM deliveries d
+        WHERE d.state = 'pending' AND d.lane > l.lane ORDER BY d.lane, d.next_try_at LIMIT 1
+    ) n WHERE l.step < $2::integer
+)
+SELECT l.lane,
+    CASE WHEN w.is_ordered AND l.lane = l.endpoint THEN (
+        SELECT d.next_try_at FROM deliveries d
+        WHERE d.lane = l.lane AND d.state = 'pending' AND d.endpoint IS NOT NULL ORDER BY d.position LIMIT 1)
+    ELSE l.next_try_at END,
+    l.endpoint IS NULL OR l.lane <> l.endpoint OR w.is_enabled IS TRUE,
+    coalesce(w.is_ordered AND l.lane = l.endpoint, false), coalesce(w.revision, 0), now()
+FROM lanes l LEFT JOIN webhooks w ON w.id = l.endpoint AND w.deleted_at IS NULL
+ORDER BY l.lane

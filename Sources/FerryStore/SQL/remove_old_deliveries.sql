@@ -1,0 +1,24 @@
+-- Removes deliveries below an id (older than they are kept), those of deleted endpoints, and deleted
+-- endpoints that have none left. Locks: the rows, then this connection's row of job_counts. $1 the id, $2 how
+-- many at most of each kind. Returns how many deliveries were removed.
+WITH old AS (
+    SELECT id FROM deliveries WHERE id < $1::uuid ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
+), orphaned AS (
+    SELECT d.id FROM webhooks w CROSS JOIN LATERAL (
+        SELECT id FROM deliveries WHERE endpoint = w.id ORDER BY endpoint, id LIMIT $2::integer
+        FOR UPDATE SKIP LOCKED
+    ) d WHERE w.deleted_at IS NOT NULL LIMIT $2::integer
+), gone AS (
+    DELETE FROM deliveries WHERE id = ANY (ARRAY(SELECT id FROM old UNION ALL SELECT id FROM orphaned))
+    RETURNING id, state
+), tries AS (
+    DELETE FROM delivery_tries WHERE delivery = ANY (ARRAY(SELECT id FROM gone))
+), empty AS (
+    DELETE FROM webhooks w WHERE w.deleted_at IS NOT NULL
+        AND NOT EXISTS (SELECT FROM deliveries d WHERE d.endpoint = w.id)
+), counted AS (
+    INSERT INTO job_counts AS c (shard, deliveries_pending)
+    SELECT current_setting('ferry.shard'), -count(*) FROM gone WHERE state = 'pending' HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+)
+SELECT count(*) FROM gone

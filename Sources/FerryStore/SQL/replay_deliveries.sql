@@ -1,0 +1,19 @@
+-- Makes deliveries of an endpoint due again that are not pending, the oldest first. Locks: their rows, then
+-- this connection's row of job_counts. $1 endpoint, $2 only ids above this one, $3 since, $4 until or null,
+-- $5 only those that were given up, $6 how many at most. Returns their ids.
+WITH chosen AS (
+    SELECT id FROM deliveries
+    WHERE endpoint = $1::uuid AND id > $2::uuid AND type <> 'webhook.ping' AND occurred_at >= $3::timestamptz
+        AND ($4::timestamptz IS NULL OR occurred_at < $4::timestamptz)
+        AND (state = 'given_up' OR (state = 'accepted' AND NOT $5::boolean))
+    ORDER BY id LIMIT $6::integer FOR UPDATE
+), changed AS (
+    UPDATE deliveries SET state = 'pending', next_try_at = now()
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen))
+    RETURNING id
+), counted AS (
+    INSERT INTO job_counts AS c (shard, deliveries_pending)
+    SELECT current_setting('ferry.shard'), count(*) FROM changed HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+)
+SELECT id FROM changed ORDER BY id

@@ -1,0 +1,130 @@
+import FerryCore
+import OpenSSL
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Webhook endpoints")
+struct WebhooksTests {
+    private let fixture = Fixture()
+
+    private func create(_ extra: String = "", _ headers: [(name: String, value: String)] = []) throws
+        -> Answer
+    {
+        try fixture.send(
+            "POST", "/v1/webhooks", #"{"url":"https://hooks.example/in"\#(extra)}"#, key: fixture.clientKey,
+            headers)
+    }
+
+    private func path(_ answer: Answer) throws -> String {
+        "/v1/webhooks/\(try #require(answer.json["id"]?.string))"
+    }
+
+    @Test("an endpoint is made, shown, listed, changed and deleted; its secret is shown once")
+    func life() throws {
+        let made = try create(#","ordered":true"#)
+        #expect(made.status == 201 && made.header("ETag") == "\"r1\"")
+        let path = try path(made)
+        #expect(made.header("Location") == path)
+        #expect(WebhookSecret(made.json["secret"]?.string ?? "") != nil)
+        #expect(made.json["public_key"]?.string?.hasPrefix("whpk_") == true)
+        let shown = try fixture.send("GET", path, key: fixture.viewerKey)
+        #expect(shown.json["secret"] == .object([.init("set", .bool(true))]))
+        #expect(shown.json["ordered"] == .bool(true) && shown.json["events"] == .array([.string("*")]))
+        #expect(try fixture.send("GET", "/v1/webhooks").json["data"]?.array == [shown.json])
+        let stale = try fixture.send("PATCH", path, #"{"enabled":false}"#, [("If-Match", "\"r7\"")])
+        #expect(stale.status == 412 && stale.json["revision"] == .integer(1))
+        let changed = try fixture.send("PATCH", path, #"{"enabled":false}"#, [("If-Match", "\"r1\"")])
+        #expect(changed.status == 200 && changed.header("ETag") == "\"r2\"")
+        #expect(changed.json["disabled_reason"]?["code"] == .string("requested"))
+        #expect(try fixture.send("PATCH", path, #"{"secret":"x"}"#).status == 422)
+        #expect(try fixture.send("DELETE", path).status == 204)
+        #expect(try fixture.send("GET", path).status == 404)
+    }
+
+    @Test("viewers look only, other tenants see nothing, and what is wrong is named")
+    func refusals() throws {
+        let path = try path(create())
+        let body = #"{"url":"https://hooks.example/in"}"#
+        #expect(try fixture.send("POST", "/v1/webhooks", body, key: fixture.viewerKey).status == 403)
+        for (method, body) in [("GET", nil), ("PATCH", "{}"), ("DELETE", nil)] as [(String, String?)] {
+            #expect(try fixture.send(method, path, body, key: fixture.strangerKey).status == 404)
+        }
+        #expect(try fixture.send("POST", path + "/test", "{}", key: fixture.strangerKey).status == 404)
+        let wrong = try create(#","events":["nothing"]"#)
+        #expect(
+            wrong.status == 422 && wrong.json["errors"]?.array?.first?["pointer"] == .string("#/events/0"))
+        let blocked = try fixture.send("POST", "/v1/webhooks", #"{"url":"http://127.0.0.1/"}"#)
+        #expect(blocked.json["errors"]?.array?.first?["code"] == .string("blocked_address"))
+        #expect(try fixture.send("GET", "/v1/webhooks/job_x").status == 404)
+    }
+
+    @Test("the same request with the same key gives the first answer again, secret included")
+    func idempotency() throws {
+        let key = [(name: "Idempotency-Key", value: "k1")]
+        let first = try create("", key)
+        let second = try create("", key)
+        #expect(second.status == 201 && second.json == first.json)
+        #expect(second.header("Idempotency-Replayed") == "true")
+        #expect(try create(#","ordered":true"#, key).code == "idempotency_key_reused")
+    }
+
+    @Test("a tenant has a bounded number of endpoints")
+    func limit() throws {
+        for _ in 0..<Limits.webhookCountMax { #expect(try create().status == 201) }
+        let answer = try create()
+        #expect(answer.status == 409 && answer.code == "limit_reached")
+    }
+
+    @Test("a rotation shows a new secret and keeps the old one valid for as long as asked")
+    func rotation() throws {
+        let made = try create()
+        let path = try path(made)
+        let rotated = try fixture.send("POST", path + "/rotate_secret", #"{"overlap_seconds":60}"#)
+        #expect(rotated.status == 200 && rotated.header("ETag") == "\"r2\"")
+        #expect(rotated.json["secret"] != made.json["secret"])
+        #expect(rotated.json["public_key"] != made.json["public_key"])
+        let record = try #require(fixture.store.state.withLock { $0.webhooks.first })
+        let keys = try #require(Fixture.openKeys(record.sealedKeys))
+        #expect(keys.keys.map(\.secret.text) == [rotated, made].compactMap { $0.json["secret"]?.string })
+        #expect(keys.keys.last?.validUntil == FixedClock().now() + 60)
+        let privateKey = try #require(Ed25519PrivateKey(seed: keys.newest.seed))
+        #expect(rotated.json["public_key"] == .string(webhookPublicKeyText(privateKey.publicKey)))
+        for wrong in [#"{"overlap_seconds":604801}"#, #"{"overlap":1}"#] {
+            #expect(try fixture.send("POST", path + "/rotate_secret", wrong).status == 422)
+        }
+        #expect(try fixture.send("POST", path + "/rotate_secret", nil).status == 200)
+    }
+
+    @Test("a test shows the try that it made, and deliveries are listed by state and type")
+    func deliveries() throws {
+        let path = try path(create())
+        let ping = try fixture.send("POST", path + "/test", "{}")
+        #expect(ping.status == 200 && ping.json["type"] == .string("webhook.ping"))
+        #expect(ping.json["tries"]?.array?.first?["status"] == .integer(204))
+        #expect(ping.json["job"] == .null && ping.json["session"] == .null)
+        for (query, count) in [
+            ("", 1), ("?state=accepted", 1), ("?state=pending", 0), ("?type=job.failed", 0),
+        ] {
+            let list = try fixture.send("GET", path + "/deliveries" + query)
+            #expect(list.json["data"]?.array?.count == count, "\(query)")
+        }
+        #expect(try fixture.send("GET", path + "/deliveries?state=odd").status == 400)
+    }
+
+    @Test("a replay takes a range, and says how many it made due")
+    func replay() throws {
+        let path = try path(create()) + "/replay"
+        let answer = try fixture.send("POST", path, #"{"since":"2026-11-21T00:00:00Z","only":"failed"}"#)
+        #expect(answer.status == 200 && answer.json["redelivered"] == .integer(7))
+        let replay = try #require(fixture.store.state.withLock { $0.replays.first })
+        #expect(replay.onlyFailed && replay.until == nil)
+        for wrong in [
+            "{}", #"{"since":null}"#, #"{"since":"x"}"#, #"{"since":"2026-11-21T00:00:00Z","only":"all"}"#,
+            #"{"since":"2026-11-21T00:00:00Z","until":"2026-11-20T00:00:00Z"}"#,
+        ] {
+            #expect(try fixture.send("POST", path, wrong).status == 422, "\(wrong)")
+        }
+    }
+}

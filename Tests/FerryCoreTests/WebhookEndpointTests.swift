@@ -1,0 +1,124 @@
+import FerryCore
+import Testing
+
+@Suite("Webhook endpoints")
+struct WebhookEndpointTests {
+    private func decoded(_ text: String) throws(InvalidFields) -> WebhookEndpoint {
+        guard let json = try? JSON.parse(Array(text.utf8)) else { throw InvalidFields("#", "bad", text) }
+        return try WebhookEndpoint(json) { $0.host == "10.0.0.1" ? "Not there." : nil }
+    }
+
+    private func complaints(_ text: String) -> [String] {
+        do throws(InvalidFields) {
+            _ = try decoded(text)
+            return []
+        } catch {
+            return error.errors.map { "\($0.pointer) \($0.code)" }
+        }
+    }
+
+    @Test("an endpoint that says nothing wants everything, with the standard schedule")
+    func standard() throws {
+        let endpoint = try decoded(#"{"url":"https://a.example/hook"}"#)
+        #expect(endpoint == WebhookEndpoint(url: "https://a.example/hook"))
+        #expect(endpoint.isEnabled && !endpoint.isOrdered && endpoint.format == .standard)
+        #expect(endpoint.filter == WebhookFilter() && endpoint.retryDelays.count == 9)
+    }
+
+    @Test("every field is read")
+    func fields() throws {
+        let endpoint = try decoded(
+            """
+            {"url":"https://a.example/hook","events":["job.failed","job.succeeded"],"session":"nightly",
+             "metadata":{"team":"a"},"description":"ops","enabled":false,"ordered":true,
+             "format":"cloudevents","retry":{"delays":[1,2.5]},"disable_after":7200}
+            """)
+        #expect(endpoint.filter.types == ["job.failed", "job.succeeded"])
+        #expect(endpoint.filter.session == "nightly" && endpoint.filter.metadata == [.init("team", "a")])
+        #expect(endpoint.description == "ops" && !endpoint.isEnabled && endpoint.isOrdered)
+        #expect(endpoint.format == .cloudevents && endpoint.retryDelays == [1, 2.5])
+        #expect(endpoint.disableAfter == 7200)
+        #expect(try decoded(#"{"url":"https://a.example","events":["job.failed","*"]}"#).filter.types == nil)
+    }
+
+    @Test(
+        "what is wrong is named, all of it at once",
+        arguments: [
+            (#"{}"#, ["#/url required"]), (#"[]"#, ["# wrong_type"]),
+            (#"{"url":"ftp://a/"}"#, ["#/url invalid_value"]),
+            (#"{"url":"http://10.0.0.1/"}"#, ["#/url blocked_address"]),
+            (
+                #"{"url":"https://a.example","events":[],"ordered":1,"x":2}"#,
+                ["#/events invalid_value", "#/ordered wrong_type", "#/x unknown_field"]
+            ),
+            (
+                #"{"url":"https://a.example","events":["job.failed","job.eaten"]}"#,
+                ["#/events/1 invalid_value"]
+            ),
+            (
+                #"{"url":"https://a.example","retry":{"delays":[0,"1",86401],"max":1},"disable_after":1}"#,
+                [
+                    "#/retry/delays/0 out_of_range", "#/retry/delays/1 wrong_type",
+                    "#/retry/delays/2 out_of_range", "#/retry/max unknown_field",
+                    "#/disable_after out_of_range",
+                ]
+            ),
+            (#"{"url":"https://a.example","metadata":{"a":1}}"#, ["#/metadata/a wrong_type"]),
+            (#"{"url":"https://a.example","session":""}"#, ["#/session invalid_value"]),
+            (#"{"url":"https://a.example","id":"whk_1"}"#, ["#/id unknown_field"]),
+        ])
+    func wrong(_ text: String, _ expected: [String]) { #expect(complaints(text) == expected) }
+
+    @Test("a merge patch changes what it names; null gives the standard value back")
+    func patches() throws {
+        let before = try decoded(
+            #"{"url":"https://a.example/","session":"s","metadata":{"a":"1","b":"2"},"ordered":true}"#)
+        let patch = try JSON.parse(
+            Array(#"{"session":null,"metadata":{"a":null,"c":"3"},"enabled":false}"#.utf8))
+        let after = try before.merging(patch) { _ in nil }
+        #expect(after.filter.session == nil && after.isOrdered && !after.isEnabled)
+        #expect(after.filter.metadata == [.init("b", "2"), .init("c", "3")])
+        #expect(throws: InvalidFields.self) { try before.merging(.string("x")) { _ in nil } }
+        let wrong = JSON.object([.init("secret", .string("whsec_x"))])
+        #expect(throws: InvalidFields("#/secret", "unknown_field", "There is no field of this name here.")) {
+            try before.merging(wrong) { _ in nil }
+        }
+    }
+
+    @Test("a filter wants an event when type, session and every pair of metadata match")
+    func filter() {
+        let pairs = [JobSpec.Pair("team", "a"), JobSpec.Pair("env", "prod")]
+        #expect(WebhookFilter().matches(type: "x", session: "s", metadata: []))
+        let filter = WebhookFilter(types: ["job.failed"], session: "s", metadata: pairs)
+        let more = pairs + [JobSpec.Pair("x", "y")]
+        #expect(filter.matches(type: "job.failed", session: "s", metadata: more.reversed()))
+        #expect(!filter.matches(type: "job.succeeded", session: "s", metadata: more))
+        #expect(!filter.matches(type: "job.failed", session: "t", metadata: more))
+        #expect(!filter.matches(type: "job.failed", session: "s", metadata: [pairs[0]]))
+        #expect(!filter.matches(type: "job.failed", session: "s", metadata: []))
+        let other = [pairs[0], JobSpec.Pair("env", "test")]
+        #expect(!filter.matches(type: "job.failed", session: "s", metadata: other))
+    }
+
+    @Test("keys survive their sealing, and a rotation leaves the old one until its time is over")
+    func keys() throws {
+        func key(_ number: UInt8) throws -> WebhookKeys.Key {
+            let secret = try #require(WebhookSecret(key: Array(repeating: number, count: 32)))
+            return .init(secret: secret, seed: Array(repeating: number, count: 32))
+        }
+        let now = Timestamp(microseconds: 1_790_000_000_000_000)
+        let (first, second, third, last) = (try key(1), try key(2), try key(3), try key(9))
+        var keys = WebhookKeys(first)
+        keys.rotate(to: second, overlap: 100, now: now)
+        #expect(WebhookKeys(json: keys.encode()) == keys)
+        #expect(keys.newest == second && keys.valid(at: now + 99).count == 2)
+        #expect(keys.valid(at: now + 100) == [second])
+        keys.rotate(to: third, overlap: 0, now: now + 50)
+        #expect(keys.keys.map(\.secret) == [third.secret, first.secret])
+        for number in UInt8(4)...9 { keys.rotate(to: try key(number), overlap: 1_000, now: now + 60) }
+        #expect(keys.keys.count == Limits.webhookKeyCountMax && keys.newest == last)
+        for text in ["", "{}", "[]", #"[{"secret":"whsec_x","seed":""}]"#] {
+            #expect(WebhookKeys(json: Array(text.utf8)) == nil)
+        }
+    }
+}

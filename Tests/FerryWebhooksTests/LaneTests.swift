@@ -1,0 +1,161 @@
+import FerryCore
+import Testing
+
+@testable import FerryWebhooks
+
+@Suite("Lanes of deliveries")
+struct LaneTests {
+    private let now = Timestamp(microseconds: 1_790_000_000_000_000)
+
+    private func item(_ number: UInt64, lane: String, endpoint: Delivery.Endpoint? = nil) throws
+        -> DeliveryBacklog.Item
+    {
+        let url = "http://\(lane).example/"
+        return .init(
+            delivery: .example(number, url: url, endpoint: endpoint), url: try WebURL.parse(url),
+            startBefore: now + 10)
+    }
+
+    private func ordered() throws -> Delivery.Endpoint {
+        let secret = try #require(serviceSecret)
+        return Delivery.Endpoint(
+            id: WebhookID(high: 5, low: 5),
+            keys: WebhookKeys(.init(secret: secret, seed: Array(repeating: 1, count: 32))),
+            format: .standard, isOrdered: true, retryDelays: [1])
+    }
+
+    @Test("a window grows while answers come quickly, stays small for slow ones, and halves at a failure")
+    func window() {
+        var window = LaneWindow()
+        for _ in 0..<200 { window.accepted(duration: 0.01, wasFull: true) }
+        #expect(window.value == LaneWindow.max)
+        window.failed()
+        #expect(window.value == LaneWindow.max / 2)
+        for _ in 0..<200 { window.accepted(duration: 1, wasFull: true) }
+        #expect(window.value == 16)
+        for _ in 0..<200 { window.accepted(duration: 6, wasFull: true) }
+        #expect(window.value == 4)
+        for _ in 0..<10 { window.failed() }
+        #expect(window.value == 1)
+        window.accepted(duration: 0.01, wasFull: false)
+        #expect(window.value == 1)
+    }
+
+    @Test("five failures in a row open a breaker; one try goes through when its pause is over")
+    func breaker() {
+        var breaker = LaneBreaker()
+        for _ in 0..<4 {
+            let opensEarly = breaker.failed(retryAfter: nil, now: now, jitter: 0.5)
+            #expect(!opensEarly)
+        }
+        breaker.answered()
+        for _ in 0..<4 {
+            let opensEarly = breaker.failed(retryAfter: nil, now: now, jitter: 0.5)
+            #expect(!opensEarly)
+        }
+        let hasOpened = breaker.failed(retryAfter: nil, now: now, jitter: 0.5)
+        #expect(hasOpened)
+        #expect(breaker.roomMax(now + 4.9) == 0 && breaker.roomMax(now + 5) == 1)
+        // What was on its way then changes nothing.
+        let hasOpenedAgain = breaker.failed(retryAfter: nil, now: now + 1, jitter: 0.5)
+        #expect(!hasOpenedAgain)
+        #expect(breaker.roomMax(now + 5) == 1)
+        var pauses: [Double] = []
+        var time = now + 5
+        for _ in 0..<6 {
+            let isOpen = breaker.failed(retryAfter: nil, now: time, jitter: 0.5)
+            #expect(isOpen)
+            let opensAt = breaker.opensAt ?? time
+            pauses.append(opensAt - time)
+            time = opensAt
+        }
+        #expect(pauses == [10, 20, 40, 60, 60, 60])
+        // A clock that is set back does not prolong the pause beyond what a receiver may ask for.
+        #expect(breaker.roomMax(time + -86_400) == 1)
+        breaker.answered()
+        #expect(breaker.roomMax(time) == nil)
+    }
+
+    @Test("a receiver that asks for a pause gets it at once; another revision of its endpoint ends it")
+    func retryAfter() {
+        var breaker = LaneBreaker()
+        breaker.note(revision: 1)
+        let isPaused = breaker.failed(retryAfter: 100, now: now, jitter: 0.5)
+        #expect(isPaused)
+        #expect(breaker.opensAt == now + 100)
+        let isPausedLonger = breaker.failed(retryAfter: 1e9, now: now, jitter: 0.5)
+        #expect(isPausedLonger)
+        #expect(breaker.opensAt == now + 3_600)
+        breaker.note(revision: 1)
+        #expect(breaker.roomMax(now) == 0)
+        breaker.note(revision: 2)
+        #expect(breaker.roomMax(now) == nil)
+    }
+
+    @Test("lanes take turns, and each holds no more than its window")
+    func turns() throws {
+        var backlog = DeliveryBacklog(concurrency: 100)
+        let rooms = backlog.rooms(total: 100, now: now)
+        #expect(rooms.other == 16 && rooms.lanes.isEmpty)
+        backlog.add(
+            try (0..<10).map { try item($0, lane: "a") } + (10..<12).map { try item($0, lane: "b") },
+            rooms: rooms, now: now)
+        var started: [UInt64] = []
+        while let next = backlog.next() { started.append(next.delivery.id.low) }
+        #expect(started == [0, 10, 1, 11, 2, 3])
+        #expect(backlog.inFlightCount == 6 && backlog.waitingCount == 6)
+        let lane = try item(0, lane: "a").delivery.lane
+        #expect(backlog.rooms(total: 100, now: now).lanes[lane] == 6)
+        let returned = backlog.finished(lane, .accepted(duration: 0.1), endsRun: false, now: now, jitter: 0)
+        #expect(returned.isEmpty)
+        // Two for the place that is free and the one that the window has grown by.
+        let fifth = backlog.next()
+        let sixth = backlog.next()
+        #expect(fifth?.delivery.id.low == 4 && sixth?.delivery.id.low == 5)
+        let seventh = backlog.next()
+        #expect(seventh == nil)
+    }
+
+    @Test("when a breaker opens, what waits goes back, and the lane claims one at most")
+    func opening() throws {
+        var backlog = DeliveryBacklog(concurrency: 100)
+        let rooms = backlog.rooms(total: 100, now: now)
+        backlog.add(try (0..<16).map { try item($0, lane: "a") }, rooms: rooms, now: now)
+        let lane = try item(0, lane: "a").delivery.lane
+        var returned = 0
+        for _ in 0..<5 {
+            guard backlog.next() != nil else { break }
+            returned +=
+                backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5).count
+        }
+        #expect(returned == 11 && backlog.waitingCount == 0)
+        #expect(backlog.rooms(total: 100, now: now).lanes[lane] == 0)
+        #expect(backlog.nextProbeAt == now + 5)
+        #expect(backlog.rooms(total: 100, now: now + 5).lanes[lane] == 1)
+        backlog.tidy(now + 20)
+        #expect(backlog.rooms(total: 100, now: now).lanes[lane] == 0)
+        backlog.tidy(now + 66)
+        #expect(backlog.rooms(total: 100, now: now).lanes.isEmpty)
+    }
+
+    @Test("an ordered lane sends one at a time; after a failure the rest goes back")
+    func order() throws {
+        var backlog = DeliveryBacklog(concurrency: 100)
+        let endpoint = try ordered()
+        let rooms = backlog.rooms(total: 100, now: now)
+        backlog.add(try (0..<4).map { try item($0, lane: "a", endpoint: endpoint) }, rooms: rooms, now: now)
+        let lane = LaneID(high: 5, low: 5)
+        let first = backlog.next()
+        let second = backlog.next()
+        #expect(first?.delivery.id.low == 0 && second == nil)
+        #expect(backlog.rooms(total: 100, now: now).lanes[lane] == 0)
+        let leftOver = backlog.finished(lane, .accepted(duration: 0), endsRun: false, now: now, jitter: 0)
+        #expect(leftOver.isEmpty)
+        let next = backlog.next()
+        #expect(next?.delivery.id.low == 1)
+        let returned = backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0)
+        #expect(returned.map(\.delivery.id.low) == [2, 3])
+        let last = backlog.next()
+        #expect(last == nil && backlog.rooms(total: 100, now: now).lanes[lane] == 16)
+    }
+}

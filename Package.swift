@@ -72,7 +72,8 @@ let package = Package(
         .target(
             name: "FerryServer",
             dependencies: [
-                "FerryCore", "FerryAPI", "FerryStore", "FerryEngine", "FerryWebhooks", "HTTPServer",
+                "FerryCore", "FerryAPI", "FerryScheduler", "FerryStore", "FerryEngine", "FerryWebhooks",
+                "HTTPServer",
                 "Postgres",
                 "Curl", "OpenSSL", "Sys", "CSys", .product(name: "Logging", package: "swift-log"),
             ],
@@ -113,7 +114,7 @@ let package = Package(
         .testTarget(
             name: "FerryStoreTests",
             dependencies: [
-                "FerryCore", "FerryStore", "Postgres", "Sys", "TestSupport",
+                "FerryCore", "FerryScheduler", "FerryStore", "Postgres", "Sys", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(

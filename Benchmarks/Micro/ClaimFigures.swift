@@ -82,6 +82,7 @@ final class ClaimFigures: AttemptRunner, CommitObserver {
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {}
     func setLimits(_ limits: TransferLimits, workerCount: Int) {}
     func setSessionRates(_ rates: [SessionKey: Int64]) {}
+    func setHostRates(_ rates: [String: Int64]) {}
     func progress(of job: JobID) -> TransferProgress? { nil }
     func jobsFinished(_ jobs: [JobID]) { finished.send(jobs.count) }
     func deliveriesAdded(_ count: Int) {}

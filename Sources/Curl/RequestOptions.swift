@@ -69,6 +69,7 @@ extension EasyHandle {
         try set(CURLOPT_HTTP_VERSION, Int(version))
         if request.usesFreshConnection { try set(CURLOPT_FRESH_CONNECT, true) }
         if !request.keepsConnection { try set(CURLOPT_FORBID_REUSE, true) }
+        if request.connectsOnly { try set(CURLOPT_CONNECT_ONLY, true) }
         if request.maxReceiveSpeed > 0 {
             try set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: request.maxReceiveSpeed)
         }

@@ -88,6 +88,8 @@ package struct TransferRequest: Sendable {
     package var maxIdleConnectionAge = 60
     /// Opens a connection of its own instead of using a kept one.
     package var usesFreshConnection = false
+    /// Connects, with TLS where the URL says so, and ends there.
+    package var connectsOnly = false
     /// Whether the connection may be used again afterwards.
     package var keepsConnection = true
 

@@ -41,6 +41,7 @@ package struct APIPorts: Sendable {
     package var webhooks: any WebhookStore
     package var keys: any KeyStore
     package var limits: any LimitStore
+    package var hosts: any HostStore
     package var editor: any JobEditor
     package var dependencies: any DependencyKeeper
     package var sessions: any SessionStore
@@ -69,8 +70,8 @@ package struct APIPorts: Sendable {
 
     package init(
         store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
-            & EventReader & KeyStore & LimitStore & StatusSource & SessionStore & ServiceControl & AuditLog
-            & WebhookStore,
+            & EventReader & KeyStore & LimitStore & HostStore & StatusSource & SessionStore & ServiceControl
+            & AuditLog & WebhookStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -81,6 +82,7 @@ package struct APIPorts: Sendable {
         webhooks = store
         keys = store
         limits = store
+        hosts = store
         editor = store
         dependencies = store
         sessions = store

@@ -3,14 +3,20 @@ internal import HTTPServer
 
 /// A page of a list, newest first. The store is asked for one record more than is shown, which tells whether
 /// there is a next page.
-struct Page<Record, Kind: IdentifierKind> {
+struct Page<Record> {
     let shown: ArraySlice<Record>
     /// Nil: this is the last page.
     let nextCursor: String?
 
-    init(_ records: [Record], limit: Int, id: (Record) -> Identifier<Kind>) {
+    init<Kind: IdentifierKind>(_ records: [Record], limit: Int, id: (Record) -> Identifier<Kind>) {
         shown = records.prefix(limit)
         nextCursor = records.count > limit ? shown.last.map { cursor(after: id($0)) } : nil
+    }
+
+    /// A page whose cursor is no identifier's.
+    init(_ shown: ArraySlice<Record>, nextCursor: String?) {
+        self.shown = shown
+        self.nextCursor = nextCursor
     }
 
     /// `items`: the query as it came; `Link` repeats it with the next cursor (RFC 8288).

@@ -51,6 +51,7 @@ enum Operation: String, Sendable, CaseIterable {
         replayDeliveries, listWebhookDeliveries
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
+    case listHosts, readHost, changeHost
     case live, ready, metrics, openapi, docs
 }
 
@@ -106,6 +107,9 @@ let routes: [Route] = [
     Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.listNodes },
     Route(.readLimits, "GET", "/v1/admin/limits", .admin) { $0.readLimits },
     Route(.changeLimits, "PATCH", "/v1/admin/limits", .admin, .upTo(4_096)) { $0.changeLimits },
+    Route(.listHosts, "GET", "/v1/admin/hosts", .admin) { $0.listHosts },
+    Route(.readHost, "GET", "/v1/admin/hosts/{host}", .admin) { $0.readHost },
+    Route(.changeHost, "PATCH", "/v1/admin/hosts/{host}", .admin, .upTo(4_096)) { $0.changeHost },
     Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
     Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
     Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },

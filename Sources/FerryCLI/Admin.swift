@@ -6,8 +6,8 @@ package struct Admin: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Shows the service's condition to operators, and holds it.",
         subcommands: [
-            Status.self, Nodes.self, Tenants.self, Limits.self, Keys.self, Audit.self, Pause.self,
-            Resume.self, Drain.self,
+            Status.self, Nodes.self, Tenants.self, AdminHosts.self, Limits.self, Keys.self, Audit.self,
+            Pause.self, Resume.self, Drain.self,
         ])
 
     package init() {}
@@ -114,7 +114,7 @@ func leaves(_ value: JSON, _ path: String = "") -> [(String, String)] {
 }
 
 /// A scalar without quotes; `-` for null, JSON for the rest.
-private func plainText(_ value: JSON) -> String {
+func plainText(_ value: JSON) -> String {
     switch value {
     case .null: return "-"
     case .string(let text): return text

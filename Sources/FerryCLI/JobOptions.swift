@@ -30,6 +30,9 @@ struct JobOptions: ParsableArguments {
     @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same job.")
     var idempotencyKey: String?
 
+    @Flag(name: .long, help: "Waits for a host that cannot be reached, instead of failing.")
+    var waitForConnectivity = false
+
     @OptionGroup var connection: ConnectionOptions
 
     mutating func validate() throws {
@@ -63,7 +66,12 @@ struct JobOptions: ParsableArguments {
         object("headers", header, separator: ":", &writer)
         try connection.write(into: &writer)
         writer.endObject()
-        if let priority { member("schedule", "priority", .number(priority), &writer) }
+        writer.name("schedule")
+        writer.beginObject()
+        if let priority { writer.member("priority", priority) }
+        // Whoever types a name that does not exist wants to know.
+        writer.member("waits_for_connectivity", waitForConnectivity)
+        writer.endObject()
         if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }
         if let webhook { member("webhook", "url", .string(webhook), &writer) }
         more(&writer)

@@ -141,12 +141,15 @@ package struct AttemptResult: Sendable {
     package let trace: AttemptTrace?
     /// The bytes of a download were left for another attempt.
     package let leavesBytes: Bool
+    /// The last answer or failure was not that of the job's own host: a redirect's, a mirror's, its proxy's.
+    package let endedElsewhere: Bool
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
-        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false
+        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, endedElsewhere: Bool = false
     ) {
         self.leavesBytes = leavesBytes
+        self.endedElsewhere = endedElsewhere
         self.attempt = attempt
         self.outcome = outcome
         self.response = response
@@ -173,7 +176,7 @@ package struct AttemptResult: Sendable {
         trace?.finishedAt = instant
         return AttemptResult(
             attempt: attempt, outcome: outcome, response: response, bytesReceived: bytesReceived,
-            bytesSent: bytesSent, trace: trace)
+            bytesSent: bytesSent, trace: trace, endedElsewhere: endedElsewhere)
     }
 }
 

@@ -164,7 +164,7 @@ package struct JobSpec: Sendable, Equatable {
         package var networkServiceType = NetworkServiceType.standard
         /// When the job must have ended, whatever `timeoutForResource` says.
         package var deadlineAt: Timestamp?
-        package var waitsForConnectivity = false
+        package var waitsForConnectivity = true
         /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
         package var dependsOn: [JobID] = []
         package var onDependencyFailure = DependencyFailure.fail

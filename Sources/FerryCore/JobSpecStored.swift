@@ -24,7 +24,7 @@ struct StoredObject {
     func string(_ name: String) -> String? { json[name]?.string }
     func integer(_ name: String) -> Int64? { json[name]?.integer }
     func double(_ name: String) -> Double? { json[name]?.double }
-    func bool(_ name: String) -> Bool { json[name]?.bool ?? false }
+    func bool(_ name: String, standard: Bool = false) -> Bool { json[name]?.bool ?? standard }
     func array(_ name: String) -> [JSON] { json[name]?.array ?? [] }
     func strings(_ name: String) -> [String] { array(name).compactMap(\.string) }
     func object(_ name: String) -> StoredObject? {
@@ -150,7 +150,7 @@ extension JobSpec.Schedule {
         }
         onDependencyFailure =
             stored.string("on_dependency_failure").flatMap(JobSpec.DependencyFailure.init) ?? .fail
-        waitsForConnectivity = stored.bool("waits_for_connectivity")
+        waitsForConnectivity = stored.bool("waits_for_connectivity", standard: true)
     }
 }
 

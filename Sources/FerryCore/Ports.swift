@@ -117,6 +117,14 @@ package protocol AttemptRunner: Sendable {
     func setLimits(_ limits: TransferLimits, workerCount: Int)
     /// Bytes a second of each session that has a limit, of all nodes together.
     func setSessionRates(_ rates: [SessionKey: Int64])
+    /// Bytes a second of single origins, shared in the same way; others have none of their own.
+    func setHostRates(_ rates: [String: Int64])
+}
+
+/// Finds out whether an origin can be reached, without asking it for anything.
+package protocol HostProber: Sendable {
+    /// Any thread. Replies once, on a thread that must not block; nil: somebody is there.
+    func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
 /// How somebody wants an attempt to end. The raw value is what nodes tell each other.

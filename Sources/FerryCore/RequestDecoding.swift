@@ -351,5 +351,5 @@ extension JobDecoding {
 
 /// Events of the contract that nothing causes yet.
 private let laterEvents: Set<EventType> = [
-    .jobWaitingForConnectivity, .jobWillBegin, .jobChallenge, .jobRedirect,
+    .jobWillBegin, .jobChallenge, .jobRedirect,
 ]

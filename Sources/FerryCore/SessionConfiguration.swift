@@ -21,7 +21,7 @@ package struct SessionConfiguration: Sendable, Equatable {
     /// 0.0 to 1.0.
     package var priority = 0.5
     package var isDiscretionary = false
-    package var waitsForConnectivity = false
+    package var waitsForConnectivity = true
     package var networkServiceType = JobSpec.NetworkServiceType.standard
     /// Of all its transfers on all nodes together, in either direction; nil: no limit.
     package var bytesPerSecondMax: Int64?

@@ -76,7 +76,7 @@ extension JobDecoding {
                 "network_service_type", JobSpec.NetworkServiceType.self,
                 later: laterNetworkServiceTypes) ?? .standard
         fields.off("discretionary", .bool(false), "Discretionary scheduling is")
-        session.waitsForConnectivity = fields.bool("waits_for_connectivity") ?? false
+        session.waitsForConnectivity = fields.bool("waits_for_connectivity") ?? true
     }
 
     private func sessionTLS(_ fields: inout FieldReader, _ session: inout SessionConfiguration) {

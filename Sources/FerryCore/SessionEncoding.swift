@@ -58,7 +58,7 @@ extension SessionConfiguration {
         networkServiceType =
             stored.string("network_service_type").flatMap(JobSpec.NetworkServiceType.init) ?? .standard
         isDiscretionary = stored.bool("discretionary")
-        waitsForConnectivity = stored.bool("waits_for_connectivity")
+        waitsForConnectivity = stored.bool("waits_for_connectivity", standard: true)
         headers = stored.pairs("http_additional_headers")
         proxy = try stored.object("proxy").map(ConnectionRules.Proxy.init)
         tlsVersionMin = stored.string("tls_minimum_version").flatMap(ConnectionRules.TLS.Version.init) ?? .v12

@@ -124,6 +124,18 @@ package struct TransactionLog: Sendable, Equatable {
     }
 }
 
+extension TransactionLog {
+    /// How long the first request took to connect, without TLS; nil when it used a kept connection or did
+    /// not get that far.
+    package var firstConnectSeconds: Double? {
+        var reader = PackedReader(bytes)
+        guard let first = try? TransactionMetrics(&reader), let start = first.moments[.connectStart],
+            let end = first.moments[.secureConnectionStart] ?? first.moments[.connectEnd]
+        else { return nil }
+        return Double(end - start) / 1_000_000
+    }
+}
+
 // MARK: Packing
 
 extension TransactionMetrics {

@@ -7,7 +7,7 @@ import Sys
 /// Runs attempts with libcurl on loops of its own, and files on threads of their own.
 ///
 /// Any thread may call anything but `drain` and `stop`, which wait and belong to the life cycle.
-package final class Engine: AttemptRunner {
+package final class Engine: AttemptRunner, HostProber {
     private struct Lane: Sendable {
         let loop: CurlLoop
         let state: LoopBound<EngineLoop>
@@ -103,6 +103,13 @@ package final class Engine: AttemptRunner {
         }
     }
 
+    package func setHostRates(_ rates: [String: Int64]) {
+        guard context.rates.set(hosts: rates) else { return }
+        for lane in lanes {
+            lane.loop.perform { [state = lane.state] multi in state.get(multi).limitsChanged() }
+        }
+    }
+
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
 
     /// What the job's attempt has done so far; nil when none runs here. Replies on another thread, or at
@@ -150,6 +157,15 @@ package final class Engine: AttemptRunner {
         drain(seconds: 0)
         context.lane.stop()
         for lane in lanes { lane.loop.stop() }
+    }
+
+    /// Connects to an origin as its transfers would, and asks for nothing.
+    package func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void) {
+        let lane = lanes[Int(origin.hashValue.magnitude % UInt(lanes.count))]
+        let isAsked = lane.loop.perform { [state = lane.state] multi in
+            HostProbe.start(origin, on: state.get(multi), reply)
+        }
+        if !isAsked { reply(HostProbe.stopped) }
     }
 
     /// The room in the watched directories, as of the last second.

@@ -104,8 +104,17 @@ extension LiveTransfer {
         AttemptResult(
             attempt: attempt, outcome: harmless(outcome), response: head?.response(from: hop.url),
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
-            leavesBytes: leavesBytes)
+            leavesBytes: leavesBytes, endedElsewhere: attempt.isElsewhere(hop))
     }
+}
+
+extension Attempt {
+    /// Whether what happens at this hop says nothing about the job's own host.
+    fileprivate func isElsewhere(_ hop: Hop) -> Bool {
+        hasOwnProxy || hop.redirectCount > 0 && hop.url.origin != origin
+    }
+
+    var hasOwnProxy: Bool { spec.request.connection?.proxy != nil }
 }
 
 extension EngineLoop {

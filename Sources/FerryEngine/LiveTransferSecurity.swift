@@ -20,7 +20,10 @@ extension EngineContext {
     /// Whether this very address may be connected for a request to `url`.
     func allows(_ address: SocketAddress, for attempt: Attempt, _ url: WebURL) -> Bool {
         // The address is the proxy's, which the operator has named.
-        if builder.usesServiceProxy(attempt, url) { return true }
+        builder.usesServiceProxy(attempt, url) || allows(address)
+    }
+
+    func allows(_ address: SocketAddress) -> Bool {
         let plain =
             address.isIPv6
             ? IPAddress(v6High: address.high, low: address.low)

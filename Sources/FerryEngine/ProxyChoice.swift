@@ -31,14 +31,16 @@ extension RequestBuilder {
                 request.keepsConnection = false
             }
         } else if usesServiceProxy(attempt, hop.url), let serviceProxy {
-            var proxy = TransferRequest.Proxy(url: serviceProxy.url.curlString)
-            proxy.credentials = serviceProxy.user.map {
-                .init(user: $0, password: serviceProxy.password ?? "")
-            }
-            request.proxy = proxy
+            request.proxy = connection(through: serviceProxy)
         }
         // QUIC does not pass proxies.
         if request.proxy != nil, request.httpVersion == .http3 { request.httpVersion = .http2 }
+    }
+
+    func connection(through service: ServiceProxy) -> TransferRequest.Proxy {
+        var proxy = TransferRequest.Proxy(url: service.url.curlString)
+        proxy.credentials = service.user.map { .init(user: $0, password: service.password ?? "") }
+        return proxy
     }
 
     func usesServiceProxy(_ attempt: Attempt, _ url: WebURL) -> Bool {

@@ -19,6 +19,16 @@ final class Rates: Sendable {
         var sessionRates: [SessionKey: Int64] = [:]
         /// This node's shares of them.
         var sessions: [SessionKey: TokenBucket] = [:]
+        /// Of single origins, all nodes together.
+        var originRates: [String: Int64] = [:]
+
+        /// Of a host on this node. `own`: what all nodes together may.
+        func rate(of own: Int64?) -> Int64? {
+            let rates = [
+                limits.bytesPerSecondPerHostMax, Rates.share(own, of: workerCount),
+            ]
+            return rates.compactMap(\.self).min()
+        }
     }
 
     private let state = Mutex(State())
@@ -41,8 +51,10 @@ final class Rates: Sendable {
     }
 
     private static func host(of origin: String, _ state: inout State) -> TokenBucket? {
-        guard let rate = state.limits.bytesPerSecondPerHostMax else { return nil }
-        let name = hostName(origin)
+        let own = state.originRates[origin]
+        guard let rate = state.rate(of: own) else { return nil }
+        // One with a rate of its own shares with nobody.
+        let name = own == nil ? hostName(origin) : origin
         if let known = state.hosts[name]?.bucket { return known }
         if state.hosts.count >= EngineLimits.pacedHostCountMax {
             state.hosts = state.hosts.filter { $0.value.bucket != nil }
@@ -69,9 +81,7 @@ final class Rates: Sendable {
             let share = { Self.share($0, of: workerCount) }
             state.receiving = Self.adjust(state.receiving, share(limits.bytesReceivedPerSecondMax), now)
             state.sending = Self.adjust(state.sending, share(limits.bytesSentPerSecondMax), now)
-            for host in state.hosts.values {
-                _ = Self.adjust(host.bucket, limits.bytesPerSecondPerHostMax, now)
-            }
+            adjustHosts(&state, now)
             Self.shareSessions(&state, now)
             noteLimits(state)
             return true
@@ -84,6 +94,17 @@ final class Rates: Sendable {
             guard rates != state.sessionRates else { return false }
             state.sessionRates = rates
             Self.shareSessions(&state, monotonicNanoseconds())
+            noteLimits(state)
+            return true
+        }
+    }
+
+    /// Sets the rates of single origins, shared as the others. True when that changed something.
+    func set(hosts rates: [String: Int64]) -> Bool {
+        state.withLock { state in
+            guard rates != state.originRates else { return false }
+            state.originRates = rates
+            adjustHosts(&state, monotonicNanoseconds())
             noteLimits(state)
             return true
         }
@@ -103,7 +124,14 @@ final class Rates: Sendable {
 
     private func noteLimits(_ state: borrowing State) {
         isLimiting.store(
-            state.limits != TransferLimits() || !state.sessionRates.isEmpty, ordering: .relaxed)
+            state.limits != TransferLimits() || !state.sessionRates.isEmpty || !state.originRates.isEmpty,
+            ordering: .relaxed)
+    }
+
+    private func adjustHosts(_ state: inout State, _ now: Int64) {
+        for (name, host) in state.hosts {
+            _ = Self.adjust(host.bucket, state.rate(of: state.originRates[name]), now)
+        }
     }
 
     private static func adjust(_ bucket: TokenBucket?, _ rate: Int64?, _ now: Int64) -> TokenBucket? {

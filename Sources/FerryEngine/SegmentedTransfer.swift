@@ -207,7 +207,13 @@ final class SegmentedTransfer: RunningAttempt {
             bytesReceived: progress.bytesReceived, bytesSent: 0,
             trace: AttemptTrace(
                 startedAt: startedAt, finishedAt: context.clock.now(), transactions: transactions,
-                diagnostics: diagnostics), leavesBytes: leavesBytes)
+                diagnostics: diagnostics), leavesBytes: leavesBytes, endedElsewhere: endedElsewhere)
+    }
+
+    /// Of several sources nobody knows which one the failure was.
+    private var endedElsewhere: Bool {
+        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty
+            || head.map { $0.url.origin != attempt.origin } ?? false
     }
 
     /// Nothing of the file that was fetched counts any more.

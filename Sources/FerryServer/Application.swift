@@ -82,7 +82,7 @@ final class Application: Sendable {
         let engine = try makeEngine(
             configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)
         let observers = Observers()
-        try store.start(runner: engine, observer: observers)
+        try store.start(runner: engine, observer: observers, prober: engine)
         let firstStart = try FirstStart.settle(configuration, store: store, box: box, now: clock.now())
         let webhooks = try makeWebhooks(
             configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,

@@ -2,6 +2,7 @@ import Curl
 import FerryAPI
 import FerryCore
 import FerryEngine
+import FerryScheduler
 import FerryStore
 import FerryWebhooks
 import Synchronization
@@ -144,6 +145,24 @@ final class MetricsPage: Sendable {
             [
                 ([("reason", "overloaded")], Double(counts.overloadedJobs)),
                 ([("reason", "too_many_jobs")], Double(counts.surplusJobs)),
+            ])
+        page.add(
+            .counter, "ferry_connectivity_waits_total",
+            "Attempts that ended because nobody reached their host, and let their job wait.",
+            counts.connectivityWaits)
+        page.add(
+            .counter, "ferry_host_probes_total", "Connections made to find out whether a host is back.",
+            counts.hostProbes)
+        page.add(
+            .counter, "ferry_host_decisions_total", "Decisions about hosts, by kind.",
+            HostDecision.Kind.allCases.map {
+                ([("kind", $0.rawValue)], Double(counts.hostDecisions[$0, default: 0]))
+            })
+        page.add(
+            .gauge, "ferry_hosts", "Hosts of which something is known, by whether they can be reached.",
+            [
+                ([("reachable", "true")], Double(counts.hostsKnown - counts.hostsUnreachable)),
+                ([("reachable", "false")], Double(counts.hostsUnreachable)),
             ])
         page.add(.gauge, "ferry_backlog", "Whether jobs are known to queue.", parts.store.hasBacklog ? 1 : 0)
     }

@@ -268,6 +268,20 @@ extension StoreDoor: LimitStore {
     }
 }
 
+extension StoreDoor: HostStore {
+    func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
+        control.hosts(after: origin, limit: limit, reply: reply)
+    }
+
+    func host(_ origin: String, reply: @escaping Reply<HostRecord>) { control.host(origin, reply: reply) }
+
+    func changeHost(
+        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+    ) {
+        control.changeHost(origin, patch, reply: reply)
+    }
+}
+
 extension StoreDoor: KeyStore {
     func keys(reply: @escaping Reply<[APIKey]>) { control.keys(reply: reply) }
 

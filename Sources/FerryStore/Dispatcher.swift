@@ -1,4 +1,5 @@
 import FerryCore
+import FerryScheduler
 import Glibc
 import Logging
 import Postgres
@@ -67,11 +68,7 @@ struct Dispatcher {
     mutating func take(_ message: DispatcherLane.Message) {
         switch message {
         case .result(let result):
-            endings.append(
-                Ending(
-                    context.edits.apply(to: result), node: context.configuration.node,
-                    now: context.clock.now(),
-                    jitter: Double.random(in: 0...1), seal: context.configuration.sealResumePoint))
+            endings.append(ending(context.edits.apply(to: result)))
         case .resumed(let attempt, let offset):
             news.append(News(resumed: attempt, at: offset, now: context.clock.now()))
         case .wake: nextPoll = 0
@@ -79,6 +76,22 @@ struct Dispatcher {
         case .reconcile: nextReconciliation = 0
         case .dependencies: dependents.note()
         }
+    }
+
+    private func ending(_ result: AttemptResult) -> Ending {
+        context.health.note(result, HostSignal(result))
+        let now = context.clock.now()
+        let jitter = Double.random(in: 0...1)
+        if let wait = Ending.Wait(
+            result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
+            node: context.configuration.node, now: now, jitter: jitter)
+        {
+            context.metrics.connectivityWaits.add(1, ordering: .relaxed)
+            return .wait(wait)
+        }
+        return Ending(
+            result, node: context.configuration.node, now: now, jitter: jitter,
+            seal: context.configuration.sealResumePoint)
     }
 
     private mutating func schedulePromotion(at instant: Timestamp) {
@@ -153,6 +166,7 @@ struct Dispatcher {
             if let due = outcome.nextDue { schedulePromotion(at: due) }
         }
         for case .retry(let retry) in round.endings { schedulePromotion(at: retry.instant) }
+        for case .wait(let wait) in round.endings { if let due = wait.instant { schedulePromotion(at: due) } }
         if round.reconciles {
             nextReconciliation = now + Self.reconciliationInterval
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
@@ -210,6 +224,7 @@ struct Dispatcher {
         // Also the fenced ones: whoever waits for them reads what became of them.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
         for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
+        for case .wait(let wait) in round.endings where wait.isWanted { isWanted = true }
         if !round.endings.isEmpty || !outcome.claims.isEmpty { context.events.written(isWanted: isWanted) }
     }
 
@@ -228,6 +243,8 @@ struct Dispatcher {
             } else if let attempt = Attempt(stored, context) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)
+                } else if attempt.spec.awaitsHost, let code = context.health.unreachable(stored.origin) {
+                    endings.append(.wait(Ending.Wait(diverting: attempt, stored, code)))
                 } else {
                     attempts.append(attempt)
                 }

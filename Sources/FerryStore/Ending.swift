@@ -13,6 +13,8 @@ enum Ending: Sendable {
     case finish(FinishedJob)
     /// `ended`: the attempt as it is kept (`AttemptRecord`); nil: there is nothing to keep.
     case retry(Retry)
+    /// Until its host can be reached.
+    case wait(Wait)
     case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
     case release(Lease, ended: [UInt8]?)
 
@@ -32,6 +34,7 @@ enum Ending: Sendable {
         switch self {
         case .finish(let job): job.lease
         case .retry(let retry): retry.lease
+        case .wait(let wait): wait.lease
         case .suspend(let lease, _, _), .release(let lease, _): lease
         }
     }
@@ -92,7 +95,7 @@ enum Ending: Sendable {
 
 extension AttemptResult {
     /// The attempt as the job's row keeps it; nil when it was given back before it began.
-    fileprivate func packed(
+    func packed(
         _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp
     ) -> [UInt8]? {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }

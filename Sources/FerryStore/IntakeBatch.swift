@@ -60,7 +60,10 @@ struct IntakeBatch {
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
     }
 
-    private func mayBegin(_ job: NewJob) -> Bool { context.configuration.downloads.admits(job.spec.kind) }
+    private func mayBegin(_ job: NewJob) -> Bool {
+        guard context.configuration.downloads.admits(job.spec.kind) else { return false }
+        return context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost
+    }
 
     /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
     func abandon() {

@@ -42,6 +42,7 @@ package enum Migrator {
         Migration(version: 7, name: "webhooks", sql: PackageResources._007_webhooks_sql),
         Migration(version: 8, name: "sessions", sql: PackageResources._008_sessions_sql),
         Migration(version: 9, name: "hosts", sql: PackageResources._009_hosts_sql),
+        Migration(version: 10, name: "host_health", sql: PackageResources._010_host_health_sql),
         Migration(version: 11, name: "hints", sql: PackageResources._011_hints_sql),
         Migration(version: 13, name: "operations", sql: PackageResources._013_operations_sql),
     ]

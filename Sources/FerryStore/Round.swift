@@ -36,6 +36,7 @@ struct Round {
                 pipeline.send(Statements.suspendJobs, .suspensions(parts.suspensions))
             }
             if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
+            if !parts.waits.isEmpty { pipeline.send(Statements.awaitConnectivity, .waits(parts.waits)) }
             if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
             if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
             if promotes {
@@ -54,6 +55,7 @@ struct Round {
         if !parts.suspensions.isEmpty { changed.formUnion(next(&results).identifiers()) }
         outcome.queuedCount = changed.count
         if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if !parts.waits.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if promotes { outcome.promotedCount = next(&results).rowCount }
         outcome.queuedCount += outcome.promotedCount
         if !parts.finished.isEmpty {
@@ -110,6 +112,7 @@ private struct Parts {
     typealias Suspension = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool)
     var finished: [FinishedJob] = []
     var retries: [Ending.Retry] = []
+    var waits: [Ending.Wait] = []
     var suspensions: [Suspension] = []
     var releases: [Release] = []
 
@@ -118,6 +121,7 @@ private struct Parts {
             switch ending {
             case .finish(let job): finished.append(job)
             case .retry(let retry): retries.append(retry)
+            case .wait(let wait): waits.append(wait)
             case .suspend(let lease, let ended, let leavesBytes):
                 suspensions.append((lease, ended, leavesBytes))
             case .release(let lease, let ended): releases.append((lease, ended))
@@ -175,7 +179,7 @@ extension Parameters {
         return parameters
     }
 
-    private mutating func append(_ leases: [Lease]) {
+    mutating func append(_ leases: [Lease]) {
         appendArray(.uuid, leases) { $0.append($1.job) }
         appendArray(.int32, leases) { $0.append(int32: $1.attempt) }
         appendArray(.int32, leases) { $0.append(int32: $1.revision) }

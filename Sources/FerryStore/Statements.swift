@@ -135,6 +135,28 @@ package enum Statements {
         readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
         requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
         submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
+    ] + ofHosts
+
+    // Hosts.
+    package static let awaitConnectivity = make(
+        "await_connectivity", PackageResources.await_connectivity_sql, parameters: 7)
+    package static let createHosts = make("create_hosts", PackageResources.create_hosts_sql, parameters: 2)
+    package static let forgetHosts = make("forget_hosts", PackageResources.forget_hosts_sql, parameters: 1)
+    package static let keepDecisions = make(
+        "keep_decisions", PackageResources.keep_decisions_sql, parameters: 3)
+    package static let listHosts = make("list_hosts", PackageResources.list_hosts_sql, parameters: 3)
+    package static let loadHosts = make("load_hosts", PackageResources.load_hosts_sql, parameters: 1)
+    package static let lockHosts = make("lock_hosts", PackageResources.lock_hosts_sql, parameters: 3)
+    package static let readHost = make("read_host", PackageResources.read_host_sql, parameters: 2)
+    package static let releaseWaiting = make(
+        "release_waiting", PackageResources.release_waiting_sql, parameters: 2)
+    package static let saveHosts = make("save_hosts", PackageResources.save_hosts_sql, parameters: 8)
+    package static let strandedHosts = make(
+        "stranded_hosts", PackageResources.stranded_hosts_sql, parameters: 1)
+
+    private static let ofHosts = [
+        awaitConnectivity, createHosts, forgetHosts, keepDecisions, listHosts, loadHosts, lockHosts, readHost,
+        releaseWaiting, saveHosts, strandedHosts,
     ]
 
     static func make(

@@ -20,6 +20,7 @@ package final class Store: Sendable {
     private let housekeeping: HousekeepingLane
     /// The log of events as it grows.
     package let tail: EventTail
+    private let hosts: HostLane
     private let context: StoreContext
     /// By role, in the order in which they end.
     private struct Threads {
@@ -47,6 +48,8 @@ package final class Store: Sendable {
         census = CensusLane(context)
         tail = EventTail(context)
         watch = WatchLane(context, wakeDispatcher: wake)
+        let hosts = HostLane(context, wakeDispatcher: wake)
+        self.hosts = hosts
         listen = ListenLane(
             context,
             onWork: {
@@ -55,19 +58,21 @@ package final class Store: Sendable {
             },
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
             onEdit: { [control] in control.adoptEdit($0) },
-            onHosts: { [control] in control.adoptHosts(changed: wake) }, onEvents: { [tail] in tail.wake() },
-            onSessions: { [control] in control.adoptSessions() },
+            onHosts: { [control] in
+                control.adoptHosts(changed: wake)
+                hosts.changed()
+            }, onEvents: { [tail] in tail.wake() }, onSessions: { [control] in control.adoptSessions() },
             onOperations: { [control] in control.adoptWishes() })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
     ///
     /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner`
-    /// nil: this node runs nothing. Call once.
+    /// nil: this node runs nothing; `prober` nil: it looks for no hosts. Call once.
     package func start(
-        runner: (any AttemptRunner)?, observer: (any CommitObserver)?
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil
     ) throws(PostgresError) {
-        context.connect(runner: runner, observer: observer)
+        context.connect(runner: runner, observer: observer, prober: prober)
         let lane = watch.makeConnection()
         try watch.beat(lane)
         let given = try lane.withConnection { connection throws(PostgresError) in
@@ -81,7 +86,8 @@ package final class Store: Sendable {
         context.backlog.addUnknown()
         let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
         let (watch, listen, relay, tail) = (watch, listen, relay, tail)
-        let (housekeeping, census) = (housekeeping, census)
+        let (housekeeping, census, hosts) = (housekeeping, census, hosts)
+        let isWorker = context.configuration.isWorker
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
@@ -97,6 +103,7 @@ package final class Store: Sendable {
                 threads.others.append(Thread(name: "listen") { listen.run() })
             }
             threads.others.append(Thread(name: "census") { census.run() })
+            if isWorker { threads.others.append(Thread(name: "hosts") { hosts.run() }) }
         }
     }
 
@@ -124,6 +131,7 @@ package final class Store: Sendable {
         listen.close()
         housekeeping.close()
         census.close()
+        hosts.close()
         for thread in ending.others { thread.join() }
         watch.close()
         ending.watch?.join()
@@ -153,5 +161,9 @@ package final class Store: Sendable {
     /// The sessions as this node knows them.
     package var sessionBoard: SessionBoard { context.sessions }
 
-    package var metrics: StoreMetrics.Snapshot { context.metrics.snapshot }
+    package var metrics: StoreMetrics.Snapshot {
+        var snapshot = context.metrics.snapshot
+        (snapshot.hostsKnown, snapshot.hostsUnreachable) = context.health.counts
+        return snapshot
+    }
 }

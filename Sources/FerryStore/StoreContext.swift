@@ -24,6 +24,7 @@ final class StoreContext: Sendable {
     /// Wakes whoever keeps house; closed when it is to end.
     let chores = Mailbox<Void>()
     let limits: LimitsBoard
+    let health = HostHealth()
     /// When this process began, as the nodes' table has it.
     let startedAt: Timestamp
     let admission: Admission
@@ -36,6 +37,7 @@ final class StoreContext: Sendable {
     private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
+    private let prober = Mutex<(any HostProber)?>(nil)
 
     init(_ configuration: StoreConfiguration) {
         self.configuration = configuration
@@ -48,8 +50,11 @@ final class StoreContext: Sendable {
         limits = LimitsBoard(fallback: configuration.limits)
     }
 
-    func connect(runner: (any AttemptRunner)?, observer: (any CommitObserver)?) {
+    func connect(
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)?
+    ) {
         self.runner.withLock { $0 = runner }
+        self.prober.withLock { $0 = prober }
         self.observer.withLock { $0 = observer }
     }
 
@@ -65,6 +70,7 @@ final class StoreContext: Sendable {
     var clock: DatabaseClock { configuration.clock }
     var attemptRunner: (any AttemptRunner)? { runner.withLock { $0 } }
     var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
+    var hostProber: (any HostProber)? { prober.withLock { $0 } }
 
     /// The connection of a lane, which only that lane's thread uses. `adjust` changes the lane's session.
     func connection(

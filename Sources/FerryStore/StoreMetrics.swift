@@ -1,3 +1,4 @@
+package import FerryScheduler
 import Synchronization
 
 /// Counters of the lanes, written by them and read by whoever shows metrics.
@@ -28,6 +29,14 @@ package final class StoreMetrics: Sendable {
         package var numberedEvents: Int64
         /// Of the oldest event in the relay's last pass; 0 when none waited.
         package var relayLagSeconds: Double
+        /// Attempts that ended because nobody reached their host, and cost the job nothing.
+        package var connectivityWaits: Int64
+        package var hostProbes: Int64
+        /// By kind.
+        package var hostDecisions: [HostDecision.Kind: Int64]
+        /// Hosts of which something is known, and those of them that nobody reaches.
+        package var hostsKnown = 0
+        package var hostsUnreachable = 0
     }
 
     let submitBatches = Atomic<Int64>(0)
@@ -47,6 +56,9 @@ package final class StoreMetrics: Sendable {
     let deadRows = Atomic<Int64>(0)
     let numberedEvents = Atomic<Int64>(0)
     let relayLagMicroseconds = Atomic<Int64>(0)
+    let connectivityWaits = Atomic<Int64>(0)
+    let hostProbes = Atomic<Int64>(0)
+    private let hostDecisions = Mutex<[HostDecision.Kind: Int64]>([:])
     /// Of the last heartbeat; −1 before the first.
     let roundTripNanoseconds = Atomic<Int64>(-1)
 
@@ -68,6 +80,10 @@ package final class StoreMetrics: Sendable {
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
             deadRowCount: deadRows.load(ordering: .relaxed),
             numberedEvents: numberedEvents.load(ordering: .relaxed),
-            relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6)
+            relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6,
+            connectivityWaits: connectivityWaits.load(ordering: .relaxed),
+            hostProbes: hostProbes.load(ordering: .relaxed), hostDecisions: hostDecisions.withLock { $0 })
     }
+
+    func hostDecided(_ kind: HostDecision.Kind) { hostDecisions.withLock { $0[kind, default: 0] += 1 } }
 }

@@ -91,7 +91,7 @@ struct ConnectionTests {
             "POST", "/v1/jobs",
             #"{"kind":"data","request":{"url":"https://127.0.0.1:1/","tls":{"ca":"#
                 + #"\#(quoted(authority.certificate + "\n# two\n" + authority.stranger))}},"#
-                + #""retry":{"max_attempts":1}}"#
+                + #""retry":{"max_attempts":1},"schedule":{"waits_for_connectivity":false}}"#
         )
         #expect(good.status == 201, "\(good.text)")
     }

@@ -5,7 +5,8 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, EventReader, KeyStore,
-    StatusSource, LimitStore, JobEditor, DependencyKeeper, SessionStore, ContentStore, ServiceControl, AuditLog
+    StatusSource, LimitStore, HostStore, JobEditor, DependencyKeeper, SessionStore, ContentStore,
+    ServiceControl, AuditLog
 {
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
@@ -39,6 +40,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var webhooks: [WebhookRecord] = []
         var webhookKeys: [String: (fingerprint: [UInt8], id: WebhookID)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
+        var hosts: [String: HostRecord] = [:]
     }
     let sessionBoard = SessionBoard()
     let state = Mutex(State())

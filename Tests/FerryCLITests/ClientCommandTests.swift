@@ -42,7 +42,9 @@ struct ClientCommandTests {
         let run = run(Get.self, ["http://example.com/x", "-o", "-", "--url", service.url, "-H", "A: b"])
         #expect(run.status == 0 && run.out == "hello")
         let body = try #require(service.requests.take().first).body
-        #expect(body == #"{"kind":"download","request":{"url":"http://example.com/x","headers":{"A":"b"}}}"#)
+        #expect(
+            body == #"{"kind":"download","request":{"url":"http://example.com/x","headers":{"A":"b"}},"#
+                + #""schedule":{"waits_for_connectivity":false}}"#)
     }
 
     @Test("get names parts and mirrors as the API does")
@@ -58,7 +60,8 @@ struct ClientCommandTests {
         #expect(run.status == 0)
         let body = try #require(service.requests.take().first).body
         #expect(
-            body == #"{"kind":"download","request":{"url":"http://a.example/x"},"segments":4,"#
+            body == #"{"kind":"download","request":{"url":"http://a.example/x"},"#
+                + #""schedule":{"waits_for_connectivity":false},"segments":4,"#
                 + #""mirrors":["http://b.example/x","http://c.example/x"]}"#)
     }
 

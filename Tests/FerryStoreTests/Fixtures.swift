@@ -37,6 +37,7 @@ final class RecordingRunner: AttemptRunner {
     let sessionRates = Mailbox<[SessionKey: Int64]>()
     func setSessionRates(_ rates: [SessionKey: Int64]) { sessionRates.send(rates) }
     func setLimits(_ limits: TransferLimits, workerCount: Int) { self.limits.send((limits, workerCount)) }
+    func setHostRates(_ rates: [String: Int64]) {}
 }
 
 final class RecordingObserver: CommitObserver {

@@ -56,10 +56,13 @@ package enum FreePort {
         return port
     }
 
-    /// A socket that listens on a free port.
-    static func listen(backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
+    /// A socket that listens on this port, or on a free one (0).
+    static func listen(_ port: UInt16 = 0, backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        var address = loopback(0)
+        // Connections of an earlier listener may linger.
+        var yes: Int32 = 1
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+        var address = loopback(port)
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         let bound = withUnsafeMutablePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
@@ -67,7 +70,10 @@ package enum FreePort {
                     && getsockname(descriptor, $0, &length) == 0
             }
         }
-        guard bound else { throw TestSupportError("no free port") }
+        guard bound else {
+            close(descriptor)
+            throw TestSupportError("no free port")
+        }
         return (descriptor, UInt16(bigEndian: address.sin_port))
     }
 

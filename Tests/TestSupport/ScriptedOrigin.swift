@@ -42,9 +42,12 @@ package final class ScriptedOrigin: Sendable {
     package var requests: [Request] { state.withLock { $0.requests } }
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-    /// Starts listening. The connection is closed when the script returns.
-    package init(_ script: @escaping @Sendable (OriginConnection) -> Void) throws {
-        (listener, port) = try FreePort.listen(backlog: 4_096)
+    /// Starts listening, on a free port unless one is named. The connection is closed when the script
+    /// returns.
+    package init(
+        port wanted: UInt16 = 0, _ script: @escaping @Sendable (OriginConnection) -> Void
+    ) throws {
+        (listener, port) = try FreePort.listen(wanted, backlog: 4_096)
         let thread = Thread(name: "origin") { [self] in acceptAll(script) }
         acceptor.withLock { $0 = thread }
     }

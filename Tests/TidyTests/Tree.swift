@@ -56,7 +56,8 @@ enum Tree {
         "FerryEngine": ["FerryCore", "Curl", "OpenSSL", "Sys", "CSys"],
         "FerryWebhooks": ["FerryCore", "Curl", "OpenSSL", "Sys"],
         "FerryServer": [
-            "FerryCore", "FerryAPI", "FerryStore", "FerryEngine", "FerryWebhooks", "HTTPServer", "Postgres",
+            "FerryCore", "FerryAPI", "FerryScheduler", "FerryStore", "FerryEngine", "FerryWebhooks",
+            "HTTPServer", "Postgres",
             "Curl",
             "OpenSSL", "Sys", "CSys",
         ],

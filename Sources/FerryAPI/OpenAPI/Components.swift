@@ -56,6 +56,16 @@ let parameterComponents = #"""
       "schema": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000]*$"},
       "description": "An event's type, such as job.failed."
     },
+    "HostCursor": {
+      "name": "cursor", "in": "query", "schema": {"type": "string", "maxLength": 300},
+      "description": "next_cursor of the page before; what it is made of may change."
+    },
+    "HostName": {
+      "name": "host", "in": "path", "required": true,
+      "schema": {"type": "string", "minLength": 1, "maxLength": 300},
+      "examples": {"origin": {"value": "https://example.org:443"}, "name": {"value": "example.org"}},
+      "description": "An origin, percent-encoded; a name without a scheme means https."
+    },
     "Verbose": {"name": "verbose", "in": "query", "allowEmptyValue": true, "schema": {"type": "string"}},
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",

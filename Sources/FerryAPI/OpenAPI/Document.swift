@@ -26,7 +26,7 @@ let openAPIDocument: [UInt8] = {
     writer.name("schemas")
     let schemas = [
         jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
-        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas,
+        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()
@@ -46,7 +46,12 @@ private func writePaths(into writer: inout JSONWriter) {
     for pattern in patterns {
         writer.name(pattern)
         writer.beginObject()
-        if pattern.contains("{id}") {
+        if pattern.contains("{host}") {
+            writer.name("parameters")
+            writer.beginArray()
+            writeReference("parameters", "HostName", into: &writer)
+            writer.endArray()
+        } else if pattern.contains("{id}") {
             writer.name("parameters")
             writer.raw(
                 Array(#"[{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}]"#.utf8)

@@ -4,7 +4,8 @@ internal import FerryCore
 let eventSchemas = #"""
     "EventType": {
       "enum": [
-        "job.created", "job.started", "job.resumed_at_offset", "job.attempt_failed", "job.succeeded",
+        "job.created", "job.started", "job.waiting_for_connectivity", "job.resumed_at_offset",
+        "job.attempt_failed", "job.succeeded",
         "job.failed", "job.cancelled", "session.events_finished", "session.invalidated"
       ]
     },

@@ -259,7 +259,7 @@ let jobRequestSchemas = #"""
     timeout_for_resource: the earlier counts."
         },
         "discretionary": {"const": false},
-        "waits_for_connectivity": {"type": "boolean", "default": false},
+        "waits_for_connectivity": {"type": "boolean", "default": true},
         "confirm_before_begin": {"const": false},
         "expected_bytes_to_send": {
           "type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991

@@ -45,6 +45,7 @@ extension Operation {
             adminDescription
         case .pauseService, .resumeService, .drainNode, .resumeNode, .listTenants, .listAudit:
             operatorDescription
+        case .listHosts, .readHost, .changeHost: hostDescription
         case .live, .ready, .metrics, .openapi, .docs: serviceDescription
         }
     }

@@ -1,0 +1,93 @@
+package import FerryCore
+internal import HTTPServer
+
+/// What is known of hosts, and what operators say about them.
+package protocol HostStore: Sendable {
+    /// In order of their names, those after `origin`.
+    func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>)
+    /// One that nobody knows is as it is by itself.
+    func host(_ origin: String, reply: @escaping Reply<HostRecord>)
+    /// For every node.
+    func changeHost(
+        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>)
+}
+
+extension API {
+    /// `GET /v1/admin/hosts`
+    func listHosts(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let items = try call.query(["limit", "cursor"])
+            var limit = Limits.listLimitDefault
+            var after = ""
+            for (name, value) in items {
+                if name == "limit" { limit = try pageLimit(value) } else { after = try hostPosition(value) }
+            }
+            ports.hosts.hosts(after: after, limit: limit + 1) { [limit] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let hosts):
+                    let next = hosts.count > limit ? hosts[limit - 1].origin : nil
+                    Page(hosts.prefix(limit), nextCursor: next).send(call, items, reservingCapacity: 8_192) {
+                        $0.write(into: &$1)
+                    }
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/admin/hosts/{host}`
+    func readHost(_ call: Call) {
+        call.answering { () throws(Problem) in
+            ports.hosts.host(try origin(call)) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let host): sendHost(host, call)
+                }
+            }
+        }
+    }
+
+    /// `PATCH /v1/admin/hosts/{host}`: a merge patch.
+    func changeHost(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let origin = try origin(call)
+            let json = try call.mergePatch()
+            let patch: HostPatch
+            do throws(InvalidFields) {
+                patch = try HostPatch(json)
+            } catch {
+                throw Problem(error)
+            }
+            ports.hosts.changeHost(origin, patch) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(.failure(let invalid)): call.fail(Problem(invalid))
+                case .success(.success(let host)): sendHost(host, call)
+                }
+            }
+        }
+    }
+}
+
+private func origin(_ call: Call) throws(Problem) -> String {
+    guard let text = call.parameters.first, let origin = WebURL.origin(named: text) else {
+        throw Problem(
+            .invalidParameter,
+            "A host is named as https://host:port, percent-encoded, or as host or host:port.")
+    }
+    return origin
+}
+
+/// Cursors of this list are origins.
+private func hostPosition(_ cursor: String) throws(Problem) -> String {
+    guard WebURL.origin(named: cursor) == cursor else {
+        throw Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
+    }
+    return cursor
+}
+
+private func sendHost(_ host: HostRecord, _ call: Call) {
+    var writer = JSONWriter(reservingCapacity: 4_096)
+    host.write(into: &writer)
+    call.send(200, json: writer.bytes)
+}

@@ -1,0 +1,127 @@
+/// A host as operators see it: what is known of an origin, and what they have said about it.
+package struct HostRecord: Sendable {
+    package struct Reason: Sendable, Equatable {
+        package var code: String
+        /// One sentence for people.
+        package var detail: String
+        package init(code: String, detail: String) {
+            self.code = code
+            self.detail = detail
+        }
+    }
+
+    /// scheme://host:port
+    package var origin: String
+    package var state: String
+    /// Why it is not `normal`.
+    package var reason: Reason?
+    /// Transfers at once, of all nodes together; nil: as many as there are.
+    package var connectionLimit: Int?
+    /// Transfers that run, on all nodes.
+    package var inFlight = 0
+    package var backoffUntil: Timestamp?
+    package var unreachableSince: Timestamp?
+    package var nextProbeAt: Timestamp?
+    /// Of the last window that was measured; nil: none was.
+    package var jobsPerSecond: Double?
+    package var bytesPerSecond: Double?
+    package var connectionsMin: Int?
+    package var connectionsMax: Int?
+    package var isPaused = false
+    package var bytesPerSecondMax: Int64?
+    /// JSON objects, the newest first.
+    package var decisions: [[UInt8]] = []
+
+    package init(origin: String, state: String) {
+        self.origin = origin
+        self.state = state
+    }
+
+    package func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("host", origin)
+        writer.member("state", state)
+        writer.name("reason")
+        if let reason {
+            writer.beginObject()
+            writer.member("code", reason.code)
+            writer.member("detail", reason.detail)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.memberOrNull("connection_limit", connectionLimit)
+        writer.member("in_flight", inFlight)
+        writer.memberOrNull("backoff_until", backoffUntil)
+        writer.memberOrNull("unreachable_since", unreachableSince)
+        writer.memberOrNull("next_probe_at", nextProbeAt)
+        writer.name("throughput")
+        writer.beginObject()
+        writer.memberOrNull("jobs_per_second", jobsPerSecond)
+        writer.memberOrNull("bytes_per_second", bytesPerSecond)
+        writer.endObject()
+        writer.memberOrNull("minimum_connections", connectionsMin)
+        writer.memberOrNull("maximum_connections", connectionsMax)
+        writer.member("paused", isPaused)
+        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+        writer.name("decisions")
+        writer.beginArray()
+        for decision in decisions { writer.raw(decision) }
+        writer.endArray()
+        writer.endObject()
+    }
+}
+
+/// What an operator changes about a host: a merge patch (RFC 7396). Nil: it stays.
+package struct HostPatch: Sendable, Equatable {
+    package var connectionsMin: Int??
+    package var connectionsMax: Int??
+    package var isPaused: Bool?
+    package var bytesPerSecondMax: Int64??
+    package var backoffUntil: Timestamp??
+
+    /// More than any node can hold.
+    package static let connectionCountMax: Int64 = 1_000_000
+
+    package init(_ json: JSON) throws(InvalidFields) {
+        let complaints = Complaints()
+        if var fields = FieldReader(json, at: "#", complaints) {
+            let range = 1...Self.connectionCountMax
+            if fields.has("minimum_connections") {
+                connectionsMin = .some(
+                    fields.integer("minimum_connections", in: range, isNullable: true).map(Int.init))
+            }
+            if fields.has("maximum_connections") {
+                connectionsMax = .some(
+                    fields.integer("maximum_connections", in: range, isNullable: true).map(Int.init))
+            }
+            isPaused = fields.bool("paused")
+            if fields.has("max_bytes_per_second") {
+                bytesPerSecondMax = .some(
+                    fields.integer("max_bytes_per_second", in: 1...(1 << 53 - 1), isNullable: true))
+            }
+            if fields.has("backoff_until") { backoffUntil = .some(fields.timestamp("backoff_until")) }
+            fields.finish()
+        }
+        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+    }
+
+    /// What is wrong when these would be the bounds.
+    package static func invalidBounds() -> InvalidFields {
+        let complaints = Complaints()
+        complaints.add(
+            "#/minimum_connections", "invalid_combination", "This must not be above maximum_connections.")
+        return InvalidFields(complaints.errors)
+    }
+}
+
+extension WebURL {
+    /// The origin that an operator names: `https://host:8443`, or `host` and `host:8443`, which mean https.
+    /// Nil for anything else, and for what has a path.
+    package static func origin(named text: String) -> String? {
+        guard let url = try? parse(text.contains("://") ? text : "https://\(text)"), url.path == "/",
+            url.query == nil
+        else { return nil }
+        return url.origin
+    }
+}

@@ -1,0 +1,135 @@
+import FerryCore
+
+// How a condition is kept: one JSON object, from which everything is absent that says nothing.
+
+extension HostCondition {
+    package var json: [UInt8] {
+        var writer = ConditionWriter()
+        writer.put("min", settings.connectionsMin)
+        writer.put("max", settings.connectionsMax)
+        writer.put("paused", settings.isPaused ? 1 : nil)
+        writer.put("rate", settings.bytesPerSecondMax.map { Int($0) })
+        writer.put("backoff_until", backoffUntil)
+        writer.put("backoff_status", backoffStatus)
+        writer.put("pauses", pauseCount == 0 ? nil : pauseCount)
+        writer.put("unreachable_since", unreachableSince)
+        writer.put("unreachable_code", unreachableCode?.rawValue)
+        writer.put("probes", probeCount == 0 ? nil : probeCount)
+        writer.put("next_probe", nextProbeAt)
+        writer.put("release", releaseCount == 0 ? nil : releaseCount)
+        writer.put("next_release", nextReleaseAt)
+        writer.put("last_report", lastReportAt)
+        controller.write(into: &writer)
+        return writer.finished
+    }
+
+    /// Reads `json`; nil when it is damaged.
+    package init?(json bytes: [UInt8]) {
+        guard let json = try? JSON.parse(bytes), json.members != nil else { return nil }
+        let reader = ConditionReader(json: json)
+        settings.connectionsMin = reader.integer("min")
+        settings.connectionsMax = reader.integer("max")
+        settings.isPaused = reader.integer("paused") == 1
+        settings.bytesPerSecondMax = reader.integer("rate").map { Int64($0) }
+        backoffUntil = reader.instant("backoff_until")
+        backoffStatus = reader.integer("backoff_status")
+        pauseCount = reader.integer("pauses") ?? 0
+        unreachableSince = reader.instant("unreachable_since")
+        unreachableCode = json["unreachable_code"]?.string.flatMap(TransferError.Code.init)
+        probeCount = reader.integer("probes") ?? 0
+        nextProbeAt = reader.instant("next_probe")
+        releaseCount = reader.integer("release") ?? 0
+        nextReleaseAt = reader.instant("next_release")
+        lastReportAt = reader.instant("last_report")
+        controller = ConcurrencyController(reader)
+    }
+}
+
+extension ConcurrencyController {
+    fileprivate func write(into writer: inout ConditionWriter) {
+        writer.put("mean_seconds", meanSeconds == 0 ? nil : meanSeconds)
+        writer.put("connect_seconds", connectSeconds)
+        writer.put("answered_rate", answeredPerSecond)
+        writer.put("bytes_rate", bytesPerSecond)
+        writer.put("limit", limit)
+        writer.put("threshold", threshold == 0 ? nil : threshold)
+        writer.put("ceiling", ceiling)
+        writer.put("peak", peak == 0 ? nil : peak)
+        writer.put("last_trouble", lastTrouble)
+        writer.put("last_cut", lastCut)
+        writer.put("last_saturated", lastSaturated)
+        writer.put("hold_until", holdUntil)
+        writer.put("hold_seconds", holdSeconds == Self.holdSecondsMin ? nil : holdSeconds)
+        if let window {
+            writer.put("window", window.start)
+            writer.put("window_answered", window.answered)
+            writer.put("window_bytes", Int(window.bytes))
+            writer.put("window_lost", window.lost)
+            writer.put("window_in_flight", window.inFlightMax)
+        }
+        if let base {
+            writer.put("base_limit", base.limit)
+            writer.put("base_answered", base.answeredPerSecond)
+            writer.put("base_bytes", base.bytesPerSecond)
+            writer.put("base_size", base.meanSize)
+        }
+    }
+
+    fileprivate init(_ reader: ConditionReader) {
+        meanSeconds = reader.number("mean_seconds") ?? 0
+        connectSeconds = reader.number("connect_seconds")
+        answeredPerSecond = reader.number("answered_rate")
+        bytesPerSecond = reader.number("bytes_rate")
+        limit = reader.integer("limit")
+        threshold = reader.integer("threshold") ?? 0
+        ceiling = reader.integer("ceiling")
+        peak = reader.integer("peak") ?? 0
+        lastTrouble = reader.instant("last_trouble")
+        lastCut = reader.instant("last_cut")
+        lastSaturated = reader.instant("last_saturated")
+        holdUntil = reader.instant("hold_until")
+        holdSeconds = reader.number("hold_seconds") ?? Self.holdSecondsMin
+        if let start = reader.instant("window") {
+            window = Window(
+                start: start, answered: reader.integer("window_answered") ?? 0,
+                bytes: Int64(reader.integer("window_bytes") ?? 0), lost: reader.integer("window_lost") ?? 0,
+                inFlightMax: reader.integer("window_in_flight") ?? 0)
+        }
+        if let limit = reader.integer("base_limit"), let answered = reader.number("base_answered"),
+            let bytes = reader.number("base_bytes"), let size = reader.number("base_size")
+        {
+            base = Level(
+                limit: limit, answeredPerSecond: answered, bytesPerSecond: bytes, meanSize: size)
+        }
+    }
+}
+
+private struct ConditionWriter {
+    private var writer = JSONWriter(reservingCapacity: 512)
+
+    init() { writer.beginObject() }
+
+    mutating func put(_ name: String, _ value: Int?) { if let value { writer.member(name, value) } }
+    mutating func put(_ name: String, _ value: Double?) {
+        if let value, value.isFinite { writer.member(name, value) }
+    }
+    mutating func put(_ name: String, _ value: String?) { if let value { writer.member(name, value) } }
+    /// Microseconds.
+    mutating func put(_ name: String, _ value: Timestamp?) { put(name, value.map { Int($0.microseconds) }) }
+
+    var finished: [UInt8] {
+        var writer = writer
+        writer.endObject()
+        return writer.bytes
+    }
+}
+
+private struct ConditionReader {
+    let json: JSON
+
+    func integer(_ name: String) -> Int? { json[name]?.integer.map { Int($0) } }
+    func number(_ name: String) -> Double? { json[name]?.double }
+    func instant(_ name: String) -> Timestamp? {
+        json[name]?.integer.map { Timestamp(microseconds: $0) }
+    }
+}

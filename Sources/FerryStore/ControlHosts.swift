@@ -1,0 +1,134 @@
+package import FerryCore
+import FerryScheduler
+import Postgres
+
+// What operators see of hosts, and change about them.
+extension ControlLane {
+    /// Decisions that a list shows of each host.
+    private static let listedDecisionCount: Int32 = 3
+
+    /// Hosts of which something is known, in order of their names, after `origin`.
+    package func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
+        let context = context
+        perform("list_hosts", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: origin)
+            parameters.append(int32: Int32(clamping: limit))
+            parameters.append(int32: Self.listedDecisionCount)
+            let rows = try connection.execute(Statements.listHosts, parameters)
+            let now = context.clock.now()
+            return .success((0..<rows.rowCount).map { HostRecord(rows, $0, now) })
+        }
+    }
+
+    /// One host, known or not.
+    package func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
+        let context = context
+        perform("read_host", isRead: true, reply) { connection throws(PostgresError) in
+            .success(try Self.host(origin, context.clock.now(), &connection))
+        }
+    }
+
+    private static func host(
+        _ origin: String, _ now: Timestamp, _ connection: inout Connection
+    ) throws(PostgresError) -> HostRecord {
+        var parameters = Parameters()
+        parameters.append(text: origin)
+        parameters.append(int32: Int32(HostRound.decisionCountMax))
+        let rows = try connection.execute(Statements.readHost, parameters)
+        return HostRecord(rows, 0, now)
+    }
+
+    /// Changes what holds for a host, on every node. `overloaded` when there are too many hosts already.
+    package func changeHost(
+        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+    ) {
+        let context = context
+        perform("change_host", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError)
+                -> Result<Result<HostRecord, InvalidFields>, StoreError> in
+            let now = context.clock.now()
+            let outcome = try connection.transaction { connection throws(PostgresError) in
+                try Self.change(origin, patch, now, &connection)
+            }
+            switch outcome {
+            case .unknown: return .failure(.overloaded)
+            case .refused(let invalid): return .success(.failure(invalid))
+            case .done: return .success(.success(try Self.host(origin, now, &connection)))
+            }
+        }
+    }
+
+    private enum HostChange {
+        case done, unknown
+        case refused(InvalidFields)
+    }
+
+    private static func change(
+        _ origin: String, _ patch: HostPatch, _ now: Timestamp, _ connection: inout Connection
+    ) throws(PostgresError) -> HostChange {
+        guard let row = try HostRound.lock([origin], now, dueMax: 0, &connection).first else {
+            return .unknown
+        }
+        var host = row.condition
+        var settings = host.settings
+        if let least = patch.connectionsMin { settings.connectionsMin = least }
+        if let most = patch.connectionsMax { settings.connectionsMax = most }
+        if let isPaused = patch.isPaused { settings.isPaused = isPaused }
+        if let rate = patch.bytesPerSecondMax { settings.bytesPerSecondMax = rate }
+        if let least = settings.connectionsMin, let most = settings.connectionsMax, least > most {
+            return .refused(HostPatch.invalidBounds())
+        }
+        let decision = host.configure(settings, backoffUntil: patch.backoffUntil, now: now)
+        try HostRound.save(
+            [origin: host], [], decision.map { [(origin, $0)] } ?? [], now, &connection)
+        var notification = Parameters()
+        notification.append(text: HostLane.notification)
+        _ = try connection.execute(Statements.notify, notification)
+        return .done
+    }
+}
+
+extension HostRecord {
+    /// Reads columns of list_hosts.sql.
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int, _ now: Timestamp) {
+        let kept = rows.isNull(row, 1) ? nil : HostCondition(json: rows.bytes(row, 1))
+        let host = kept ?? HostCondition()
+        let state = host.state(at: now)
+        self.init(origin: rows.text(row, 0), state: state.rawValue)
+        reason = host.reason(state).map { Reason(code: state.rawValue, detail: $0) }
+        connectionLimit = host.connectionLimit
+        inFlight = Int(rows.int32(row, 2))
+        backoffUntil = host.backoffUntil.flatMap { $0 > now ? $0 : nil }
+        unreachableSince = host.unreachableSince
+        nextProbeAt = host.nextProbeAt
+        jobsPerSecond = host.controller.answeredPerSecond
+        bytesPerSecond = host.controller.bytesPerSecond
+        connectionsMin = host.settings.connectionsMin
+        connectionsMax = host.settings.connectionsMax
+        isPaused = host.settings.isPaused
+        bytesPerSecondMax = host.settings.bytesPerSecondMax
+        decisions = rows.textArray(row, 3).compactMap { $0.map { Array($0.utf8) } }
+    }
+}
+
+extension HostCondition {
+    fileprivate func reason(_ state: State) -> String? {
+        switch state {
+        case .normal: nil
+        case .limited:
+            controller.limit == nil
+                ? "An operator has limited it." : "It was in trouble; the limit follows what it can do."
+        case .backingOff:
+            backoffStatus.map {
+                "It asked to be left alone (status \($0)); nothing begins before backoff_until."
+            }
+                ?? "An operator has held it back; nothing begins before backoff_until."
+        case .unreachable:
+            "Nobody is reached there (\(unreachableCode?.rawValue ?? "could_not_connect")); "
+                + "one probe looks for all of its jobs."
+        case .recovering: "It is reached again; the jobs that waited are let go few by few."
+        case .paused: "An operator has paused it."
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+
+/// What one node does about hosts in one transaction: takes over what has been reported, decides, and lets
+/// waiting jobs go. The row's lock makes it the only one for that host in this moment.
+struct HostRound {
+    /// Hosts that one round takes at most, of those that are due.
+    static let dueMax: Int32 = 200
+    /// Decisions that are kept of each host.
+    static let decisionCountMax = 50
+
+    let reports: [String: HostReport]
+    let probes: [String: TransferError.Code?]
+    let now: Timestamp
+    let jitter: Double
+
+    struct Outcome {
+        var hosts: [String: HostCondition] = [:]
+        /// Somebody has to find out whether these can be reached.
+        var probes: [String] = []
+        var releasedCount = 0
+        var decisions: [(origin: String, decision: HostDecision)] = []
+        /// What others have to know of has changed.
+        var isNews = false
+        fileprivate var forgotten: [String] = []
+        fileprivate var releases: [(origin: String, count: Int)] = []
+    }
+
+    /// A host as its row has it.
+    struct Row {
+        let origin: String
+        var condition: HostCondition
+        let inFlight: Int
+        let isAwaited: Bool
+    }
+
+    /// To be called in a transaction.
+    func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
+        let origins = Array(Set(reports.keys).union(probes.keys)).sorted()
+        let rows = try Self.lock(origins, now, dueMax: Self.dueMax, &connection)
+        var outcome = Outcome()
+        for row in rows { decide(row, &outcome) }
+        for (origin, count) in outcome.releases {
+            let released = try Self.release(origin, count, &connection)
+            outcome.hosts[origin]?.released(released, of: count)
+            outcome.releasedCount += released
+        }
+        try Self.save(outcome.hosts, outcome.forgotten, outcome.decisions, now, &connection)
+        return outcome
+    }
+
+    private func decide(_ row: Row, _ outcome: inout Outcome) {
+        var host = row.condition
+        let origin = row.origin
+        var decisions: [HostDecision] = []
+        if let code = probes[origin], let decision = host.probed(code, at: now) { decisions.append(decision) }
+        decisions += host.take(
+            reports[origin] ?? HostReport(), inFlight: row.inFlight, now: now, jitter: jitter)
+        let errands = host.errands(at: now)
+        if errands.probes {
+            if row.isAwaited { outcome.probes.append(origin) } else { host.stopProbing() }
+        }
+        if errands.releases > 0 { outcome.releases.append((origin, errands.releases)) }
+        outcome.decisions += decisions.map { (origin, $0) }
+        outcome.isNews = outcome.isNews || host.isNews(after: row.condition)
+        if host.isForgettable(at: now) {
+            outcome.forgotten.append(origin)
+        } else {
+            outcome.hosts[origin] = host
+        }
+    }
+
+    // MARK: Rows
+
+    /// Locks the rows of these hosts, which are made when there are none, and of some that are due.
+    static func lock(
+        _ origins: [String], _ now: Timestamp, dueMax: Int32, _ connection: inout Connection
+    ) throws(PostgresError) -> [Row] {
+        if !origins.isEmpty {
+            var created = Parameters()
+            created.appendArray(.text, origins) { $0.append(text: $1) }
+            created.append(int64: Int64(HostHealth.countMax))
+            _ = try connection.execute(Statements.createHosts, created)
+        }
+        var parameters = Parameters()
+        parameters.appendArray(.text, origins) { $0.append(text: $1) }
+        parameters.append(now)
+        parameters.append(int32: dueMax)
+        let found = try connection.execute(Statements.lockHosts, parameters)
+        return (0..<found.rowCount).map { row in
+            Row(
+                origin: found.text(row, 0),
+                condition: HostCondition(json: found.bytes(row, 1)) ?? HostCondition(),
+                inFlight: Int(found.int32(row, 2)), isAwaited: found.bool(row, 3))
+        }
+    }
+
+    static func save(
+        _ hosts: [String: HostCondition], _ forgotten: [String],
+        _ decisions: [(origin: String, decision: HostDecision)], _ now: Timestamp,
+        _ connection: inout Connection
+    ) throws(PostgresError) {
+        if !hosts.isEmpty { _ = try connection.execute(Statements.saveHosts, .hosts(hosts, now)) }
+        if !forgotten.isEmpty {
+            var parameters = Parameters()
+            parameters.appendArray(.text, forgotten) { $0.append(text: $1) }
+            _ = try connection.execute(Statements.forgetHosts, parameters)
+        }
+        if !decisions.isEmpty {
+            var parameters = Parameters()
+            parameters.appendArray(.text, decisions) { $0.append(text: $1.origin) }
+            parameters.appendArray(.text, decisions) { $0.append(text: $1.decision.json) }
+            parameters.append(int32: Int32(decisionCountMax))
+            _ = try connection.execute(Statements.keepDecisions, parameters)
+        }
+    }
+
+    /// Lets waiting jobs go; returns how many there were.
+    static func release(
+        _ origin: String, _ count: Int, _ connection: inout Connection
+    ) throws(PostgresError) -> Int {
+        var parameters = Parameters()
+        parameters.append(text: origin)
+        parameters.append(int32: Int32(clamping: count))
+        return try connection.execute(Statements.releaseWaiting, parameters).rowCount
+    }
+}
+
+extension HostCondition {
+    /// Whether other nodes have to know how it differs.
+    func isNews(after before: HostCondition) -> Bool {
+        connectionLimit != before.connectionLimit || blockedUntil != before.blockedUntil
+            || unreachableSince != before.unreachableSince
+            || settings.bytesPerSecondMax != before.settings.bytesPerSecondMax
+    }
+}
+
+extension Parameters {
+    /// The parameters of save_hosts.sql.
+    fileprivate static func hosts(_ hosts: [String: HostCondition], _ now: Timestamp) -> Parameters {
+        let all = Array(hosts)
+        var parameters = Parameters(capacity: all.count * 512)
+        parameters.appendArray(.text, all) { $0.append(text: $1.key) }
+        parameters.appendArray(.text, all) { $0.append(text: $1.value.json) }
+        parameters.appendArray(.timestamp, all) { $0.append($1.value.dueAt(now)) }
+        parameters.appendArray(.int32, all) { parameters, host in
+            parameters.append(int32: host.value.connectionLimit.map { Int32(clamping: $0) })
+        }
+        parameters.appendArray(.timestamp, all) { $0.append($1.value.blockedUntil) }
+        parameters.appendArray(.text, all) { parameters, host in
+            let code = host.value.unreachableCode ?? .couldNotConnect
+            parameters.append(text: host.value.unreachableSince == nil ? nil : code.rawValue)
+        }
+        parameters.appendArray(.int64, all) { $0.append(int64: $1.value.settings.bytesPerSecondMax) }
+        parameters.appendArray(.bool, all) {
+            $0.append(bool: $1.value.unreachableSince != nil || $1.value.releaseCount > 0)
+        }
+        return parameters
+    }
+}

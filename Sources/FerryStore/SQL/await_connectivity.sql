@@ -1,0 +1,45 @@
+-- Lets jobs wait until their host can be reached, and says so the first time; no attempt is used up. A job
+-- whose cancellation was asked for meanwhile is queued instead, one whose suspension was asked for is
+-- suspended. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of
+-- job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 when to try again, or null:
+-- when somebody lets it go, if somebody looks for its host, $5 errors, $6 the attempts that ended, or null,
+-- kept as in retry_jobs.sql, $7 whether bytes were left. Returns the ids that were really changed.
+WITH changed AS (
+    UPDATE jobs j SET
+        state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'
+            ELSE 'waiting' END::job_state,
+        waiting_for = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
+            THEN 'connectivity' END::waiting_for,
+        next_attempt_at = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
+            THEN coalesce(u.next_attempt_at, CASE WHEN NOT EXISTS (
+                SELECT FROM hosts h WHERE h.origin = j.origin AND h.is_awaited
+            ) THEN now() + interval '1 second' END) END,
+        suspend_requested = false, has_bytes = j.has_bytes OR u.has_bytes,
+        connectivity_waits = j.connectivity_waits
+            + CASE WHEN j.cancel_requested OR j.suspend_requested THEN 0 ELSE 1 END,
+        error = u.error, node = NULL, revision = j.revision + 1,
+        attempts = CASE WHEN u.ended IS NULL THEN j.attempts
+            ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
+    FROM unnest(
+        $1::uuid[], $2::integer[], $3::integer[], $4::timestamptz[], $5::text[], $6::bytea[], $7::boolean[]
+    ) AS u(id, attempt, revision, next_attempt_at, error, ended, has_bytes)
+    WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
+        AND (j.revision = u.revision OR j.state = 'running')
+    RETURNING j.id, j.state, j.waiting_for, j.attempt, j.revision, j.wanted_events, j.tenant, j.session,
+        j.connectivity_waits
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, session, string_agg(
+        event_pack(3, wanted_events, id, clock_timestamp(), attempt, revision, state, waiting_for, NULL),
+        ''::bytea)
+    FROM changed WHERE connectivity_waits = 1 AND state = 'waiting' GROUP BY tenant, session
+), counted AS (
+    INSERT INTO job_counts AS c (shard, running, queued, waiting, suspended)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
+        count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'suspended')
+    FROM changed HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET
+        running = c.running + excluded.running, queued = c.queued + excluded.queued,
+        waiting = c.waiting + excluded.waiting, suspended = c.suspended + excluded.suspended
+)
+SELECT id FROM changed

@@ -1,0 +1,6 @@
+-- Forgets hosts of which nothing has to be known any more. Locks: their rows, which this transaction has
+-- locked, and their decisions. $1 origins.
+WITH gone AS (
+    DELETE FROM hosts WHERE origin = ANY ($1::text[]) RETURNING origin
+)
+DELETE FROM host_decisions WHERE origin IN (SELECT origin FROM gone)

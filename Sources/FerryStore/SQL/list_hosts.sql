@@ -1,0 +1,11 @@
+-- Reads a page of hosts in order of their names, with their latest decisions, the newest first. Locks
+-- nothing. $1 only origins after this one, $2 how many at most, $3 how many decisions of each.
+WITH running AS MATERIALIZED (
+    SELECT origin, count(*)::integer AS count FROM jobs WHERE state = 'running' GROUP BY origin
+)
+SELECT h.origin, h.condition,
+    coalesce((SELECT r.count FROM running r WHERE r.origin = h.origin), 0),
+    ARRAY(
+        SELECT d.decision FROM host_decisions d WHERE d.origin = h.origin
+        ORDER BY d.number DESC LIMIT $3::integer)
+FROM hosts h WHERE h.origin > $1::text ORDER BY h.origin LIMIT $2::integer

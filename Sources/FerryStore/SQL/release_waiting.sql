@@ -1,0 +1,17 @@
+-- Queues jobs that wait until a host can be reached, the best first. Locks: those that nobody else has
+-- locked, then this connection's row of job_counts. $1 the origin, $2 how many at most. Returns their ids.
+WITH changed AS (
+    UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
+    WHERE j.id = ANY (ARRAY(
+        SELECT id FROM jobs
+        WHERE state = 'waiting' AND waiting_for = 'connectivity' AND origin = $1::text
+        ORDER BY priority DESC, id LIMIT $2::integer
+        FOR UPDATE SKIP LOCKED))
+    RETURNING j.id
+), counted AS (
+    INSERT INTO job_counts AS c (shard, waiting, queued)
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET
+        waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued
+)
+SELECT id FROM changed

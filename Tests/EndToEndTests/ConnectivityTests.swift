@@ -1,0 +1,117 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("Hosts that nobody reaches", .onOwnThread)
+struct ConnectivityTests {
+    private let database: TestDatabase
+
+    init() throws { database = try TestDatabase() }
+
+    private func start(_ settings: [String: String] = [:]) throws -> FerryProcess {
+        try FerryProcess(["FERRY_DATABASE_URL": database.url].merging(settings) { $1 })
+    }
+
+    private func batch(_ url: String, _ count: Int, _ more: String = "") -> String {
+        let jobs = (0..<count).map { number in
+            #"{"kind":"data","request":{"url":"\#(url)/\#(number)"}\#(more)}"#
+        }
+        return #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
+    }
+
+    private func metric(_ name: String, _ ferry: FerryProcess) throws -> Int {
+        let text = try ferry.call("GET", "/metrics").text
+        let line = text.split(separator: "\n").first { $0.hasPrefix(name + " ") || $0.hasPrefix(name + "{") }
+        return line?.split(separator: " ").last.flatMap { Double($0) }.map { Int($0) } ?? 0
+    }
+
+    private func waiting(_ ferry: FerryProcess) throws -> Int {
+        try ferry.allJobs("&state=waiting").count { $0["waiting_for"]?.string == "connectivity" }
+    }
+
+    @Test("jobs of a stopped origin wait without losing attempts, and all succeed when it starts")
+    func stoppedOrigin() throws {
+        let ferry = try start(["FERRY_CONCURRENCY": "8"])
+        defer { ferry.remove() }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let port = try FreePort.find()
+        let ids = try ferry.submitBatch(
+            batch(
+                "http://127.0.0.1:\(port)", 20,
+                #","retry":{"max_attempts":1},"webhook":{"url":"\#(receiver.url)","events":"#
+                    + #"["job.waiting_for_connectivity","job.succeeded"]}"#))
+        #expect(becomes { try waiting(ferry) == 20 })
+        let one = try ferry.json("GET", "/v1/jobs/\(ids[0])")
+        #expect(one["waiting_reason"]?["code"]?.string == "connectivity", "\(one)")
+        #expect(one["error"]?["code"]?.string == "could_not_connect")
+        #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 2 })
+        let begun = try metric("ferry_attempts_started_total", ferry)
+        #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 3 })
+        #expect(try metric("ferry_attempts_started_total", ferry) == begun, "only the probe looks")
+        let origin = try ScriptedOrigin(port: port) { connection in
+            while connection.readRequest() != nil {
+                guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") else { return }
+            }
+        }
+        defer { origin.stop() }
+        for id in ids {
+            let job = try ferry.finished(id)
+            #expect(job["state"]?.string == "succeeded", "\(job)")
+        }
+        #expect(origin.requests.count == 20)
+        let told = receiver.deliveries.wait(for: 40, seconds: 20).compactMap { $0.json["type"]?.string }
+        #expect(told.count { $0 == "job.waiting_for_connectivity" } == 20 && told.count == 40)
+    }
+
+    @Test("one probe for all jobs of a host: every connection is an attempt before, or a probe")
+    func oneProber() throws {
+        let ferry = try start(["FERRY_CONCURRENCY": "4"])
+        defer { ferry.remove() }
+        // Every handshake is cut.
+        let origin = try ScriptedOrigin { _ in }
+        defer { origin.stop() }
+        let url = "https://127.0.0.1:\(origin.port)"
+        _ = try ferry.submitBatch(batch(url, 20))
+        #expect(becomes { try waiting(ferry) == 20 })
+        #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 3 })
+        #expect(
+            becomes {
+                let begun = try metric("ferry_attempts_started_total", ferry)
+                return try origin.connectionCount == begun + metric("ferry_host_probes_total", ferry)
+            })
+        #expect(try metric("ferry_attempts_started_total", ferry) <= 20, "nobody tried twice for long")
+    }
+
+    @Test("a job that does not wait fails by its own rules, also while others wait for the same host")
+    func impatient() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let url = "http://127.0.0.1:\(try FreePort.find())"
+        _ = try ferry.submitBatch(batch(url, 3))
+        #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 1 })
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(url)/"},"retry":{"max_attempts":2,"initial_delay":0.01},"#
+                + #""schedule":{"waits_for_connectivity":false}}"#)
+        #expect(job["state"]?.string == "failed" && job["attempt"]?.integer == 2, "\(job)")
+        #expect(job["error"]?["class"]?.string == "connectivity")
+    }
+
+    @Test("the resource timeout ends a job that waits, and cancelling does")
+    func ends() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let url = "http://127.0.0.1:\(try FreePort.find())"
+        let ids = try ferry.submitBatch(batch(url, 2))
+        #expect(becomes { try waiting(ferry) == 2 })
+        #expect(try ferry.call("POST", "/v1/jobs/\(ids[0])/cancel", "{}").status == 200)
+        #expect(try ferry.finished(ids[0])["state"]?.string == "cancelled")
+        #expect(try ferry.call("POST", "/v1/jobs/\(ids[1])/suspend", "{}").status == 200)
+        #expect(try ferry.call("POST", "/v1/jobs/\(ids[1])/resume", "{}").status == 200)
+        #expect(becomes { try waiting(ferry) == 1 })
+        let bounded = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(url)/"},"schedule":{"timeout_for_resource":1}}"#)
+        #expect(bounded["error"]?["code"]?.string == "resource_timeout", "\(bounded)")
+    }
+}

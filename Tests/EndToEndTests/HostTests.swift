@@ -1,0 +1,138 @@
+import Curl
+import FerryCore
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Hosts that ask to be left alone, and what operators say about hosts", .onOwnThread)
+struct HostTests {
+    private let database: TestDatabase
+
+    init() throws { database = try TestDatabase() }
+
+    private func start(_ settings: [String: String] = [:]) throws -> FerryProcess {
+        let all = ["FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for all, long enough"]
+        return try FerryProcess(all.merging(settings) { $1 })
+    }
+
+    private func path(_ url: String) -> String { "/v1/admin/hosts/\(percentEncoded(url))" }
+
+    private func host(_ url: String, _ ferry: FerryProcess) throws -> JSON {
+        try ferry.json("GET", path(url))
+    }
+
+    private func data(_ url: String, _ number: Int) -> String {
+        #"{"kind":"download","request":{"url":"\#(url)/\#(number)"}}"#
+    }
+
+    private func submit(_ url: String, _ numbers: Range<Int>, _ ferry: FerryProcess) throws -> [String] {
+        let jobs = numbers.map { data(url, $0) }.joined(separator: ",")
+        return try ferry.submitBatch(#"{"jobs":[\#(jobs)]}"#)
+    }
+
+    @Test("a restart keeps what is known of a host")
+    func restart() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let origin = try ThrottlingOrigin(seconds: 600)
+        defer { origin.stop() }
+        _ = try submit(origin.url, 0..<10, ferry)
+        #expect(becomes { try host(origin.url, ferry)["state"]?.string == "backing_off" })
+        let before = try host(origin.url, ferry)
+        #expect(before["connection_limit"]?.integer ?? 0 >= 1, "\(before)")
+        ferry.kill9()
+        try ferry.start()
+        let after = try host(origin.url, ferry)
+        for name in ["state", "connection_limit", "backoff_until", "decisions"] {
+            #expect(after[name] == before[name], "\(name)")
+        }
+        // And an operator can end it.
+        let cleared = try ferry.json("PATCH", path(origin.url), #"{"backoff_until":null}"#)
+        #expect(
+            cleared["backoff_until"]?.isNull == true && cleared["state"]?.string == "limited", "\(cleared)")
+    }
+
+    @Test("what operators say is kept, shown and listed; the client shows and changes it")
+    func operators() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let name = "operators.example"
+        let changed = try ferry.call(
+            "PATCH", "/v1/admin/hosts/\(name)", #"{"maximum_connections":3,"minimum_connections":2}"#)
+        #expect(changed.status == 200, "\(changed.text)")
+        let wrong = try ferry.call("PATCH", "/v1/admin/hosts/\(name)", #"{"maximum_connections":1}"#)
+        #expect(wrong.status == 422, "below the minimum that is kept")
+        let list = try ferry.json("GET", "/v1/admin/hosts?limit=500")["data"]?.array ?? []
+        let listed = try #require(list.first { $0["host"]?.string == "https://\(name):443" })
+        #expect(listed["connection_limit"]?.integer == 3 && listed["state"]?.string == "limited")
+        let environment = ["FERRY_URL": ferry.url, "FERRY_KEY": adminKey]
+        let set = try Program.run(
+            [
+                Program.ferry, "admin", "hosts", "set", name, "--paused", "--maximum", "none", "--rate",
+                "1000000",
+            ],
+            environment: environment)
+        #expect(set.status == 0, "\(set)")
+        let shown = try Program.run(
+            [Program.ferry, "admin", "hosts", "show", name, "--json"], environment: environment)
+        let host = try JSON.parse(Array(shown.output.utf8))
+        #expect(host["paused"]?.bool == true && host["state"]?.string == "paused", "\(shown)")
+        #expect(host["maximum_connections"]?.isNull == true && host["minimum_connections"]?.integer == 2)
+        #expect(host["max_bytes_per_second"]?.integer == 1_000_000)
+        #expect(host["decisions"]?.array?.count == 2)
+        let all = try Program.run([Program.ferry, "admin", "hosts"], environment: environment)
+        #expect(all.status == 0 && all.output.contains("https://\(name):443"), "\(all)")
+    }
+
+    @Test("a host's rate holds for its transfers")
+    func rate() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let origin = try ScriptedOrigin { connection in
+            while connection.readRequest() != nil {
+                guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n"),
+                    connection.send(patternBytes(300_000))
+                else { return }
+            }
+        }
+        defer { origin.stop() }
+        let patched = try ferry.call("PATCH", path(origin.url), #"{"max_bytes_per_second":100000}"#)
+        #expect(patched.status == 200, "\(patched.text)")
+        // Known to the engine once the node has looked.
+        #expect(
+            becomes {
+                let start = monotonicNanoseconds()
+                let job = try ferry.run(data(origin.url, 0))
+                return job["state"]?.string == "succeeded" && monotonicNanoseconds() - start > 2_000_000_000
+            })
+    }
+}
+
+/// An origin that answers the first request with 429 and `Retry-After`, when that is not 0, and everything
+/// from then on with two bytes.
+private final class ThrottlingOrigin: Sendable {
+    /// When it said 429, and when it said something else; monotonic nanoseconds.
+    let throttled = Signal<Int64>()
+    let answered = Signal<Int64>()
+    private let origin: ScriptedOrigin
+    var url: String { origin.url }
+    var requestCount: Int { origin.requests.count }
+
+    init(seconds: Int) throws {
+        let (throttled, answered) = (throttled, answered)
+        let count = Counter()
+        origin = try ScriptedOrigin { connection in
+            while connection.readRequest() != nil {
+                let isThrottled = seconds > 0 && count.next() == 0
+                let answer =
+                    isThrottled
+                    ? "HTTP/1.1 429 Slow\r\nRetry-After: \(seconds)\r\nContent-Length: 0\r\n\r\n"
+                    : "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+                guard connection.send(answer) else { return }
+                (isThrottled ? throttled : answered).fire(monotonicNanoseconds())
+            }
+        }
+    }
+
+    func stop() { origin.stop() }
+}

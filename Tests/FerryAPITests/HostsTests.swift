@@ -1,0 +1,94 @@
+import FerryAPI
+import FerryCore
+import Synchronization
+import Testing
+
+extension MemoryStore {
+    func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
+        let all = state.withLock { $0.hosts.values.sorted { $0.origin < $1.origin } }
+        reply(.success(Array(all.filter { $0.origin > origin }.prefix(limit))))
+    }
+
+    func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
+        reply(.success(state.withLock { $0.hosts[origin] } ?? HostRecord(origin: origin, state: "normal")))
+    }
+
+    func changeHost(
+        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+    ) {
+        var host = state.withLock { $0.hosts[origin] } ?? HostRecord(origin: origin, state: "normal")
+        if let least = patch.connectionsMin { host.connectionsMin = least }
+        if let most = patch.connectionsMax { host.connectionsMax = most }
+        if let isPaused = patch.isPaused { host.isPaused = isPaused }
+        if let rate = patch.bytesPerSecondMax { host.bytesPerSecondMax = rate }
+        if let until = patch.backoffUntil { host.backoffUntil = until }
+        if let least = host.connectionsMin, let most = host.connectionsMax, least > most {
+            return reply(.success(.failure(HostPatch.invalidBounds())))
+        }
+        state.withLock { [host] in $0.hosts[origin] = host }
+        reply(.success(.success(host)))
+    }
+}
+
+@Suite("Hosts")
+struct HostsTests {
+    private let path = "/v1/admin/hosts/https%3A%2F%2Fexample.org%3A443"
+
+    @Test("a host is shown, changed by a merge patch, and named as an origin or as a name")
+    func patch() throws {
+        let fixture = Fixture()
+        let unknown = try fixture.send("GET", path)
+        #expect(unknown.status == 200 && unknown.json["state"] == .string("normal"))
+        let body =
+            #"{"maximum_connections":5,"paused":true,"max_bytes_per_second":9,"#
+            + #""backoff_until":"2099-01-01T00:00:00Z"}"#
+        let changed = try fixture.send("PATCH", "/v1/admin/hosts/EXAMPLE.org", body)
+        #expect(changed.status == 200 && changed.json["host"] == .string("https://example.org:443"))
+        #expect(changed.json["maximum_connections"] == .integer(5) && changed.json["paused"] == .bool(true))
+        #expect(changed.json["backoff_until"]?.string?.hasPrefix("2099") == true)
+        let cleared = try fixture.send("PATCH", path, #"{"backoff_until":null,"maximum_connections":null}"#)
+        #expect(cleared.json["backoff_until"] == .null && cleared.json["maximum_connections"] == .null)
+        #expect(cleared.json["max_bytes_per_second"] == .integer(9), "what is absent stays")
+        #expect(try fixture.send("GET", path).json == cleared.json)
+    }
+
+    @Test(
+        "what cannot be is refused with its pointer",
+        arguments: [
+            (#"{"maximum_connections":0}"#, "#/maximum_connections"), (#"{"paused":null}"#, "#/paused"),
+            (#"{"backoff_until":"soon"}"#, "#/backoff_until"), (#"{"limit":1}"#, "#/limit"),
+            (#"{"minimum_connections":9,"maximum_connections":3}"#, "#/minimum_connections"),
+        ])
+    func wrong(body: String, pointer: String) throws {
+        let answer = try Fixture().send("PATCH", path, body)
+        #expect(answer.status == 422, "\(body)")
+        #expect(answer.json["errors"]?.array?.compactMap { $0["pointer"]?.string } == [pointer])
+    }
+
+    @Test("what names no origin is a bad request, and only operators ask")
+    func names() throws {
+        let fixture = Fixture()
+        for name in ["ftp%3A%2F%2Fa", "a%2Fb", "https%3A%2F%2Fa%2Fb", "a%3Fb", "-%20"] {
+            #expect(try fixture.send("GET", "/v1/admin/hosts/\(name)").status == 400, "\(name)")
+        }
+        #expect(try fixture.send("GET", path, key: "").status == 401)
+    }
+
+    @Test("the list has pages")
+    func list() throws {
+        let fixture = Fixture()
+        for name in ["a", "b", "c"] {
+            #expect(try fixture.send("PATCH", "/v1/admin/hosts/\(name)", #"{"paused":true}"#).status == 200)
+        }
+        let first = try fixture.send("GET", "/v1/admin/hosts?limit=2")
+        #expect(
+            first.json["data"]?.array?.compactMap { $0["host"]?.string } == [
+                "https://a:443", "https://b:443",
+            ])
+        let cursor = try #require(first.json["next_cursor"]?.string)
+        #expect(cursor == "https://b:443")
+        let second = try fixture.send("GET", "/v1/admin/hosts?limit=2&cursor=https%3A%2F%2Fb%3A443")
+        #expect(second.json["data"]?.array?.count == 1 && second.json["next_cursor"] == .null)
+        #expect(try fixture.send("GET", "/v1/admin/hosts?cursor=x%20y").status == 400)
+    }
+}

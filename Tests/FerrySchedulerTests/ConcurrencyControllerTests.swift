@@ -1,0 +1,152 @@
+import FerryCore
+import FerryScheduler
+import Testing
+
+@Suite("How much at once one host gets")
+struct ConcurrencyControllerTests {
+    @Test("a host without trouble has no limit, whatever it does")
+    func untroubled() {
+        var host = SimulatedHost(capacity: 1_000)
+        host.run(seconds: 1_000)
+        #expect(host.controller.limit == nil && host.decisions.isEmpty)
+    }
+
+    @Test("the first trouble makes a limit of half of what was in flight")
+    func first() throws {
+        var host = SimulatedHost(capacity: 120)
+        host.run(seconds: 1)
+        #expect(host.controller.limit == 100)
+        let decision = try #require(host.decisions.first)
+        #expect(decision.kind == .limited && decision.limitBefore == nil && decision.limitAfter == 100)
+        #expect(decision.sentence.contains("half of what was in flight") && decision.throttled == 80)
+    }
+
+    @Test("it settles near a capacity that nobody has told it", arguments: [3, 10, 40, 130])
+    func convergesWhenRefused(capacity: Int) {
+        var host = SimulatedHost(capacity: capacity)
+        host.run(seconds: 900)
+        let mean = host.meanLimit(last: 300)
+        #expect(mean >= Double(capacity) * 0.7, "\(mean): \(host.decisions.suffix(5).map(\.sentence))")
+        #expect(mean <= Double(capacity) * 1.1 + 1, "\(mean)")
+        let before = host.throttledCount
+        host.run(seconds: 600)
+        #expect(host.throttledCount - before <= max(30, host.answeredCount / 100), "it hurts the host")
+    }
+
+    @Test("more at once that does not pay is taken back", arguments: [4, 20, 60])
+    func convergesWhenSlow(capacity: Int) {
+        var host = SimulatedHost(capacity: capacity, manner: .slowsDown)
+        host.demand = 12
+        host.run(seconds: 5)
+        host.trouble()
+        host.demand = 200
+        // Not so long that the limit goes.
+        host.run(seconds: 590)
+        let mean = host.meanLimit(last: 150)
+        #expect(mean >= Double(capacity) * 0.8 && mean <= Double(capacity) * 1.6 + 2, "\(mean)")
+        #expect(host.decisions.contains { $0.kind == .reverted })
+    }
+
+    @Test("it finds out when the host can do more, and less")
+    func moves() {
+        var host = SimulatedHost(capacity: 15)
+        host.run(seconds: 600)
+        #expect(host.meanLimit(last: 100) <= 17)
+        host.capacity = 90
+        host.run(seconds: 900)
+        #expect(host.meanLimit(last: 100) >= 60, "\(host.decisions.suffix(5).map(\.sentence))")
+        host.capacity = 10
+        host.run(seconds: 120)
+        #expect(host.meanLimit(last: 60) <= 12, "\(host.meanLimit(last: 60))")
+    }
+
+    @Test("a host that refuses everything still gets one at a time, and comes back")
+    func neverStarves() {
+        var host = SimulatedHost(capacity: 0)
+        host.run(seconds: 600)
+        #expect(host.limits.allSatisfy { ($0 ?? 1) >= 1 } && host.controller.limit == 1)
+        host.capacity = 50
+        host.run(seconds: 1_800)
+        #expect(host.meanLimit(last: 100) >= 30, "\(host.decisions.suffix(5).map(\.sentence))")
+    }
+
+    @Test("nothing is raised that nobody uses, and a limit that nobody needed goes")
+    func quiet() throws {
+        var host = SimulatedHost(capacity: 50)
+        host.run(seconds: 60)
+        host.demand = 5
+        let count = host.decisions.count
+        host.run(seconds: 590)
+        #expect(host.decisions[count...].allSatisfy { $0.kind != .raised })
+        host.run(seconds: 60)
+        #expect(host.controller.limit == nil && host.decisions.last?.kind == .released)
+        host.run(seconds: 100)
+        #expect(host.controller.limit == nil)
+    }
+
+    @Test("an operator's bounds hold, also against the measured limit")
+    func bounds() {
+        var host = SimulatedHost(capacity: 100)
+        host.bounds = .init(least: 4, most: 20)
+        host.run(seconds: 300)
+        #expect(host.limits.allSatisfy { (4...20).contains($0 ?? 4) } && host.controller.limit == 20)
+        host.capacity = 1
+        host.run(seconds: 100)
+        #expect(host.controller.limit == 4)
+        host.bounds = .init(least: 8, most: 8)
+        host.run(seconds: 1)
+        #expect(host.controller.limit == 8)
+    }
+
+    @Test("smaller files are no reason to take a raise back")
+    func sizes() {
+        var host = SimulatedHost(capacity: 1_000)
+        host.demand = 8
+        host.run(seconds: 3)
+        host.trouble()
+        host.demand = 1_000
+        while host.decisions.last?.kind != .raised { host.run(seconds: 1) }
+        // A tenth of the size in the same time: bytes a second fall, and answers do not rise.
+        host.bytes = 10_000
+        host.capacity = host.controller.limit ?? 1
+        let count = host.decisions.count
+        host.run(seconds: 10)
+        #expect(host.decisions[count...].first?.kind != .reverted)
+    }
+
+    @Test("a burst of lost transfers is trouble, a lost one among many is not")
+    func losses() {
+        var controller = ConcurrencyController()
+        var now = Timestamp(microseconds: 1_700_000_000_000_000)
+        var report = HostReport()
+        for _ in 0..<100 { report.add(.answered) }
+        for _ in 0..<4 { report.add(.lost) }
+        #expect(controller.take(report, inFlight: 50, bounds: .init(), now: now) == nil)
+        controller = ConcurrencyController()
+        report = HostReport()
+        for _ in 0..<4 { report.add(.lost) }
+        now = now + 1
+        let decision = controller.take(report, inFlight: 46, bounds: .init(), now: now)
+        #expect(decision?.limitAfter == 25 && decision?.sentence.contains("lost") == true)
+    }
+
+    @Test("connects that take ten times longer are trouble")
+    func connects() {
+        var controller = ConcurrencyController()
+        var now = Timestamp(microseconds: 1_700_000_000_000_000)
+        func report(_ seconds: Double) -> HostReport {
+            var report = HostReport()
+            for _ in 0..<10 { report.add(.answered) }
+            report.connections = 10
+            report.connectSeconds = 10 * seconds
+            return report
+        }
+        for _ in 0..<10 {
+            now = now + 1
+            #expect(controller.take(report(0.2), inFlight: 40, bounds: .init(), now: now) == nil)
+        }
+        now = now + 1
+        let decision = controller.take(report(2.5), inFlight: 40, bounds: .init(), now: now)
+        #expect(decision?.limitAfter == 20 && decision?.sentence.contains("connecting") == true)
+    }
+}

@@ -1,0 +1,181 @@
+import FerryCore
+import FerryScheduler
+import Testing
+
+@Suite("How a host does")
+struct HostConditionTests {
+    private let start = Timestamp(microseconds: 1_700_000_000_000_000)
+
+    private func report(_ signals: HostSignal...) -> HostReport {
+        var report = HostReport()
+        for signal in signals { report.add(signal) }
+        return report
+    }
+
+    @Test("Retry-After holds the host for as long as it says, and a shorter one does not shorten it")
+    func retryAfter() {
+        var host = HostCondition()
+        let decisions = host.take(
+            report(.throttled(status: 503, retryAfter: 20)), inFlight: 79, now: start, jitter: 0.5)
+        #expect(decisions.map(\.kind) == [.limited, .backedOff])
+        #expect(host.blockedUntil == start + 20 && host.state(at: start + 19) == .backingOff)
+        let again = host.take(
+            report(.throttled(status: 429, retryAfter: 3)), inFlight: 10, now: start + 1, jitter: 0.5)
+        #expect(again.isEmpty && host.blockedUntil == start + 20)
+        #expect(host.connectionLimit == 5, "a few first: an eighth of 40")
+        _ = host.errands(at: start + 20)
+        #expect(host.blockedUntil == nil && host.state(at: start + 20) == .limited)
+        var now = start + 20
+        while (host.connectionLimit ?? 0) < 40, now - start < 60 {
+            now = now + 1
+            var seen = report()
+            seen.answered = 200
+            seen.seconds = 10
+            _ = host.take(seen, inFlight: host.connectionLimit ?? 0, now: now, jitter: 0.5)
+        }
+        #expect(host.connectionLimit == 40 && now - start < 30, "then twice as many each time")
+    }
+
+    @Test("429 without Retry-After makes pauses that double; an answer ends the series; 503 alone makes none")
+    func pauses() {
+        var host = HostCondition()
+        var now = start
+        var pauses: [Double] = []
+        for _ in 0..<8 {
+            _ = host.take(
+                report(.throttled(status: 429, retryAfter: nil)), inFlight: 1, now: now, jitter: 0.5)
+            let until = host.blockedUntil ?? now
+            pauses.append(until - now)
+            now = until
+            _ = host.errands(at: now)
+        }
+        #expect(pauses == [1, 2, 4, 8, 16, 32, 60, 60])
+        _ = host.take(report(.answered), inFlight: 1, now: now, jitter: 0.5)
+        _ = host.take(report(.throttled(status: 429, retryAfter: nil)), inFlight: 1, now: now, jitter: 0.5)
+        #expect((host.blockedUntil ?? now) - now == 1)
+        var other = HostCondition()
+        _ = other.take(report(.throttled(status: 503, retryAfter: nil)), inFlight: 9, now: now, jitter: 0.5)
+        #expect(other.blockedUntil == nil && other.connectionLimit == 5)
+    }
+
+    @Test("a host may ask for an hour at most")
+    func longest() {
+        var host = HostCondition()
+        _ = host.take(report(.throttled(status: 429, retryAfter: 1e9)), inFlight: 1, now: start, jitter: 0.5)
+        #expect(host.blockedUntil == start + HostCondition.backoffSecondsMax)
+    }
+
+    @Test("one probe at a time, with growing pauses; when it succeeds jobs are let go few by few")
+    func unreachable() {
+        var host = HostCondition()
+        let decisions = host.take(
+            report(.unreachable(.couldNotConnect), .unreachable(.couldNotConnect)), inFlight: 18, now: start,
+            jitter: 0.5)
+        #expect(decisions.map(\.kind) == [.unreachable] && host.state(at: start) == .unreachable)
+        var now = start
+        var pauses: [Double] = []
+        for _ in 0..<8 {
+            let next = host.nextProbeAt ?? now
+            #expect(!host.errands(at: next + -0.001).probes)
+            pauses.append(next - now)
+            now = next
+            #expect(host.errands(at: now).probes)
+            #expect(!host.errands(at: now + 1).probes, "the probe that runs is the only one")
+            #expect(host.probed(.couldNotConnect, at: now) == nil)
+        }
+        #expect(pauses == [1, 2, 4, 8, 16, 32, 60, 60])
+        #expect(host.probed(nil, at: now)?.kind == .reachable && host.state(at: now) == .recovering)
+        var released: [Int] = []
+        for _ in 0..<6 {
+            let count = host.errands(at: now).releases
+            released.append(count)
+            host.released(count, of: count)
+            #expect(host.errands(at: now).releases == 0)
+            now = now + 0.5
+        }
+        #expect(released == [2, 4, 8, 16, 32, 64])
+        host.released(3, of: host.errands(at: now).releases)
+        #expect(host.state(at: now) == .normal && host.dueAt(now) ?? now > now)
+    }
+
+    @Test("a probe that nobody reports on is made again; a relapse keeps the pauses long")
+    func relapse() {
+        var host = HostCondition()
+        let trouble = report(.unreachable(.hostNotFound), .unreachable(.hostNotFound))
+        _ = host.take(trouble, inFlight: 0, now: start, jitter: 0)
+        #expect(host.errands(at: start + 1).probes)
+        #expect(host.errands(at: start + 1 + HostCondition.probeLeaseSeconds).probes)
+        _ = host.probed(.hostNotFound, at: start + 70)
+        _ = host.probed(.hostNotFound, at: start + 80)
+        _ = host.probed(nil, at: start + 90)
+        #expect(host.errands(at: start + 90).releases == 2)
+        _ = host.take(trouble, inFlight: 0, now: start + 91, jitter: 0)
+        #expect(host.state(at: start + 91) == .unreachable)
+        #expect(host.nextProbeAt == start + 95, "as after the probes before")
+    }
+
+    @Test("answers among failures say that the host is there")
+    func mixed() {
+        var host = HostCondition()
+        _ = host.take(report(.answered, .unreachable(.couldNotConnect)), inFlight: 3, now: start, jitter: 0)
+        #expect(host.unreachableSince == nil)
+    }
+
+    @Test("what an operator says holds, is kept and can be taken back")
+    func operators() throws {
+        var host = HostCondition()
+        var settings = HostSettings()
+        settings.connectionsMax = 7
+        settings.isPaused = true
+        settings.bytesPerSecondMax = 1_000_000
+        #expect(host.configure(settings, backoffUntil: nil, now: start)?.kind == .configured)
+        #expect(host.connectionLimit == 7 && host.blockedUntil == .distantFuture)
+        #expect(host.configure(settings, backoffUntil: nil, now: start) == nil, "nothing has changed")
+        #expect(!host.isForgettable(at: start + 1_000_000))
+        let kept = try #require(HostCondition(json: host.json))
+        #expect(kept == host)
+        _ = host.take(report(.throttled(status: 429, retryAfter: 50)), inFlight: 7, now: start, jitter: 0)
+        settings = HostSettings()
+        _ = host.configure(settings, backoffUntil: .some(nil), now: start)
+        #expect(host.blockedUntil == nil && host.state(at: start) == .limited)
+    }
+
+    @Test("a condition that says nothing is forgotten after a while, and not before")
+    func forgotten() {
+        var host = HostCondition()
+        _ = host.take(report(.lost), inFlight: 1, now: start, jitter: 0)
+        #expect(!host.isForgettable(at: start + 59) && host.isForgettable(at: start + 60))
+        _ = host.take(report(.throttled(status: 429, retryAfter: 5)), inFlight: 4, now: start, jitter: 0)
+        #expect(!host.isForgettable(at: start + 100))
+    }
+
+    @Test("whatever happens to a host, what is kept of it is all of it")
+    func codec() throws {
+        var random = Seeded(7)
+        for _ in 0..<200 {
+            var host = HostCondition()
+            var now = start
+            for _ in 0..<40 {
+                now = now + Double(random.next() % 3_000) / 1_000
+                var seen = HostReport()
+                for _ in 0..<(random.next() % 12) { seen.add(signals[Int(random.next() % 8)]) }
+                seen.bytes = Int64(random.next() % 1_000_000)
+                seen.seconds = Double(random.next() % 100) / 8
+                let inFlight = Int(random.next() % 64)
+                _ = host.take(seen, inFlight: inFlight, now: now, jitter: Double(random.next() % 9) / 8)
+                let errands = host.errands(at: now)
+                if errands.probes { _ = host.probed(random.next() % 2 == 0 ? nil : .timedOut, at: now) }
+                if errands.releases > 0 { host.released(Int(random.next() % 5), of: errands.releases) }
+                #expect((host.connectionLimit ?? 1) >= 1)
+                let kept = try #require(HostCondition(json: host.json))
+                #expect(kept == host)
+            }
+        }
+        #expect(HostCondition(json: Array("[1]".utf8)) == nil && HostCondition(json: []) == nil)
+    }
+
+    private let signals: [HostSignal] = [
+        .answered, .answered, .answered, .lost, .none, .throttled(status: 429, retryAfter: nil),
+        .throttled(status: 503, retryAfter: 2), .unreachable(.couldNotConnect),
+    ]
+}

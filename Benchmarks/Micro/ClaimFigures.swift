@@ -44,12 +44,13 @@ final class ClaimFigures: AttemptRunner, CommitObserver {
     private static func fill(_ connection: inout Connection, count: Int) throws(PostgresError) {
         try connection.execute(
             script: """
+                INSERT INTO lots (id, tenant, session) VALUES (nextval('lot_numbers'), 'bench', 'default');
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, waiting_for,
-                    next_attempt_at, tenant, session, origin, spec)
+                    next_attempt_at, tenant, session, origin, lot, urgency, spec)
                 SELECT ('0190' || lpad(to_hex(n), 12, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid, now(),
                     now() + '1 day', 0.5, 'download', state::job_state,
                     CASE WHEN state = 'waiting' THEN 'begin_date' END::waiting_for,
-                    CASE WHEN state = 'waiting' THEN now() + '1 hour' END, 'bench', 'default', origin,
+                    CASE WHEN state = 'waiting' THEN now() + '1 hour' END, 'bench', 'default', origin, 1, now(),
                     '{"kind":"download","session":"default","request":{"url":"' || origin || '/' || n ||
                     '","method":"GET"},"destination":{"path":"' || n || '","if_exists":"replace"}}'
                 FROM (

@@ -92,8 +92,12 @@ package enum Limits {
     package static let webhookKeyCountMax = 4
     /// Seconds for which a delivery is kept, pending ones included.
     package static let deliverySeconds = 2_592_000.0
+    /// Seconds by which a job of priority 1 goes before one of priority 0.
+    package static let priorityHeadStartSeconds = 600.0
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
+    /// Lots that one look finds at most.
+    package static let lookLotCountMax: Int32 = 1_000
     /// Leases per claim.
     package static let claimBatchMax = 200
     /// Results per transaction.

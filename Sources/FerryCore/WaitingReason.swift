@@ -32,19 +32,35 @@ package struct WaitingReason: Sendable, Equatable {
         switch job.state {
         case .running, .succeeded, .failed, .cancelled: return nil
         case .suspended: self.init(.suspended, "It was suspended and starts after it is resumed.")
-        case .queued: self.init(queued: queue())
+        case .queued: self.init(queued: job, queue())
         case .waiting: self.init(job, waitingFor: job.waitingFor ?? .beginDate)
         }
     }
 
     /// What holds back every job comes before what holds back this one.
-    private init(queued conditions: QueueConditions) {
+    private init(queued job: JobRecord, _ conditions: QueueConditions) {
         if conditions.isPaused {
             self.init(.paused, "The service is paused; it starts after an operator resumes it.")
         } else if conditions.workerCount == 0 {
             self.init(.noWorker, "No node that transfers is alive; it starts as soon as one is.")
         } else {
-            self.init(.noFreeSlot, "It starts as soon as a node has a free slot.")
+            self.init(conditions.reason(for: job))
+        }
+    }
+
+    private init(_ reason: QueueReason) {
+        switch reason {
+        case .noFreeSlot: self.init(.noFreeSlot, "It starts as soon as a node has a free slot.")
+        case .sessionLimit(let count):
+            self.init(
+                .sessionLimit,
+                "Its session may have \(count) transfers to one host; it starts when another one ends.")
+        case .hostLimit(let count):
+            self.init(
+                .hostLimit, "Its host is given \(count) transfers at once; it starts when another one ends.")
+        case .hostBackoff(let until):
+            self.init(
+                .hostBackoff, "Its host is backed off; it starts after next_check_at.", nextCheckAt: until)
         }
     }
 
@@ -83,10 +99,28 @@ package struct WaitingReason: Sendable, Equatable {
 }
 
 /// What is known here of the service around a queued job.
-package struct QueueConditions: Sendable, Equatable {
+package struct QueueConditions: Sendable {
     package var isPaused = false
     /// Nodes that are alive, transfer and do not drain; nil: not known.
     package var workerCount: Int?
+
+    /// What limits origins; nil: not known.
+    package var hosts: HostLimits?
+    /// Connections per host of a tenant's session; nil: no limit.
+    package var sessionLimit: @Sendable (_ tenant: String, _ session: String) -> Int? = { _, _ in nil }
+    package var now: Timestamp?
+
+    /// What limits this job, as far as is known here.
+    fileprivate func reason(for job: JobRecord) -> QueueReason {
+        guard let hosts, let now, let spec = job.spec ?? (try? JobSpec(storedJSON: job.specJSON)) else {
+            return .noFreeSlot
+        }
+        let limit = sessionLimit(job.tenant, spec.session)
+        guard !hosts.isEmpty || limit != nil, let url = try? WebURL.parse(spec.request.url) else {
+            return .noFreeSlot
+        }
+        return hosts.reason(for: url.origin, sessionLimit: limit, at: now)
+    }
 
     package init(isPaused: Bool = false, workerCount: Int? = nil) {
         self.isPaused = isPaused

@@ -70,6 +70,8 @@ package struct LotSchedule: Sendable {
     package var count: Int { known.count }
     /// Whether anything may be claimed, blocked lots aside.
     package var hasReady: Bool { !shares.isEmpty }
+    /// Lots that are not blocked.
+    package var readyCount: Int { known.count - blocked.count }
     /// When the next blocked lot is tried again.
     package var nextWake: Timestamp? { blocked.first?.rank }
     package func knows(_ lot: Int64) -> Bool { known[lot] != nil }

@@ -1,4 +1,5 @@
 package import FerryCore
+import FerryScheduler
 import Postgres
 import Sys
 
@@ -70,10 +71,15 @@ extension ControlLane {
         parameters.append(jsonb: spec.metadataJSON)
         parameters.append(float32: Float(spec.schedule.priority))
         parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
-        parameters.append(text: (try? WebURL.parse(spec.request.url).origin) ?? stored.origin)
+        let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
+        parameters.append(text: origin)
         parameters.append(bool: isMoved)
         parameters.append(begin.flatMap { $0 > context.clock.now() ? $0 : nil })
         parameters.append(spec.schedule.deadlineAt)
+        let name = context.lotName(
+            tenant: record.tenant, session: spec.session, origin: origin, context.sessions.current)
+        parameters.append(int64: try context.lots.find([name], &connection)[name]?.id)
+        parameters.append(spec.schedule.urgency(createdAt: record.createdAt))
         guard try connection.execute(Statements.editJob, parameters).rowCount == 1,
             let edited = try read([record.id], &connection)[record.id]
         else { return nil }

@@ -14,21 +14,21 @@ struct Dispatcher {
     private var endings: [Ending] = []
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
+    private var queue: QueueView
     /// Lowered after a statement failed, so that one bad result fails alone.
     private var batchMax = Limits.resultBatchMax
     // Instants of the monotonic clock, in nanoseconds.
     private var nextPromotion: Int64 = 0
-    private var nextPoll: Int64 = 0
     private var nextReconciliation: Int64 = 0
     private var dependents = Dependents()
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
     private static let promotionMax: Int32 = 500
-    private static let lookMax = 8
 
     init(_ context: StoreContext) {
         self.context = context
+        queue = QueueView(context)
         lane = context.connection(
             "dispatcher",
             adjust: { options in
@@ -42,7 +42,6 @@ struct Dispatcher {
 
     private var slots: SlotLedger { context.configuration.slots }
     private var isLeasing: Bool { context.isLeasing.load(ordering: .relaxed) }
-    private var hasBacklog: Bool { !context.backlog.isEmpty }
 
     // MARK: Time
 
@@ -53,7 +52,7 @@ struct Dispatcher {
         if !isEmpty { next = now }
         if let look = dependents.nextLook { next = min(next, look) }
         if context.isPromoting { next = min(next, nextPromotion) }
-        if isLeasing, slots.freeCount > 0 { next = hasBacklog ? now : min(next, nextPoll) }
+        if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
         let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)))
         return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
     }
@@ -68,10 +67,11 @@ struct Dispatcher {
     mutating func take(_ message: DispatcherLane.Message) {
         switch message {
         case .result(let result):
+            queue.note(ended: result.attempt.origin)
             endings.append(ending(context.edits.apply(to: result)))
         case .resumed(let attempt, let offset):
             news.append(News(resumed: attempt, at: offset, now: context.clock.now()))
-        case .wake: nextPoll = 0
+        case .wake: break
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
         case .dependencies: dependents.note()
@@ -110,56 +110,53 @@ struct Dispatcher {
         // What they tell of must not be over before they are told.
         guard news.isEmpty else { return }
         resolveDependencies()
-        let round = Round(
-            endings: Array(endings.prefix(batchMax)), promotes: context.isPromoting && now >= nextPromotion,
-            reconciles: now >= nextReconciliation, claimMax: 0)
-        var claimMax = 0
+        let ended = Array(endings.prefix(batchMax))
+        let promotes = context.isPromoting && now >= nextPromotion
         var reserved = 0
-        if isLeasing && (hasBacklog || round.promotes || now >= nextPoll) {
-            // The slots of what ends here go straight to what begins.
-            let ending = min(round.endings.count, Limits.claimBatchMax)
-            // No more than may be found, so that jobs which come meanwhile can still be leased with their
-            // acceptance.
-            let wanted =
-                context.backlog.count.map { min($0 + Self.lookMax, Limits.claimBatchMax) }
-                ?? Limits.claimBatchMax
-            reserved = slots.reserve(upTo: max(0, wanted - ending))
-            claimMax = min(wanted, ending + reserved)
-        }
-        guard !round.endings.isEmpty || round.promotes || round.reconciles || claimMax > 0 else { return }
-        let mark = context.backlog.mark
+        let mayClaim = isLeasing ? planClaims(ended.count, now, &reserved) : Claims()
+        let round = Round(
+            endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: mayClaim)
+        guard !ended.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else { return }
         do {
-            let sized = Round(
-                endings: round.endings, promotes: round.promotes, reconciles: round.reconciles,
-                claimMax: claimMax)
             let outcome = try lane.withConnection { connection throws(PostgresError) in
-                try sized.commit(&connection, context)
+                try round.commit(&connection, context)
             }
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
-            succeed(sized, outcome, reserved: reserved, mark: mark)
+            succeed(round, outcome, reserved: reserved, began: now)
         } catch {
             slots.release(reserved)
+            queue.abandon(round.claims)
             fail(round, error)
         }
     }
 
-    private mutating func succeed(_ round: Round, _ outcome: Round.Outcome, reserved: Int, mark: Int) {
+    /// The slots of what ends here go straight to what begins; `reserved` are further ones.
+    private mutating func planClaims(_ endingCount: Int, _ now: Int64, _ reserved: inout Int) -> Claims {
+        queue.learn()
+        let ending = min(endingCount, Limits.claimBatchMax)
+        let wanted = queue.wantedSlots
+        reserved = slots.reserve(upTo: max(0, wanted - ending))
+        let claims = queue.plan(min(wanted, ending + reserved), looks: queue.looks(now))
+        if claims.isEmpty { queue.publish() }
+        return claims
+    }
+
+    private mutating func succeed(_ round: Round, _ outcome: Round.Outcome, reserved: Int, began: Int64) {
         let now = Sys.monotonicNanoseconds()
+        let claims = outcome.claims.jobs
         endings.removeFirst(round.endings.count)
         batchMax = Limits.resultBatchMax
         context.book.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
-        context.book.insert(outcome.claims.lazy.map { ($0.record.id, $0.record.attempt) })
-        slots.release(reserved + round.endings.count - outcome.claims.count)
+        context.book.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
+        slots.release(reserved + round.endings.count - claims.count)
         context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
-        context.metrics.claimedJobs.add(Int64(outcome.claims.count), ordering: .relaxed)
-        if round.claimMax > 0 {
-            context.backlog.claimed(since: mark, isFull: outcome.claims.count == round.claimMax)
-            // Notifications hurry us; without them we look more often.
-            let isHurried =
-                context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
-            nextPoll = now + (isHurried ? 1_000_000_000 : 250_000_000)
+        context.metrics.claimedJobs.add(Int64(claims.count), ordering: .relaxed)
+        for (lot, head) in outcome.queued { queue.add(lot, head: head) }
+        if !round.claims.isEmpty {
+            queue.settle(round.claims, outcome.claims, nanoseconds: now - began)
         }
+        if isLeasing { queue.publish() }
         if round.promotes {
             nextPromotion =
                 outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
@@ -171,17 +168,15 @@ struct Dispatcher {
             nextReconciliation = now + Self.reconciliationInterval
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
-        // What was queued and not claimed in the same transaction.
-        if round.claimMax == 0 { context.backlog.add(outcome.queuedCount) }
         if outcome.hasDependencyNews { dependents.note() }
         tell(round, outcome)
-        begin(outcome.claims)
+        begin(claims)
     }
 
     private mutating func resolveDependencies() {
         guard dependents.nextLook != nil else { return }
         let effects = dependents.step(lane, context)
-        context.backlog.add(effects.queuedCount)
+        if effects.queuedCount > 0 { context.backlog.addUnknown() }
         if let due = effects.nextDue { schedulePromotion(at: due) }
     }
 
@@ -281,8 +276,8 @@ struct Dispatcher {
         nextReconciliation = 0
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
-        nextPoll = Sys.monotonicNanoseconds() + 1_000_000_000
-        nextPromotion = nextPoll
+        queue.pause(1_000_000_000)
+        nextPromotion = Sys.monotonicNanoseconds() + 1_000_000_000
         guard !round.endings.isEmpty else { return }
         if batchMax > 1 && round.endings.count > 1 {
             batchMax = 1

@@ -1,4 +1,5 @@
 import FerryCore
+import FerryScheduler
 import Postgres
 import Synchronization
 
@@ -7,6 +8,7 @@ struct IntakeBatch {
     let submissions: [Submission]
     private let context: StoreContext
     private let now: Timestamp
+    private let sessions: SessionSnapshot
     /// One a job, in order: whether it is leased to this node at once.
     private var leases: [[Bool]]
     private var leaseCount = 0
@@ -18,6 +20,8 @@ struct IntakeBatch {
         var queued: [NewJob] = []
         /// Whether webhooks may want to know.
         var tells = false
+        /// The same, by their lots.
+        var additions: [Lot: Backlog.Addition] = [:]
         /// Of the jobs that wait for their begin date.
         var earliestBegin: Timestamp?
         /// Of all of them.
@@ -30,23 +34,24 @@ struct IntakeBatch {
         self.submissions = submissions
         self.context = context
         now = context.clock.now()
+        sessions = context.sessions.current
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
         // Nothing is leased past jobs that queue already, unless there are slots for those as well.
         let slots = context.configuration.slots
         guard context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else { return }
-        var due: [(submission: Int, job: Int, priority: Double)] = []
+        var due: [(submission: Int, job: Int)] = []
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated()
             where waitingFor(job) == nil && mayBegin(job) {
-                due.append((index, place, job.spec.schedule.priority))
+                due.append((index, place))
             }
         }
         leaseCount = slots.reserve(upTo: min(due.count, slots.freeCount - queued))
         if leaseCount < due.count {
-            due = due.enumerated().sorted {
-                ($1.element.priority, $0.offset) < ($0.element.priority, $1.offset)
+            let urgencies = due.map {
+                submissions[$0.submission].jobs[$0.job].spec.schedule.urgency(createdAt: now)
             }
-            .map(\.element)
+            due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
         context.book.insert(leasedJobs.map { ($0, 1) })
@@ -57,12 +62,27 @@ struct IntakeBatch {
         self.submissions = submissions
         self.context = context
         now = context.clock.now()
+        sessions = context.sessions.current
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
     }
 
+    /// What something limits is leased by claims alone, which count.
     private func mayBegin(_ job: NewJob) -> Bool {
-        guard context.configuration.downloads.admits(job.spec.kind) else { return false }
+        guard context.configuration.downloads.admits(job.spec.kind), lotName(of: job).origin.isEmpty else {
+            return false
+        }
         return context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost
+    }
+
+    private func lotName(of job: NewJob) -> LotBook.Name {
+        context.lotName(tenant: job.tenant, session: job.spec.session, origin: job.origin, sessions)
+    }
+
+    /// As it was decided: what is leased by now is in its wide lot, whatever has become known since.
+    func lotName(submission: Int, place: Int) -> LotBook.Name {
+        let job = submissions[submission].jobs[place]
+        guard leases[submission][place] else { return lotName(of: job) }
+        return LotBook.Name(tenant: job.tenant, session: job.spec.session, origin: "")
     }
 
     /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
@@ -77,9 +97,12 @@ struct IntakeBatch {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
+        let lots = try IntakeLots(self, context.lots, &connection)
         var submit = parameters(of: plain)
         appendHints(plain, to: &submit)
-        let submitKeyed = keyedParameters(of: keyed)
+        appendPlaces(plain, lots, to: &submit)
+        var submitKeyed = keyedParameters(of: keyed)
+        appendPlaces(keyed, lots, to: &submitKeyed)
         let events = plain.isEmpty ? Parameters() : events(of: plain).parameters
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty {
@@ -98,13 +121,15 @@ struct IntakeBatch {
             let known = keyed.filter { !fresh.contains($0) }
             if !known.isEmpty { replays = try readReplays(known, &connection) }
         }
-        return outcome(replays)
+        return outcome(replays, lots)
     }
 
     // MARK: After the commit
 
     /// `replays`: the submissions that were not inserted, with what they get instead.
-    private func outcome(_ replays: [Int: Result<Submission.Accepted, StoreError>]) -> Outcome {
+    private func outcome(
+        _ replays: [Int: Result<Submission.Accepted, StoreError>], _ lots: IntakeLots
+    ) -> Outcome {
         var outcome = Outcome()
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
@@ -118,12 +143,16 @@ struct IntakeBatch {
             outcome.tells = outcome.tells || submission.jobs.contains { $0.spec.webhook != nil }
             var accepted: [Submission.Accepted.Job] = []
             accepted.reserveCapacity(submission.jobs.count)
-            for (job, isLeased) in zip(submission.jobs, leases[index]) {
+            for (place, job) in submission.jobs.enumerated() {
+                let isLeased = leases[index][place]
                 if isLeased {
                     outcome.attempts.append(attempt(of: job))
                 } else {
                     switch waitingFor(job) {
-                    case nil: outcome.queued.append(job)
+                    case nil:
+                        outcome.queued.append(job)
+                        outcome.additions.add(
+                            lots[index, place], job.spec.schedule.urgency(createdAt: now))
                     case .dependency?: outcome.hasDependencies = true
                     default:
                         outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt]
@@ -314,6 +343,23 @@ struct IntakeBatch {
         parameters.beginArray(.int32)
         for index in chosen {
             for job in submissions[index].jobs { parameters.append(int32: job.spec.wantedEvents) }
+        }
+        parameters.endArray()
+    }
+
+    /// Lots and urgencies. Nothing when there are no jobs.
+    private func appendPlaces(_ chosen: [Int], _ lots: IntakeLots, to parameters: inout Parameters) {
+        guard !chosen.isEmpty else { return }
+        parameters.beginArray(.int64)
+        for index in chosen {
+            for number in lots.numbers[index] { parameters.append(int64: number) }
+        }
+        parameters.endArray()
+        parameters.beginArray(.timestamp)
+        for index in chosen {
+            for job in submissions[index].jobs {
+                parameters.append(job.spec.schedule.urgency(createdAt: now))
+            }
         }
         parameters.endArray()
     }

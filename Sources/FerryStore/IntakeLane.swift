@@ -196,7 +196,7 @@ package final class IntakeLane: JobIntake {
         if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
         if !outcome.queued.isEmpty {
             if context.configuration.isWorker { context.specs.insert(outcome.queued) }
-            context.backlog.add(outcome.queued.count)
+            context.backlog.add(outcome.additions)
             wakeDispatcher(nil)
         }
         if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }

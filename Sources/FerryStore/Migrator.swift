@@ -45,6 +45,7 @@ package enum Migrator {
         Migration(version: 10, name: "host_health", sql: PackageResources._010_host_health_sql),
         Migration(version: 11, name: "hints", sql: PackageResources._011_hints_sql),
         Migration(version: 13, name: "operations", sql: PackageResources._013_operations_sql),
+        Migration(version: 14, name: "lots", sql: PackageResources._014_lots_sql),
     ]
 
     private static let lockAndCreate = """

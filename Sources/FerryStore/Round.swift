@@ -1,4 +1,5 @@
 import FerryCore
+import FerryScheduler
 import Postgres
 
 /// What the dispatcher does in one transaction.
@@ -6,20 +7,27 @@ struct Round {
     let endings: [Ending]
     let promotes: Bool
     let reconciles: Bool
-    /// Leases at most; 0: none are asked for.
-    let claimMax: Int
+    /// What it leases, and the lots that it looks for.
+    let claims: Claims
 
     struct Outcome {
-        var claims: [StoredJob] = []
+        var claims = Claims.Outcome()
         /// Endings that changed nothing, because the lease was lost.
         var fenced: [Lease] = []
         var promotedCount = 0
         var reconciledCount = 0
-        /// Rows that became queued: promoted or given back.
-        var queuedCount = 0
+        /// The lots of rows that became queued, each with its most urgent one: promoted or given back.
+        var queued: [Lot: Timestamp] = [:]
         var nextDue: Timestamp?
         /// Others depend on what has ended.
         var hasDependencyNews = false
+
+        fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
+            for row in 0..<rows.rowCount {
+                let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 5))
+                queued[lot] = min(urgency, queued[lot] ?? urgency)
+            }
+        }
     }
 
     /// In this order: give back, retry, promote, finish, claim.
@@ -43,7 +51,7 @@ struct Round {
                 pipeline.send(Statements.nextDue)
                 pipeline.send(Statements.hasDependencyNews)
             }
-            if claimMax > 0 { pipeline.send(Statements.claimJobs, claim(context)) }
+            claims.send(to: &pipeline, context)
         }
         var changed: Set<JobID> = []
         var index = 0
@@ -51,13 +59,19 @@ struct Round {
             defer { index += 1 }
             return results.take(index)
         }
-        if !releases.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if !releases.isEmpty {
+            let rows = next(&results)
+            changed.formUnion(rows.identifiers())
+            outcome.noteQueued(rows)
+        }
         if !parts.suspensions.isEmpty { changed.formUnion(next(&results).identifiers()) }
-        outcome.queuedCount = changed.count
         if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if !parts.waits.isEmpty { changed.formUnion(next(&results).identifiers()) }
-        if promotes { outcome.promotedCount = next(&results).rowCount }
-        outcome.queuedCount += outcome.promotedCount
+        if promotes {
+            let rows = next(&results)
+            outcome.promotedCount = rows.rowCount
+            outcome.noteQueued(rows)
+        }
         if !parts.finished.isEmpty {
             let finished = next(&results)
             changed.formUnion(finished.identifiers())
@@ -68,24 +82,11 @@ struct Round {
             outcome.nextDue = due.rowCount > 0 ? due.instantOrNil(0, 0) : nil
             if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
         }
-        if claimMax > 0 {
-            let rows = next(&results)
-            outcome.claims.reserveCapacity(rows.rowCount)
-            for row in 0..<rows.rowCount { outcome.claims.append(StoredJob(rows, row, isWide: false)) }
-        }
+        if !claims.isEmpty { outcome.claims = claims.read(&results, from: index) }
         if changed.count < endings.count + unknown.count {
             outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }
         }
         return outcome
-    }
-
-    private func claim(_ context: StoreContext) -> Parameters {
-        var parameters = Parameters()
-        parameters.append(int32: Int32(claimMax))
-        parameters.append(context.configuration.node)
-        parameters.append(context.clock.now())
-        parameters.append(bool: !context.configuration.downloads.isOpen)
-        return parameters
     }
 
     /// Rows that run here as far as the database knows, and that this process has never heard of: the answer

@@ -16,7 +16,9 @@ package enum Statements {
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 5)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 4)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 6)
+    package static let claimLimitedJobs = make(
+        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 3)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
@@ -24,9 +26,13 @@ package enum Statements {
         "drain_sessions", PackageResources.drain_sessions_sql, parameters: 1)
     package static let dueDeadlines = make(
         "due_deadlines", PackageResources.due_deadlines_sql, parameters: 1)
-    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 10)
+    package static let divertJobs = make("divert_jobs", PackageResources.divert_jobs_sql, parameters: 3)
+    package static let divertRunning = make(
+        "divert_running", PackageResources.divert_running_sql, parameters: 2)
+    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 12)
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
+    package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 3)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 14)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
@@ -56,8 +62,12 @@ package enum Statements {
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
     package static let lockHeartbeat = make(
         "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
+    package static let lockLots = make("lock_lots", PackageResources.lock_lots_sql, parameters: 1)
+    package static let lockOldLots = make(
+        "lock_old_lots", PackageResources.lock_old_lots_sql, parameters: 2)
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
     package static let nextDeadline = make("next_deadline", PackageResources.next_deadline_sql)
+    package static let lookLots = make("look_lots", PackageResources.look_lots_sql, parameters: 2)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
     package static let numberEvents = make(
@@ -74,6 +84,7 @@ package enum Statements {
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
     package static let readOperations = make(
         "read_operations", PackageResources.read_operations_sql, parameters: 2)
+    package static let readPermits = make("read_permits", PackageResources.read_permits_sql, parameters: 3)
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
     package static let readStatus = make("read_status", PackageResources.read_status_sql)
     package static let readTries = make("read_tries", PackageResources.read_tries_sql, parameters: 1)
@@ -90,6 +101,7 @@ package enum Statements {
         "remove_old_events", PackageResources.remove_old_events_sql, parameters: 2)
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
+    package static let removeOldLots = make("remove_old_lots", PackageResources.remove_old_lots_sql)
     package static let requestCancel = make(
         "request_cancel", PackageResources.request_cancel_sql, parameters: 3)
     package static let requestSuspend = make(
@@ -100,9 +112,9 @@ package enum Statements {
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 20)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 22)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 27)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 29)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 1)
@@ -122,17 +134,20 @@ package enum Statements {
         takeSessionReceivers, writeEvents,
         addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
         resolveDependencies,
-        changeSetting, claimDeliveries, claimJobs, createKey, deleteJob, dueDeadlines, editJob, expiredJobs,
-        finishJobs, beginAudit, changeDrain, changePause, countTenants, endAudit, listAudit, readOperations,
-        removeOldAudit,
+        beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
+        countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,
+        expiredJobs, findLots, finishJobs, listAudit, readOperations, removeOldAudit,
         foldCounts,
         heartbeat,
-        heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockRescue, nextDeadline,
+        heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockLots, lockOldLots,
+        lockRescue, lookLots, nextDeadline,
         nextDue,
         notify, promoteJobs,
         putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,
+        readPermits,
         readSetting,
         readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
+        removeOldLots,
         requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
         submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
     ] + ofHosts

@@ -50,16 +50,16 @@ package final class Store: Sendable {
         watch = WatchLane(context, wakeDispatcher: wake)
         let hosts = HostLane(context, wakeDispatcher: wake)
         self.hosts = hosts
+        let look: @Sendable () -> Void = {
+            context.backlog.addUnknown()
+            wake()
+        }
         listen = ListenLane(
-            context,
-            onWork: {
-                context.backlog.addUnknown()
-                wake()
-            },
+            context, onWork: look,
             onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
             onEdit: { [control] in control.adoptEdit($0) },
             onHosts: { [control] in
-                control.adoptHosts(changed: wake)
+                control.adoptHosts(changed: look)
                 hosts.changed()
             }, onEvents: { [tail] in tail.wake() }, onSessions: { [control] in control.adoptSessions() },
             onOperations: { [control] in control.adoptWishes() })
@@ -143,7 +143,13 @@ package final class Store: Sendable {
     /// What a queued job may wait for besides a slot.
     package var queueConditions: QueueConditions {
         let count = context.workerCount.load(ordering: .relaxed)
-        return QueueConditions(isPaused: context.isPaused, workerCount: count < 0 ? nil : count)
+        var conditions = QueueConditions(isPaused: context.isPaused, workerCount: count < 0 ? nil : count)
+        conditions.hosts = context.configuration.hosts
+        conditions.sessionLimit = { [context] in
+            context.sessions.current.share(tenant: $0, session: $1).connectionLimit
+        }
+        conditions.now = context.clock.now()
+        return conditions
     }
 
     /// Whether operators have paused the service, as far as this node knows.

@@ -13,6 +13,7 @@ final class StoreContext: Sendable {
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
     let backlog = Backlog()
+    let lots = LotBook()
     let specs = SpecCache()
     let edits = EditBook()
     /// Deadlines that the watch lane is to keep; closed when it is to end.
@@ -102,43 +103,6 @@ final class StoreContext: Sendable {
             }
         }
     }
-}
-
-/// What is known of the queue without asking: how many jobs may wait there that this node could take.
-///
-/// A claim that finds less than it asked for has emptied the queue, up to what was queued after it began.
-final class Backlog: Sendable {
-    /// Stands for rows that others have queued.
-    private static let unknown = 1 << 30
-
-    /// The last claim found as much as it asked for.
-    private let isDeep = Atomic<Bool>(false)
-    private let queued = Atomic<Int>(0)
-    private let seen = Atomic<Int>(0)
-
-    /// To be called after this process has queued rows and committed them.
-    func add(_ count: Int) { queued.add(count, ordering: .acquiringAndReleasing) }
-
-    /// Somebody has queued an unknown number of rows.
-    func addUnknown() { add(Self.unknown) }
-
-    /// What a claim remembers before it looks.
-    var mark: Int { queued.load(ordering: .acquiring) }
-
-    /// A claim that began at `mark` has committed.
-    func claimed(since mark: Int, isFull: Bool) {
-        isDeep.store(isFull, ordering: .releasing)
-        if !isFull { seen.store(mark, ordering: .releasing) }
-    }
-
-    /// At most this many jobs queue; nil: more than can be told.
-    var count: Int? {
-        if isDeep.load(ordering: .acquiring) { return nil }
-        let count = queued.load(ordering: .acquiring) - seen.load(ordering: .acquiring)
-        return count < Self.unknown ? max(0, count) : nil
-    }
-
-    var isEmpty: Bool { count == 0 }
 }
 
 /// The leases that this process knows that it holds: a job, and the attempt that it runs.

@@ -14,6 +14,8 @@ package final class WatchLane: LeaseHolder {
     private static let keyLifetimeSeconds = 86_400.0
     /// Seconds of silence after which a node is forgotten.
     private static let nodeLifetimeSeconds = 3_600.0
+    /// Seconds after which a narrow lot without jobs goes; nodes know lots for ten minutes.
+    private static let lotLifetimeSeconds = 7_200.0
 
     private let context: StoreContext
     /// The next deadline that is known; monotonic nanoseconds.
@@ -136,7 +138,10 @@ package final class WatchLane: LeaseHolder {
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
         context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
         context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
-        if HostsBoard.apply(hosts, to: configuration.hosts) { wakeDispatcher() }
+        if HostsBoard.apply(hosts, to: configuration.hosts) {
+            context.backlog.addUnknown()
+            wakeDispatcher()
+        }
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
                 !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel
@@ -173,7 +178,7 @@ package final class WatchLane: LeaseHolder {
             guard count > 0 else { return }
             context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
-            context.backlog.add(count)
+            context.backlog.addUnknown()
             context.events.written(isWanted: true)
             wakeDispatcher()
             if count < Int(Self.roundMax) { return }
@@ -217,6 +222,9 @@ package final class WatchLane: LeaseHolder {
         var audit = Parameters()
         audit.append(float64: Limits.auditSeconds)
         audit.append(int32: Limits.auditCountMax)
+        var lots = Parameters()
+        lots.append(float64: Self.lotLifetimeSeconds)
+        lots.append(int32: 1_000)
         try lane.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 let mine = try connection.execute(Statements.tryLock, lock)
@@ -224,6 +232,8 @@ package final class WatchLane: LeaseHolder {
                 _ = try connection.execute(Statements.removeOldKeys, keys)
                 _ = try connection.execute(Statements.foldCounts, nodes)
                 _ = try connection.execute(Statements.removeOldAudit, audit)
+                _ = try connection.execute(Statements.lockOldLots, lots)
+                _ = try connection.execute(Statements.removeOldLots)
             }
             try removeOldEvents(&connection)
             let health = try connection.execute(Statements.readHealth)

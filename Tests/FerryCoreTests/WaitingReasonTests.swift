@@ -40,6 +40,27 @@ struct WaitingReasonTests {
         #expect(code(.init(isPaused: true, workerCount: 0)) == .paused)
     }
 
+    @Test("a queued job whose session or host is limited says so")
+    func limits() throws {
+        let spec = try JobSpec(
+            storedJSON: Array(#"{"kind":"data","request":{"url":"http://a.example/x"}}"#.utf8))
+        var job = record(.queued)
+        job.spec = spec
+        var conditions = QueueConditions(workerCount: 1)
+        let hosts = HostLimits()
+        conditions.hosts = hosts
+        conditions.now = Timestamp(microseconds: 0)
+        #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot)
+        hosts.replace(["http://a.example:80": HostLimit(connectionLimit: 3)])
+        #expect(WaitingReason(job, queue: conditions)?.code == .hostLimit)
+        conditions.sessionLimit = { _, _ in 2 }
+        #expect(WaitingReason(job, queue: conditions)?.code == .sessionLimit)
+        let until = Timestamp(microseconds: 5)
+        hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until)])
+        let reason = WaitingReason(job, queue: conditions)
+        #expect(reason?.code == .hostBackoff && reason?.nextCheckAt == until)
+    }
+
     @Test("the page has a row for each code, in order")
     func page() throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

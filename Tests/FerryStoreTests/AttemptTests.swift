@@ -123,10 +123,11 @@ struct AttemptTests {
                 VALUES ('00000000-0000-7000-8000-000000000001', now(), now(), now(), gen_random_uuid(), 3, 2,
                     1, 'data', 'succeeded', 'acme', 'default', 'http://a.example:80',
                     '{"kind":"data","session":"s","request":{"url":"http://a.example/","method":"GET"}}');
+                INSERT INTO lots (id, tenant, session) VALUES (1, 'acme', 'default');
                 INSERT INTO jobs (id, created_at, expires_at, attempt, failed_attempts, priority, kind, state,
-                    tenant, session, origin, spec)
+                    tenant, session, origin, lot, urgency, spec)
                 VALUES ('00000000-0000-7000-8000-000000000002', now(), now() + '1 day', 1, 1, 0.5, 'data',
-                    'queued', 'acme', 'default', 'http://a.example:80',
+                    'queued', 'acme', 'default', 'http://a.example:80', 1, now(),
                     '{"kind":"data","session":"s","request":{"url":"http://a.example/","method":"GET"}}');
                 INSERT INTO job_counts (shard, queued) VALUES ('old', 1);
                 """)

@@ -78,11 +78,12 @@ struct ClusterTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
+                INSERT INTO lots (id, tenant, session) VALUES (1000000, 'acme', 'default');
                 INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, node, attempt, started_at, revision)
+                    created_at, node, attempt, started_at, revision, lot, urgency)
                 VALUES (gen_random_uuid(), 'acme', 'default', 'download', 'running', 0.5, now() + '1 day',
                     'https://example.org:443', '\(String(decoding: newJob().specJSON, as: UTF8.self))', now(),
-                    '\(id)', 1, now(), 1);
+                    '\(id)', 1, now(), 1, 1000000, now());
                 INSERT INTO job_counts (shard, running) VALUES ('test', 1);
                 """)
         // The commit that hands the lease over failed as far as this process knows.

@@ -187,11 +187,12 @@ func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
 func newJob(
     tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
     host: String = "example.org", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
+    serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
     webhook: Bool = false, webhookEvents: [EventType]? = nil,
     sealedSecrets: [UInt8]? = nil, origin: String? = nil
 ) -> NewJob {
-    let spec = JobSpec(
+    var spec = JobSpec(
         kind: kind, session: session, description: nil, metadata: metadata,
         request: .init(
             url: "https://\(host)/a", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
@@ -213,6 +214,7 @@ func newJob(
                 events: webhookEvents ?? [.jobResumedAtOffset] + EventType.standard,
                 hasSecret: sealedSecrets != nil)
             : nil)
+    spec.schedule.networkServiceType = serviceType
     return NewJob(
         id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),
         sealedSecrets: sealedSecrets,

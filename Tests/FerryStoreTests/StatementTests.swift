@@ -44,13 +44,18 @@ struct StatementTests {
     func plans(past: Past) throws {
         var options = ConnectionOptions()
         options.pinsPlans = true
-        options.settings = [.init("plan_cache_mode", "force_generic_plan"), .init("ferry.shard", "test")]
+        options.settings = [
+            .init("plan_cache_mode", "force_generic_plan"), .init("ferry.shard", "test"),
+            .init("ferry.lots", ""), .init("ferry.permits", ";"),
+        ]
         var connection = try Connection(url: database.url, options: options)
         let hot: [Statement] = [
             Statements.claimJobs, Statements.finishJobs, Statements.retryJobs, Statements.releaseJobs,
             Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.reclaimJobs,
-            Statements.lookAtLanes, Statements.claimDeliveries, Statements.recordTries,
-            Statements.readKeys, Statements.readAttempts,
+            Statements.lookAtLanes, Statements.claimLimitedJobs, Statements.divertJobs,
+            Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
+            Statements.lookLots, Statements.claimDeliveries, Statements.recordTries, Statements.readKeys,
+            Statements.readAttempts,
         ]
         for statement in hot {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
@@ -65,13 +70,13 @@ struct StatementTests {
             let text = "\(statement.name):\n" + plan.joined(separator: "\n")
             for (index, line) in plan.enumerated() {
                 guard
-                    let table = ["jobs", "deliveries", "idempotency_keys"].first(where: {
+                    let table = ["jobs", "deliveries", "idempotency_keys", "lots", "hosts"].first(where: {
                         line.contains(" on \($0) ")
                     })
                 else { continue }
                 #expect(!line.contains("Seq Scan on \(table)"), "\(text)")
                 // In order, until enough rows are found; everything else must look its rows up.
-                let isOrdered = ["jobs_queued", "jobs_waiting", "deliveries_lane"].contains {
+                let isOrdered = ["jobs_waiting", "deliveries_lane"].contains {
                     line.contains($0)
                 }
                 guard line.contains("Index Scan"), !isOrdered else { continue }
@@ -82,10 +87,12 @@ struct StatementTests {
 
     private func prepare(_ past: Past, _ connection: inout Connection) throws {
         let insert = """
+            INSERT INTO lots (id, tenant, session) VALUES (1000000, 'acme', 'default')
+            ON CONFLICT DO NOTHING;
             INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                created_at)
+                created_at, lot, urgency)
             SELECT gen_random_uuid(), 'acme', 'default', 'download', 'queued', 0.5, now() + '1 day',
-                'https://example.org:443', '{}', now()
+                'https://example.org:443', '{}', now(), 1000000, now()
             FROM generate_series(1, 10000)
             """
         switch past {

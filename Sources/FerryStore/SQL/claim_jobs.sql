@@ -1,15 +1,23 @@
--- Leases the best queued jobs to a node: the highest priority first, then the oldest. Says of each job once
+-- Leases the best queued jobs of wide lots to a node: of each lot the most urgent ones. Says of each job once
 -- that it has started. Locks: the queued rows that nobody else has locked, then this connection's row of
 -- job_counts. The state is a literal and the rows are found by an array, so that no plan can leave the
--- partial index. $1 how many at most, $2 the node, $3 now, $4 whether downloads are held back.
+-- partial index. $1 lots, $2 how many of each at most, $3 the node, $4 now, $5 whether downloads are held
+-- back, $6 whether origins are limited: jobs of those are left to divert_jobs.sql. Columns as everywhere,
+-- then lot and urgency.
 WITH claimed AS (
     UPDATE jobs j SET
-        state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $2::uuid,
-        started_at = coalesce(j.started_at, greatest(j.created_at, $3::timestamptz))
+        state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $3::uuid,
+        started_at = coalesce(j.started_at, greatest(j.created_at, $4::timestamptz))
     WHERE j.id = ANY (ARRAY(
-        SELECT id FROM jobs WHERE state = 'queued' AND (kind <> 'download' OR NOT $4::boolean)
-        ORDER BY priority DESC, id LIMIT $1::integer
-        FOR UPDATE SKIP LOCKED))
+        SELECT q.id
+        FROM unnest($1::bigint[], $2::integer[]) AS a(lot, count) CROSS JOIN LATERAL (
+            SELECT id, origin FROM jobs
+            WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $5::boolean)
+            ORDER BY urgency, id LIMIT a.count
+            FOR UPDATE SKIP LOCKED) q
+        WHERE NOT $6::boolean OR NOT coalesce((
+            SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+            FROM hosts h WHERE h.origin = q.origin), false)))
     RETURNING j.*
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
@@ -24,5 +32,5 @@ WITH claimed AS (
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent
+    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency
 FROM claimed j

@@ -1,13 +1,15 @@
 -- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
 -- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
--- its begin date is another one, $9 that date, or null when it may begin now, $10 deadline or null.
--- Returns the id; no row: it has changed meanwhile.
+-- its begin date is another one, $9 that date, or null when it may begin now, $10 deadline or null, $11
+-- lot, $12 urgency. Returns the id; no row: it has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs WHERE id = $1::uuid AND revision = $2::integer FOR UPDATE
 ), changed AS (
     UPDATE jobs j SET
         spec = $3::text, metadata = $4::jsonb, priority = $5::real, expires_at = $6::timestamptz,
-        origin = $7::text, deadline_at = $10::timestamptz, revision = j.revision + 1,
+        origin = $7::text, deadline_at = $10::timestamptz,
+        lot = CASE WHEN j.state = 'running' THEN j.lot ELSE $11::bigint END, urgency = $12::timestamptz,
+        revision = j.revision + 1,
         state = CASE WHEN NOT $8::boolean THEN j.state WHEN $9::timestamptz IS NULL THEN 'queued'
             ELSE 'waiting' END::job_state,
         waiting_for = CASE WHEN NOT $8::boolean THEN j.waiting_for

@@ -1,11 +1,11 @@
 -- Reads the counts of unfinished work and the age of its oldest parts, in one snapshot. Locks nothing.
--- The oldest queued job is found by one look at each priority that occurs, at most 100 of them.
+-- The oldest queued job is the oldest of those that go first in their lots, of at most 100 lots.
 WITH RECURSIVE first_of AS (
-    (SELECT priority, id, 1 AS step FROM jobs WHERE state = 'queued' ORDER BY priority DESC, id LIMIT 1)
+    (SELECT lot, id, 1 AS step FROM jobs WHERE state = 'queued' ORDER BY lot, urgency, id LIMIT 1)
     UNION ALL
-    SELECT n.priority, n.id, f.step + 1 FROM first_of f CROSS JOIN LATERAL (
-        SELECT priority, id FROM jobs WHERE state = 'queued' AND priority < f.priority
-        ORDER BY priority DESC, id LIMIT 1
+    SELECT n.lot, n.id, f.step + 1 FROM first_of f CROSS JOIN LATERAL (
+        SELECT lot, id FROM jobs WHERE state = 'queued' AND lot > f.lot
+        ORDER BY lot, urgency, id LIMIT 1
     ) n WHERE f.step < 100
 )
 SELECT coalesce(sum(waiting), 0)::bigint, coalesce(sum(queued), 0)::bigint, coalesce(sum(running), 0)::bigint,

@@ -1,7 +1,7 @@
 -- Gives leases back: the jobs are queued again, or suspended as was asked, and no attempt is used up. Fenced
 -- and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element
 -- a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun; kept
--- as in retry_jobs.sql. Returns the ids that were really changed.
+-- as in retry_jobs.sql. Returns the ids that were really changed, each with its lot as promote_jobs.sql does.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
@@ -12,7 +12,7 @@ WITH changed AS (
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[]) AS u(id, attempt, revision, ended)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision OR j.state = 'running')
-    RETURNING j.id, j.state
+    RETURNING j.id, j.state, j.lot, j.tenant, j.session, j.origin, j.urgency
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
@@ -22,4 +22,4 @@ WITH changed AS (
         running = c.running + excluded.running, queued = c.queued + excluded.queued,
         suspended = c.suspended + excluded.suspended
 )
-SELECT id FROM changed
+SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, urgency FROM changed

@@ -3,13 +3,13 @@
 -- leased at once, $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null,
 -- $11 metadata or null, $12 specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or
 -- null. $16 now, $17 this node. $18 deadlines or null, $19 what they wait for or null, $20 the types of
--- events that the jobs' webhooks want (a bit each), or null. write_events.sql says in the same transaction
--- that they were created.
+-- events that the jobs' webhooks want (a bit each), or null, $21 lots, $22 urgencies. write_events.sql says
+-- in the same transaction that they were created.
 WITH inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        deadline_at, wanted_events)
+        deadline_at, wanted_events, lot, urgency)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind,
         CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
         CASE WHEN NOT u.leased THEN u.waits END::waiting_for,
@@ -17,14 +17,16 @@ WITH inserted AS (
         CASE WHEN u.leased THEN $17::uuid END,
         CASE WHEN u.leased THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
-        u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events
+        u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
+        u.urgency
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
-        $15::text[], $18::timestamptz[], $19::text[], $20::integer[]
+        $15::text[], $18::timestamptz[], $19::text[], $20::integer[], $21::bigint[],
+        $22::timestamptz[]
     ) AS u(
         id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
-        secrets, payload, traceparent, deadline_at, waits, wanted_events)
+        secrets, payload, traceparent, deadline_at, waits, wanted_events, lot, urgency)
     RETURNING state
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running)

@@ -1,0 +1,195 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+
+/// From where a round leases jobs, and which lots it looks for.
+struct Claims: Sendable {
+    struct Narrow: Sendable {
+        let ask: LotSchedule.Ask
+        /// Connections per host of its session; nil: no limit.
+        let sessionLimit: Int?
+    }
+    var wide: [LotSchedule.Ask] = []
+    /// Wide lots whose session is limited by now: what queues there is diverted.
+    var limited: Set<Int64> = []
+    var narrow: [Narrow] = []
+    /// Begin to look after this lot; nil: no look.
+    var lookAfter: Int64?
+    /// Some origins are limited.
+    var hasHosts = false
+    /// The wide lots of sessions that are limited.
+    var limitedSessions: [Int64] = []
+    /// What runs here is to be counted where something limits it.
+    var countsRunning: Bool { lookAfter == .min && (hasHosts || !limitedSessions.isEmpty) }
+
+    var isEmpty: Bool { wide.isEmpty && narrow.isEmpty && lookAfter == nil }
+
+    /// A lot that has queued jobs, as a look or a diversion has found it.
+    struct Found: Sendable {
+        let lot: Lot
+        let head: Timestamp
+        var hostLimit: Int?
+        var blockedUntil: Timestamp?
+    }
+
+    struct Outcome: Sendable {
+        var jobs: [StoredJob] = []
+        /// By lot: how many were leased, and the urgency of the last.
+        var leased: [Int64: (count: Int, last: Timestamp?)] = [:]
+        /// Wide lots of which jobs were moved.
+        var diverted: Set<Int64> = []
+        var found: [Found] = []
+        /// By narrow lot: what it might give, and until when its host is backed off. Not in it: somebody else
+        /// has the lot just now.
+        var permits: [Int64: (count: Int, blockedUntil: Timestamp?)] = [:]
+        /// Running jobs whose lots were missing: they are counted with the next look.
+        var uncountedCount: Int64 = 0
+        /// Where the next look goes on; nil: this one has come to the end.
+        var lookedUpTo: Int64?
+    }
+
+    /// Wide lots whose first rows may have to be diverted.
+    private var diverts: Bool { !wide.isEmpty && (hasHosts || !limited.isEmpty) }
+
+    // MARK: Statements
+
+    /// In this order, so that lots are locked after everything that may have to wait.
+    func send(to pipeline: inout Pipeline, _ context: StoreContext) {
+        if diverts { pipeline.send(Statements.divertJobs, diversion) }
+        let claimable = wide.filter { !limited.contains($0.lot.id) }
+        if !claimable.isEmpty { pipeline.send(Statements.claimJobs, claim(claimable, context)) }
+        if !narrow.isEmpty {
+            pipeline.send(Statements.lockLots, locks)
+            pipeline.send(Statements.readPermits, permits)
+            pipeline.send(Statements.claimLimitedJobs, limitedClaim(context))
+        }
+        if countsRunning {
+            var parameters = Parameters.identifier(context.configuration.node)
+            parameters.appendArray(.int64, limitedSessions) { $0.append(int64: $1) }
+            pipeline.send(Statements.divertRunning, parameters)
+        }
+        if let lookAfter {
+            var parameters = Parameters.int64(lookAfter)
+            parameters.append(int32: Limits.lookLotCountMax)
+            pipeline.send(Statements.lookLots, parameters)
+        }
+    }
+
+    private var diversion: Parameters {
+        var parameters = Parameters()
+        parameters.appendArray(.int64, wide) { $0.append(int64: $1.lot.id) }
+        parameters.appendArray(.bool, wide) { $0.append(bool: limited.contains($1.lot.id)) }
+        // Beyond what is asked for, so that a limited origin does not stop the others for long.
+        parameters.append(int32: Int32((wide.map(\.count).max() ?? 0) + Limits.claimBatchMax))
+        return parameters
+    }
+
+    private func claim(_ asks: [LotSchedule.Ask], _ context: StoreContext) -> Parameters {
+        var parameters = Parameters()
+        parameters.appendArray(.int64, asks) { $0.append(int64: $1.lot.id) }
+        parameters.appendArray(.int32, asks) { $0.append(int32: Int32($1.count)) }
+        appendLease(to: &parameters, context)
+        parameters.append(bool: hasHosts)
+        return parameters
+    }
+
+    private func limitedClaim(_ context: StoreContext) -> Parameters {
+        var parameters = Parameters()
+        appendLease(to: &parameters, context)
+        return parameters
+    }
+
+    private func appendLease(to parameters: inout Parameters, _ context: StoreContext) {
+        parameters.append(context.configuration.node)
+        parameters.append(context.clock.now())
+        parameters.append(bool: !context.configuration.downloads.isOpen)
+    }
+
+    private var locks: Parameters {
+        var parameters = Parameters()
+        parameters.appendArray(.int64, narrow) { $0.append(int64: $1.ask.lot.id) }
+        return parameters
+    }
+
+    private var permits: Parameters {
+        var parameters = locks
+        parameters.appendArray(.int32, narrow) { $0.append(int32: Int32($1.ask.count)) }
+        parameters.appendArray(.int32, narrow) {
+            $0.append(int32: $1.sessionLimit.map { Int32(clamping: $0) })
+        }
+        return parameters
+    }
+
+    // MARK: Results
+
+    /// Reads the results of what `send` has sent, the first of them from that place.
+    func read(_ results: inout PipelineResults, from first: Int) -> Outcome {
+        var outcome = Outcome()
+        var index = first
+        func next(_ results: inout PipelineResults) -> ResultSet {
+            defer { index += 1 }
+            return results.take(index)
+        }
+        if diverts { outcome.read(diverted: next(&results)) }
+        let claimable = wide.filter { !limited.contains($0.lot.id) }
+        if !claimable.isEmpty {
+            // The only lot that was asked needs no telling apart.
+            let only = claimable.count == 1 ? claimable[0].lot.id : nil
+            outcome.read(leased: next(&results), of: only)
+        }
+        if !narrow.isEmpty {
+            _ = next(&results)
+            outcome.read(permits: next(&results))
+            outcome.read(leased: next(&results), of: nil)
+        }
+        if countsRunning { outcome.uncountedCount = next(&results).int64(0, 0) }
+        if lookAfter != nil { outcome.read(look: next(&results)) }
+        return outcome
+    }
+}
+
+extension Claims.Outcome {
+    fileprivate mutating func read(leased rows: borrowing ResultSet, of only: Int64?) {
+        jobs.reserveCapacity(jobs.count + rows.rowCount)
+        for row in 0..<rows.rowCount {
+            jobs.append(StoredJob(rows, row, isWide: false))
+            guard only == nil else { continue }
+            let (lot, urgency) = (rows.int64(row, 20), rows.instant(row, 21))
+            let before = leased[lot] ?? (0, nil)
+            leased[lot] = (before.count + 1, max(urgency, before.last ?? urgency))
+        }
+        if let only { leased[only] = (rows.rowCount, nil) }
+    }
+
+    fileprivate mutating func read(diverted rows: borrowing ResultSet) {
+        for row in 0..<rows.rowCount {
+            diverted.insert(rows.int64(row, 0))
+            guard !rows.isNull(row, 1) else { continue }
+            found.append(.init(lot: Lot(rows, row, at: 1), head: rows.instant(row, 5)))
+        }
+    }
+
+    fileprivate mutating func read(permits rows: borrowing ResultSet) {
+        guard rows.rowCount == 1, !rows.isNull(0, 0) else { return }
+        let (lots, counts) = (rows.int64Array(0, 0), rows.int32Array(0, 1))
+        let instants = rows.timestampArray(0, 2)
+        for index in lots.indices {
+            guard let lot = lots[index], let count = counts[index] else { continue }
+            permits[lot] = (Int(count), instants[index].map(Timestamp.init(microseconds:)))
+        }
+    }
+
+    fileprivate mutating func read(look rows: borrowing ResultSet) {
+        found.reserveCapacity(found.count + rows.rowCount)
+        for row in 0..<rows.rowCount {
+            lookedUpTo = max(lookedUpTo ?? .min, rows.int64(row, 0))
+            guard !rows.isNull(row, 1) else { continue }
+            found.append(
+                .init(
+                    lot: Lot(rows, row, at: 0), head: rows.instant(row, 4),
+                    hostLimit: rows.int32OrNil(row, 5).map(Int.init),
+                    blockedUntil: rows.instantOrNil(row, 6)))
+        }
+        if rows.rowCount < Int(Limits.lookLotCountMax) { lookedUpTo = nil }
+    }
+}

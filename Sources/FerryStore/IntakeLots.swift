@@ -1,0 +1,50 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+
+/// The lots of the jobs of a batch.
+struct IntakeLots {
+    /// One a job, in the order of the submissions.
+    private(set) var numbers: [[Int64]] = []
+    private var lots: [Int64: Lot] = [:]
+
+    /// Asks the database for those that this process does not know yet.
+    init(_ batch: IntakeBatch, _ book: LotBook, _ connection: inout Connection) throws(PostgresError) {
+        var known: [LotBook.Name: Lot] = [:]
+        var missing: Set<LotBook.Name> = []
+        var latest: LotBook.Name?
+        for (index, submission) in batch.submissions.enumerated() {
+            for place in submission.jobs.indices {
+                let name = batch.lotName(submission: index, place: place)
+                // Nearly always the same as the last one's.
+                if name == latest || known[name] != nil || missing.contains(name) { continue }
+                latest = name
+                if let lot = book.known(name) { known[name] = lot } else { missing.insert(name) }
+            }
+        }
+        if !missing.isEmpty { known.merge(try book.find(missing, &connection)) { $1 } }
+        for lot in known.values { lots[lot.id] = lot }
+        var last: (name: LotBook.Name, number: Int64)?
+        numbers.reserveCapacity(batch.submissions.count)
+        for (index, submission) in batch.submissions.enumerated() {
+            numbers.append(
+                submission.jobs.indices.map { place in
+                    let name = batch.lotName(submission: index, place: place)
+                    if let last, last.name == name { return last.number }
+                    guard let lot = known[name] else { preconditionFailure("a lot was not found") }
+                    last = (name, lot.id)
+                    return lot.id
+                })
+        }
+    }
+
+    subscript(submission: Int, place: Int) -> Lot? { lots[numbers[submission][place]] }
+}
+
+extension [Lot: Backlog.Addition] {
+    mutating func add(_ lot: Lot?, _ urgency: Timestamp) {
+        guard let lot else { return }
+        let before = self[lot]
+        self[lot] = .init(head: Swift.min(urgency, before?.head ?? urgency), count: (before?.count ?? 0) + 1)
+    }
+}

@@ -1,0 +1,189 @@
+import FerryCore
+import FerryScheduler
+import Synchronization
+import Sys
+
+/// What the dispatcher knows of the queue: which lots may have jobs, and when it looks again. Lives on the
+/// dispatcher's thread.
+struct QueueView {
+    private let context: StoreContext
+    private var schedule = LotSchedule()
+    /// `Backlog.mark` of the last `learn`.
+    private var mark = 0
+    // Instants and times of the monotonic clock, in nanoseconds.
+    private var nextPoll: Int64 = 0
+    private var nextLook: Int64 = 0
+    /// A look that takes several rounds: where it goes on, when it began, what it will have answered.
+    private var lookAfter: Int64 = .min
+    private var lookNanoseconds: Int64 = 0
+    private var lookedFor: Int?
+
+    /// Rows beyond those that are known that a claim asks for: others may have queued some.
+    private static let lookMax = 8
+    /// Looks take at most a twentieth of the time.
+    private static let lookPause: Int64 = 20
+    /// Seconds until a lot is tried again that somebody else is claiming from.
+    private static let takenPause = 0.005
+    /// Seconds until a lot without permits is tried again, and more for each of the others, because only what
+    /// ends on other nodes has to be found so.
+    private static let fullPause = 0.1
+    private static let fullPauseStep = 0.001
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// When something has to be done, while slots are free.
+    func nextInstant(_ now: Int64) -> Int64 {
+        if schedule.hasReady || context.backlog.count.map({ $0 > 0 }) == true { return now }
+        var next = nextPoll
+        if context.backlog.wantedLook != nil { next = min(next, nextLook) }
+        if let wake = schedule.nextWake {
+            next = min(next, now + Int64(max(0, wake - context.clock.now()) * 1e9))
+        }
+        return next
+    }
+
+    /// Attempts of an origin have ended: what waited for their permits is tried again.
+    mutating func note(ended origin: String) { schedule.wake(origin: origin) }
+
+    // MARK: What queues
+
+    /// Takes in what this process has queued, and what may be tried again.
+    mutating func learn() {
+        mark = context.backlog.mark
+        for (lot, addition) in context.backlog.takeAdditions() { add(lot, head: addition.head) }
+        schedule.wake(at: context.clock.now())
+    }
+
+    /// Jobs of the lot were queued.
+    mutating func add(_ lot: Lot, head: Timestamp) {
+        let share = context.sessions.current.share(tenant: lot.tenant, session: lot.session)
+        let host = lot.origin.flatMap { context.configuration.hosts.limit(of: $0) }
+        add(.init(lot: lot, head: head, hostLimit: host?.connectionLimit, blockedUntil: nil), share)
+        if let until = host?.blockedUntil, until > context.clock.now() {
+            schedule.block(lot.id, until: until)
+        }
+    }
+
+    private mutating func add(_ found: Claims.Found, _ share: SessionShare) {
+        var limit: Int?
+        if found.lot.origin != nil {
+            limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
+        }
+        schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
+    }
+
+    // MARK: Rounds
+
+    /// Slots worth reserving: no more than may be found, so that jobs which come meanwhile can still be leased
+    /// with their acceptance. 0: nothing is known to be there.
+    var wantedSlots: Int {
+        guard schedule.hasReady else { return 0 }
+        guard let count = context.backlog.count else { return Limits.claimBatchMax }
+        return min(count + Self.lookMax * schedule.readyCount, Limits.claimBatchMax)
+    }
+
+    /// Whether it is time to look for lots.
+    func looks(_ now: Int64) -> Bool {
+        now >= nextPoll || (now >= nextLook && context.backlog.wantedLook != nil)
+    }
+
+    /// What the next round asks for. Has to be settled or abandoned.
+    mutating func plan(_ count: Int, looks: Bool) -> Claims {
+        var claims = Claims()
+        claims.hasHosts = !context.configuration.hosts.isEmpty
+        let sessions = context.sessions.current
+        for ask in count > 0 ? schedule.plan(count) : [] {
+            let share = sessions.share(tenant: ask.lot.tenant, session: ask.lot.session)
+            if ask.lot.origin != nil {
+                claims.narrow.append(.init(ask: ask, sessionLimit: share.connectionLimit))
+            } else {
+                claims.wide.append(ask)
+                if share.connectionLimit != nil { claims.limited.insert(ask.lot.id) }
+            }
+        }
+        if looks {
+            claims.lookAfter = lookAfter
+            if lookAfter == .min {
+                lookedFor = context.backlog.wantedLook
+                claims.limitedSessions = limitedLots(sessions)
+            }
+        }
+        return claims
+    }
+
+    /// The wide lots of limited sessions, as far as jobs of them were seen here.
+    private func limitedLots(_ sessions: SessionSnapshot) -> [Int64] {
+        sessions.records.compactMap { key, record in
+            guard record.configuration.connectionsPerHostMax != nil else { return nil }
+            return context.lots.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id
+        }
+    }
+
+    mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
+        let now = context.clock.now()
+        for ask in claims.wide {
+            let leased = outcome.leased[ask.lot.id] ?? (0, nil)
+            let hasMore = leased.count == ask.count || outcome.diverted.contains(ask.lot.id)
+            schedule.settle(ask, claimed: leased.count, hasMore ? .more : .empty, head: leased.last)
+        }
+        for narrow in claims.narrow {
+            let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
+            let permits = outcome.permits[narrow.ask.lot.id]
+            schedule.settle(
+                narrow.ask, claimed: leased.count, depth(narrow.ask, leased.count, permits, now),
+                head: leased.last)
+        }
+        let sessions = context.sessions.current
+        for found in outcome.found {
+            add(found, sessions.share(tenant: found.lot.tenant, session: found.lot.session))
+            if let until = found.blockedUntil {
+                schedule.block(found.lot.id, until: until)
+            } else if claims.lookAfter != nil {
+                schedule.unblock(found.lot.id)
+            }
+        }
+        if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
+    }
+
+    /// Lets those who accept jobs know whether any are left that go before theirs.
+    func publish() { context.backlog.claimed(since: mark, isDeep: schedule.hasReady) }
+
+    private func depth(
+        _ ask: LotSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
+        _ now: Timestamp
+    ) -> LotSchedule.Depth {
+        if claimed == ask.count { return .more }
+        guard let permits else { return .blocked(until: now + Self.takenPause) }
+        if let until = permits.blockedUntil { return .blocked(until: until) }
+        guard claimed == permits.count else { return .empty }
+        let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
+        return .blocked(until: now + pause)
+    }
+
+    private mutating func settleLook(_ outcome: Claims.Outcome, _ nanoseconds: Int64) {
+        let now = Sys.monotonicNanoseconds()
+        lookNanoseconds += nanoseconds
+        nextLook = now + Self.lookPause * nanoseconds
+        if let lookedUpTo = outcome.lookedUpTo {
+            lookAfter = lookedUpTo
+            nextPoll = nextLook
+            return
+        }
+        if let lookedFor { context.backlog.looked(lookedFor) }
+        if outcome.uncountedCount > 0 { context.backlog.addUnknown() }
+        // Notifications hurry us; without them we look more often.
+        let isHurried =
+            context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
+        nextPoll = now + max(isHurried ? 1_000_000_000 : 250_000_000, Self.lookPause * lookNanoseconds)
+        (lookAfter, lookNanoseconds, lookedFor) = (.min, 0, nil)
+    }
+
+    /// The round has failed, or what became of it is not known.
+    mutating func abandon(_ claims: Claims) {
+        for ask in claims.wide + claims.narrow.map(\.ask) { schedule.settle(ask, claimed: 0, .more) }
+        (lookAfter, lookNanoseconds, lookedFor) = (.min, 0, nil)
+    }
+
+    /// After an error that waiting may help against.
+    mutating func pause(_ nanoseconds: Int64) { nextPoll = Sys.monotonicNanoseconds() + nanoseconds }
+}

@@ -1,0 +1,17 @@
+-- Looks which lots have queued jobs, by skipping from one to the next. Locks nothing. $1 the lot to begin
+-- after, $2 how many at most. Returns number, tenant (null: it is not there any more), session, origin
+-- (empty: the wide lot), the urgency of the first job, and the limit and backoff of the origin or null.
+WITH RECURSIVE found AS (
+    (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > $1::bigint
+    ORDER BY lot, urgency, id LIMIT 1)
+    UNION ALL
+    SELECT n.lot, n.urgency FROM found f CROSS JOIN LATERAL (
+        SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > f.lot
+        ORDER BY lot, urgency, id LIMIT 1) n
+), seen AS MATERIALIZED (
+    SELECT lot, urgency FROM found LIMIT $2::integer
+)
+SELECT s.lot, l.tenant, l.session, l.origin, s.urgency, h.connection_limit,
+    CASE WHEN h.blocked_until > now() THEN least(h.blocked_until, now() + '1 year') END
+FROM seen s LEFT JOIN lots l ON l.id = ANY (ARRAY[s.lot])
+    LEFT JOIN hosts h ON l.id < 0 AND h.origin = ANY (ARRAY[l.origin])

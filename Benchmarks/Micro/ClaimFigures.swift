@@ -26,7 +26,8 @@ final class ClaimFigures: AttemptRunner, CommitObserver {
         var configuration = StoreConfiguration(
             url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
             slots: SlotLedger(capacity: 512), clock: DatabaseClock(),
-            logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, openSecrets: { _ in nil })
+            logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, openSecrets: { _ in nil },
+            sealSecrets: { $0.encode() })
         configuration.readLaneCount = 0
         let store = Store(configuration)
         figures.dispatcher.withLock { $0 = store.dispatcher }

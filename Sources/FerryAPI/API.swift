@@ -45,6 +45,7 @@ package struct APIPorts: Sendable {
     package var editor: any JobEditor
     package var dependencies: any DependencyKeeper
     package var sessions: any SessionStore
+    package var questions: any QuestionTaker
     package var status: any StatusSource
     package var operations: any ServiceControl
     package var audit: any AuditLog
@@ -69,9 +70,9 @@ package struct APIPorts: Sendable {
     package var uptime: @Sendable () -> Double
 
     package init(
-        store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & DeliveryReader
-            & EventReader & KeyStore & LimitStore & HostStore & StatusSource & SessionStore & ServiceControl
-            & AuditLog & WebhookStore,
+        store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & QuestionTaker
+            & EventReader & DeliveryReader & KeyStore & LimitStore & HostStore & StatusSource & SessionStore
+            & ServiceControl & AuditLog & WebhookStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -86,6 +87,7 @@ package struct APIPorts: Sendable {
         editor = store
         dependencies = store
         sessions = store
+        questions = store
         status = store
         operations = store
         audit = store

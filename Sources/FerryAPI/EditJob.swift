@@ -4,10 +4,10 @@ internal import HTTPServer
 /// Changes what a client has said about an unfinished job.
 package protocol JobEditor: Sendable {
     /// `change` may be asked more than once; what it throws is the inner failure. A job that is terminal, or
-    /// that has begun and would change in what its attempts rely on, is `invalidState`.
+    /// that runs and would change in what its attempt relies on, is `invalidState`.
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,
-        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
 }
 
@@ -19,8 +19,9 @@ extension API {
             let patch = try call.mergePatch()
             let (node, egress) = (node, ports.egress)
             let sessions = scope(call)
-            let change: @Sendable (JobSpec) throws(InvalidFields) -> JobSpec = { spec throws(InvalidFields) in
-                try spec.merging(patch, node: node, session: sessions.record(spec.session)) {
+            let change: @Sendable (JobDraft) throws(InvalidFields) -> JobDraft = {
+                draft throws(InvalidFields) in
+                try draft.merging(patch, node: node, session: sessions.record(draft.spec.session)) {
                     egress.refusal(of: $0)
                 }
             }

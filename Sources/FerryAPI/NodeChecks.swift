@@ -1,9 +1,9 @@
-internal import FerryCore
+package import FerryCore
 internal import OpenSSL
 
 extension NodeAbilities {
     /// Certificates and keys as the OpenSSL of this process reads them.
-    static func reading(hasHTTP3: Bool) -> NodeAbilities {
+    package static func reading(hasHTTP3: Bool) -> NodeAbilities {
         NodeAbilities(
             hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),
             complaintAboutKey: complaint(aboutKey:of:))

@@ -42,7 +42,7 @@ struct Route: Sendable {
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
     case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
-        retryJob, readContent, readAttempts
+        retryJob, answerBegin, answerRedirect, answerChallenge, readContent, readAttempts
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
         invalidateSession
     case listDeliveries, readDelivery, redeliver
@@ -67,6 +67,15 @@ let routes: [Route] = [
     Route(.suspendJob, "POST", "/v1/jobs/{id}/suspend", .client, .upTo(4_096)) { $0.suspendJob },
     Route(.resumeJob, "POST", "/v1/jobs/{id}/resume", .client, .upTo(4_096)) { $0.resumeJob },
     Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
+    Route(.answerBegin, "POST", "/v1/jobs/{id}/begin", .client, .upTo(Limits.answerByteCountMax)) {
+        $0.answerBegin
+    },
+    Route(.answerRedirect, "POST", "/v1/jobs/{id}/redirect", .client, .upTo(Limits.answerByteCountMax)) {
+        $0.answerRedirect
+    },
+    Route(.answerChallenge, "POST", "/v1/jobs/{id}/challenge", .client, .upTo(Limits.answerByteCountMax)) {
+        $0.answerChallenge
+    },
     Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.readContent },
     Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.readAttempts },
     Route(.listSessions, "GET", "/v1/sessions", .viewer) { $0.listSessions },

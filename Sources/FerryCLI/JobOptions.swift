@@ -21,6 +21,12 @@ struct JobOptions: ParsableArguments {
     @Option(name: .long, help: "From 0 to 1; higher goes first.")
     var priority: Double?
 
+    @Option(name: .long, help: ArgumentHelp("Begin after this job has ended; repeatable.", valueName: "job"))
+    var after: [String] = []
+
+    @Option(name: .long, help: "When it must have ended, such as 2026-11-21T22:00:00Z.")
+    var deadline: String?
+
     @Option(name: .long, help: "Attempts at most.")
     var attempts: Int?
 
@@ -66,12 +72,10 @@ struct JobOptions: ParsableArguments {
         object("headers", header, separator: ":", &writer)
         try connection.write(into: &writer)
         writer.endObject()
-        writer.name("schedule")
-        writer.beginObject()
-        if let priority { writer.member("priority", priority) }
+        var schedule = scheduleMembers(priority: priority, after: after, deadline: deadline)
         // Whoever types a name that does not exist wants to know.
-        writer.member("waits_for_connectivity", waitForConnectivity)
-        writer.endObject()
+        schedule.append(.init("waits_for_connectivity", .bool(waitForConnectivity)))
+        writer.member("schedule", .object(schedule))
         if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }
         if let webhook { member("webhook", "url", .string(webhook), &writer) }
         more(&writer)
@@ -98,6 +102,15 @@ struct JobOptions: ParsableArguments {
     func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Answer {
         try service.send("POST", "/v1/jobs", body: body, idempotencyKey: idempotencyKey)
     }
+}
+
+/// What the options say about `schedule`.
+func scheduleMembers(priority: Double? = nil, after: [String], deadline: String?) -> [JSON.Member] {
+    var members: [JSON.Member] = []
+    if let priority { members.append(.init("priority", .number(priority))) }
+    if let deadline { members.append(.init("deadline_at", .string(deadline))) }
+    if !after.isEmpty { members.append(.init("depends_on", .array(after.map { .string($0) }))) }
+    return members
 }
 
 /// The identifier of a job that the service showed.

@@ -26,6 +26,14 @@ package struct Submit: ParsableCommand {
     @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same jobs.")
     var idempotencyKey: String?
 
+    @Option(
+        name: .long,
+        help: ArgumentHelp("Every job begins after this one has ended; repeatable.", valueName: "job"))
+    var after: [String] = []
+
+    @Option(name: .long, help: "When every job must have ended, such as 2026-11-21T22:00:00Z.")
+    var deadline: String?
+
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -34,7 +42,8 @@ package struct Submit: ParsableCommand {
         let console = Console.current
         let service = try client.service()
         let submission = try Submission(
-            LocalFile.read(file, byteCountMax: Limits.batchByteCountMax), name: file)
+            LocalFile.read(file, byteCountMax: Limits.batchByteCountMax), name: file
+        ).scheduled(scheduleMembers(after: after, deadline: deadline))
         let answer = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)
@@ -49,6 +58,33 @@ package struct Submit: ParsableCommand {
 
     /// What the service is sent: one job, or a batch.
     struct Submission: Equatable {
+        /// The same jobs, each with these members of its schedule; dependencies are added to its own.
+        func scheduled(_ members: [JSON.Member]) -> Submission {
+            guard !members.isEmpty, let json = try? JSON.parse(body) else { return self }
+            let patched = { (job: JSON) in
+                guard job.members != nil else { return job }
+                let own = job["schedule"]?["depends_on"]?.array ?? []
+                let all = members.map { member in
+                    JSON.Member(
+                        member.name, member.value.array.map { .array(own + $0) } ?? member.value)
+                }
+                return job.merged(with: .object([.init("schedule", .object(all))]))
+            }
+            var writer = JSONWriter()
+            if isBatch {
+                let jobs = (json["jobs"]?.array ?? []).map(patched)
+                writer.value(json.merged(with: .object([.init("jobs", .array(jobs))])))
+            } else {
+                writer.value(patched(json))
+            }
+            return Submission(isBatch: isBatch, body: writer.bytes)
+        }
+
+        private init(isBatch: Bool, body: [UInt8]) {
+            self.isBatch = isBatch
+            self.body = body
+        }
+
         let isBatch: Bool
         let body: [UInt8]
 

@@ -129,6 +129,8 @@ package struct AttemptResult: Sendable {
         case failed(TransferError, retryAfter: Double?)
         case cancelled
         case suspended
+        /// Somebody has to say how it goes on.
+        case asked(JobQuestion)
         /// The node drains: the lease goes back, no attempt is used up.
         case released
     }

@@ -9,6 +9,8 @@ package struct AttemptRecord: Sendable, Equatable {
         case lost
         /// Somebody suspended the job.
         case suspended
+        /// Somebody has to say how it goes on.
+        case asked
         package var name: String { "\(self)" }
     }
 

@@ -166,6 +166,7 @@ extension WaitingFor {
         case .dependency: 5
         case .challenge: 6
         case .confirmation: 7
+        case .redirect: 8
         }
     }
 

@@ -28,6 +28,10 @@ package struct JobSpec: Sendable, Equatable {
     package var mirrors: [String] = []
     /// Downloads by GET: parts that are fetched at once, at most. From 1.
     package var segmentCountMax = 1
+    /// Whether somebody is asked when the server wants credentials; otherwise the job fails.
+    package var asksOnChallenge = false
+    package var questions = QuestionRules.standard
+    var boxedAnswers: Boxed<JobAnswers>?
 
     package struct Pair: Sendable, Equatable {
         package var name: String
@@ -49,6 +53,7 @@ package struct JobSpec: Sendable, Equatable {
         package var timeoutForRequest: Double
         package var acceptEncoding: AcceptEncoding
         var boxedConnection: Boxed<ConnectionRules>?
+        var boxedOriginal: Boxed<OriginalRequest>?
         package init(
             url: String, method: String, headers: [Pair], body: Body?, timeoutForRequest: Double,
             acceptEncoding: AcceptEncoding = .identity
@@ -128,7 +133,7 @@ package struct JobSpec: Sendable, Equatable {
     }
 
     package struct Redirects: Sendable, Equatable {
-        package enum Policy: String, Sendable, CaseIterable { case follow, reject }
+        package enum Policy: String, Sendable, CaseIterable { case follow, reject, ask }
         package var policy: Policy
         package var countMax: Int
         package var sendsCredentialsAcrossOrigins: Bool
@@ -168,6 +173,7 @@ package struct JobSpec: Sendable, Equatable {
         /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
         package var dependsOn: [JobID] = []
         package var onDependencyFailure = DependencyFailure.fail
+        package var confirmsBeforeBegin = false
         package init(
             priority: Double, earliestBeginAt: Timestamp?, expectedBytesToSend: Int64?,
             expectedBytesToReceive: Int64?, timeoutForResource: Double
@@ -339,6 +345,8 @@ package struct JobRecord: Sendable {
     package var body: [UInt8]?
     /// With it another job goes on from the bytes that a failed or cancelled one has left; opaque.
     package var resumeData: String?
+    /// What is asked about it (`JobQuestion`), as it is stored.
+    package var questionJSON: [UInt8]?
     /// The jobs that one in `waiting` for `dependency` still waits for.
     package var pendingDependencies: [JobID] = []
 

@@ -16,6 +16,7 @@ extension JobSpec.Schedule {
     /// that has passed.
     package mutating func `repeat`(at now: Timestamp) {
         dependsOn = []
+        confirmsBeforeBegin = false
         if let deadlineAt, deadlineAt <= now { self.deadlineAt = nil }
     }
 

@@ -17,15 +17,15 @@ extension JSON {
     }
 }
 
-extension JobSpec {
-    /// This spec after a merge patch, found right as in a submission; every complaint is thrown at once.
+extension JobDraft {
+    /// This job after a merge patch, found right as in a submission; every complaint is thrown at once.
     /// `session` is the job's; `refusal`: the egress policy's.
     package func merging(
         _ patch: JSON, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         refusal: (WebURL) -> String?
-    ) throws(InvalidFields) -> JobSpec {
+    ) throws(InvalidFields) -> JobDraft {
         let complaints = Complaints()
-        let spec = withoutActuallyEscaping(refusal) { refusal in
+        let draft = withoutActuallyEscaping(refusal) { refusal in
             // Resume data cannot be changed, so none is read.
             var decoding = JobDecoding(
                 complaints: complaints, node: node, refusal: refusal, openResumeData: { _ in nil })
@@ -33,9 +33,18 @@ extension JobSpec {
             return decoding.patched(self, patch)
         }
         guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
-        return spec
+        return draft
     }
+}
 
+extension JobDraft {
+    /// Whether nothing is different but what may change while the job runs.
+    package func differsOnlyWhileRunning(from other: JobDraft) -> Bool {
+        secrets == other.secrets && spec.differsOnlyWhileRunning(from: other.spec)
+    }
+}
+
+extension JobSpec {
     /// Whether nothing is different but what may change while the job runs.
     package func differsOnlyWhileRunning(from other: JobSpec) -> Bool {
         var other = other
@@ -47,82 +56,151 @@ extension JobSpec {
     }
 }
 
-extension JobSpec.RequestSpec {
-    /// Whether something that is sealed goes out with the request.
-    fileprivate var hasCredentials: Bool {
-        headers.contains { HeaderRules.isSecret($0.name) } || connection?.authentication != nil
-            || connection?.tls != nil
+extension JobDraft {
+    /// Whether something that was sealed still goes out with the request.
+    fileprivate func keepsCredentials(of before: JobDraft) -> Bool {
+        secrets.headers.contains { before.secrets.headers.contains($0) }
+            || spec.request.connection?.authentication != nil || spec.request.connection?.tls != nil
     }
 }
 
 extension JobDecoding {
     /// Members of a job that cannot be changed once it was accepted.
     private static let fixed: Set<String> = [
-        "kind", "session", "mirrors", "source", "resume_data", "on_challenge", "segments", "webhook",
+        "kind", "session", "mirrors", "source", "resume_data", "segments", "webhook",
     ]
 
-    fileprivate func patched(_ spec: JobSpec, _ patch: JSON) -> JobSpec {
+    fileprivate func patched(_ draft: JobDraft, _ patch: JSON) -> JobDraft {
+        let spec = draft.spec
         guard var fields = FieldReader(patch, at: "#", complaints),
             let shown = try? JSON.parse(spec.encode()),
             var merged = FieldReader(shown.merged(with: patch), at: "#", complaints)
-        else { return spec }
-        var result = spec
+        else { return draft }
+        var result = draft
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
+            if patchRule(&result.spec, member.name, &merged) { continue }
             switch member.name {
-            case "description":
-                result.description = text(
-                    &merged, "description", byteCountMax: Limits.descriptionByteCountMax)
-            case "metadata": result.metadata = metadata(&merged)
             case "request": patchRequest(&result, member.value)
-            case "destination": result.destination = destination(&merged, spec.kind)
-            case "integrity": result.integrity = integrity(&merged)
-            case "redirects": result.redirects = redirects(&merged)
-            case "accept": result.accept = acceptance(&merged)
-            case "schedule":
-                result.schedule = schedule(&merged)
-                if result.schedule.dependsOn != spec.schedule.dependsOn { refuse("#/schedule/depends_on") }
-            case "network": result.bytesPerSecondMax = network(&merged)
-            case "retry": result.retry = retry(&merged, spec.kind)
             case let name where Self.fixed.contains(name): refuse(fields.pointer(name))
             case let name: fields.complain(name, "unknown_field", "There is no field of this name here.")
             }
         }
-        keepCredentials(from: spec, to: result)
-        checkBackground(result, at: "#")
+        checkQuestions(
+            &merged, result.spec.asksOnChallenge, result.spec.redirects, result.spec.retry,
+            result.spec.request)
+        keepCredentials(from: draft, to: result)
+        checkBackground(result.spec, at: "#")
         return result
     }
 
+    /// False: this is none of the members that are read like those of a submission.
+    private func patchRule(_ spec: inout JobSpec, _ name: String, _ merged: inout FieldReader) -> Bool {
+        switch name {
+        case "description":
+            spec.description = text(
+                &merged, "description", byteCountMax: Limits.descriptionByteCountMax)
+        case "metadata": spec.metadata = metadata(&merged)
+        case "destination": spec.destination = destination(&merged, spec.kind)
+        case "integrity": spec.integrity = integrity(&merged)
+        case "redirects": spec.redirects = redirects(&merged)
+        case "accept": spec.accept = acceptance(&merged)
+        case "on_challenge": spec.asksOnChallenge = asksOnChallenge(&merged)
+        case "questions": spec.questions = questions(&merged)
+        case "schedule":
+            let before = spec.schedule.dependsOn
+            spec.schedule = schedule(&merged)
+            if spec.schedule.dependsOn != before { refuse("#/schedule/depends_on") }
+        case "network": spec.bytesPerSecondMax = network(&merged)
+        case "retry": spec.retry = retry(&merged, spec.kind)
+        default: return false
+        }
+        return true
+    }
+
     /// Whoever may change a job may not read its credentials: they are not taken to other servers.
-    private func keepCredentials(from before: JobSpec, to after: JobSpec) {
-        guard before.request.hasCredentials else { return }
-        let isSameOrigin =
-            (try? WebURL.parse(after.request.url).isSameOrigin(as: WebURL.parse(before.request.url))) ?? true
+    private func keepCredentials(from before: JobDraft, to after: JobDraft) {
+        guard after.keepsCredentials(of: before) else { return }
+        let (old, new) = (before.spec.request.url, after.spec.request.url)
+        let isSameOrigin = (try? WebURL.parse(new).isSameOrigin(as: WebURL.parse(old))) ?? true
         if !isSameOrigin {
             complaints.add(
                 "#/request/url", "invalid_combination",
                 "The job has credentials for its own server; for another one, submit another job.")
         }
-        if after.redirects.sendsCredentialsAcrossOrigins, !before.redirects.sendsCredentialsAcrossOrigins {
+        if after.spec.redirects.sendsCredentialsAcrossOrigins,
+            !before.spec.redirects.sendsCredentialsAcrossOrigins
+        {
             complaints.add(
                 "#/redirects/send_credentials_across_origins", "invalid_combination",
                 "The job has credentials; that they may leave their server is said at the submission.")
         }
     }
 
-    /// Of the request only what has neither secrets nor bytes beside it.
-    private func patchRequest(_ spec: inout JobSpec, _ patch: JSON) {
+    /// Of the request what has no bytes beside it.
+    private func patchRequest(_ draft: inout JobDraft, _ patch: JSON) {
         guard var fields = FieldReader(patch, at: "#/request", complaints) else { return }
+        let before = draft.spec.request
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
             switch member.name {
-            case "url": if let url = url(&fields, "url") { spec.request.url = url.string }
+            case "url": if let url = url(&fields, "url") { draft.spec.request.url = url.string }
+            case "headers": patchHeaders(&draft, member.value)
             case "timeout_for_request":
-                spec.request.timeoutForRequest =
+                draft.spec.request.timeoutForRequest =
                     member.value.isNull
                     ? standardTimeoutForRequest
                     : fields.number(member.name, in: 1...604_800) ?? standardTimeoutForRequest
             default: refuse(fields.pointer(member.name))
             }
         }
+        draft.spec.answers?.start = nil
+        let after = draft.spec.request
+        let isOther = after.url != before.url || after.headers != before.headers
+        // Without a validator nothing would tell another file from this one.
+        guard isOther, before.original == nil, !draft.spec.retry.resumesWithoutValidator else { return }
+        draft.spec.request.original = OriginalRequest(url: before.url, headers: before.headers)
+    }
+
+    /// Names are the same whatever their case; null removes a field.
+    private func patchHeaders(_ draft: inout JobDraft, _ patch: JSON) {
+        var changes = FieldReader(patch.isNull ? .object([]) : patch, at: "#/request/headers", complaints)
+        var merged: [JSON.Member] = []
+        for header in patch.isNull ? [] : draft.spec.request.headers {
+            let secret = draft.secrets.headers.first { $0.name.lowercased() == header.name.lowercased() }
+            merged.append(JSON.Member(header.name, .string(secret?.value ?? header.value)))
+        }
+        for change in changes?.all(countMax: Limits.headerCountMax) ?? [] {
+            merged.removeAll { $0.name.lowercased() == change.name.lowercased() }
+            if !change.value.isNull { merged.append(change) }
+        }
+        guard
+            var fields = FieldReader(
+                .object([.init("headers", .object(merged))]), at: "#/request", complaints)
+        else { return }
+        let read = headers(&fields, "headers")
+        draft.spec.request.headers = read.shown
+        draft.secrets.headers = read.secret
+        checkHeaders(of: draft.spec)
+    }
+
+    /// What else of the job says the same as a header field would.
+    private func checkHeaders(of spec: JobSpec) {
+        let isInParts = spec.segmentCountMax > 1 || !spec.mirrors.isEmpty
+        for header in spec.request.headers {
+            let isTaken =
+                switch header.name.lowercased() {
+                case "accept-encoding": spec.request.acceptEncoding != .identity
+                case "authorization": spec.request.connection?.authentication != nil
+                case "range", "if-range": isInParts
+                default: false
+                }
+            guard isTaken else { continue }
+            complaints.add(
+                "#/request/headers/\(pointerStep(header.name))", "invalid_combination",
+                "Another field of the job decides about this header.")
+        }
+        checkContentType(
+            DecodedRequest(spec: spec.request, payload: nil, secrets: JobSecrets(), origin: ""), spec.source,
+            at: "#")
     }
 
     private func refuse(_ pointer: String) {

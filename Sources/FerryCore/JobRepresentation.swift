@@ -26,7 +26,15 @@ extension JobRecord {
         writer.memberOrNull("node", node?.description)
         writer.member("link", "default")
         writer.memberOrNull("retry_of", retryOf?.description)
+        writer.name("question")
+        if let questionJSON, let question = try? JobQuestion(storedJSON: questionJSON) {
+            question.write(into: &writer)
+        } else {
+            writer.null()
+        }
         if let spec = spec ?? (try? JobSpec(storedJSON: specJSON)) {
+            writer.name("answered_by")
+            if let last = spec.answers?.last { last.write(into: &writer) } else { writer.null() }
             spec.write(into: &writer)
         } else {
             // Damaged: what is there is better than nothing.

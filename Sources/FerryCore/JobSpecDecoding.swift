@@ -78,7 +78,9 @@ struct JobDecoding {
         let webhook = webhook(&fields)
         let sources = sources(&fields, kind, request)
         let resumePoint = resumePoint(&fields, kind, request?.spec)
-        fields.only(["fail"], "on_challenge", later: ["ask"])
+        let asksOnChallenge = asksOnChallenge(&fields)
+        let questions = questions(&fields)
+        checkQuestions(&fields, asksOnChallenge, redirects, retry, request?.spec)
         fields.finish()
         checkContentType(request, source?.source, at: prefix)
         guard complaints.isEmpty, let kind, let request else { return nil }
@@ -88,6 +90,8 @@ struct JobDecoding {
             accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
         spec.mirrors = sources.mirrors
         spec.segmentCountMax = sources.segmentCountMax
+        spec.asksOnChallenge = asksOnChallenge
+        spec.questions = questions
         checkBackground(spec, at: prefix)
         guard complaints.isEmpty else { return nil }
         var secrets = request.secrets
@@ -164,7 +168,7 @@ struct JobDecoding {
     func redirects(_ fields: inout FieldReader) -> JobSpec.Redirects {
         var redirects = JobSpec.Redirects.standard
         guard var object = fields.object("redirects") else { return redirects }
-        redirects.policy = object.choice("policy", JobSpec.Redirects.Policy.self, later: ["ask"]) ?? .follow
+        redirects.policy = object.choice("policy", JobSpec.Redirects.Policy.self) ?? .follow
         redirects.countMax = object.integer("max", in: 0...Int64(Limits.redirectCountMax)).map(Int.init) ?? 20
         redirects.sendsCredentialsAcrossOrigins = object.bool("send_credentials_across_origins") ?? false
         object.finish()
@@ -213,7 +217,7 @@ struct JobDecoding {
         schedule.waitsForConnectivity =
             object.bool("waits_for_connectivity") ?? schedule.waitsForConnectivity
         object.off("discretionary", .bool(false), "Discretionary scheduling is")
-        object.off("confirm_before_begin", .bool(false), "Confirmation before the start is")
+        schedule.confirmsBeforeBegin = object.bool("confirm_before_begin") ?? false
         schedule.dependsOn = dependencies(&object)
         schedule.onDependencyFailure =
             object.choice("on_dependency_failure", JobSpec.DependencyFailure.self) ?? .fail

@@ -34,6 +34,7 @@ extension JobSpec {
     private var isPlain: Bool {
         integrity.isEmpty && redirects == .standard && accept == Acceptance() && schedule == .standard
             && bytesPerSecondMax == nil && retry == .standard && segmentCountMax == 1
+            && !asksOnChallenge && questions == .standard
     }
 
     /// Everything between the source and the webhook.
@@ -92,7 +93,8 @@ extension JobSpec {
     private func writeRules(into writer: inout JSONWriter) {
         writeRedirects(into: &writer)
         writeAcceptance(into: &writer)
-        writer.member("on_challenge", "fail")
+        writer.member("on_challenge", asksOnChallenge ? "ask" : "fail")
+        questions.write(into: &writer)
     }
 
     func writeRedirects(into writer: inout JSONWriter) {
@@ -128,7 +130,7 @@ extension JobSpec {
         writer.memberOrNull("deadline_at", schedule.deadlineAt)
         writer.member("discretionary", false)
         writer.member("waits_for_connectivity", schedule.waitsForConnectivity)
-        writer.member("confirm_before_begin", false)
+        writer.member("confirm_before_begin", schedule.confirmsBeforeBegin)
         writer.memberOrNull("expected_bytes_to_send", schedule.expectedBytesToSend)
         writer.memberOrNull("expected_bytes_to_receive", schedule.expectedBytesToReceive)
         writer.member("timeout_for_resource", schedule.timeoutForResource)

@@ -64,6 +64,9 @@ extension JobSpec {
             retry: RetryRules(stored.object("retry")), webhook: try webhook.map(WebhookSpec.init(stored:)))
         mirrors = stored.strings("mirrors")
         segmentCountMax = stored.integer("segments").map { Int(clamping: $0) } ?? 1
+        asksOnChallenge = stored.string("on_challenge") == "ask"
+        questions = QuestionRules(stored.object("questions"))
+        answers = try JobAnswers(stored.object("answers"))
     }
 }
 
@@ -78,6 +81,7 @@ extension JobSpec.RequestSpec {
                 try stored.need(JobSpec.AcceptEncoding(rawValue: text), "accept_encoding")
             } ?? .identity)
         connection = try ConnectionRules(stored)
+        original = try OriginalRequest(stored.object("original"))
     }
 }
 
@@ -151,6 +155,7 @@ extension JobSpec.Schedule {
         onDependencyFailure =
             stored.string("on_dependency_failure").flatMap(JobSpec.DependencyFailure.init) ?? .fail
         waitsForConnectivity = stored.bool("waits_for_connectivity", standard: true)
+        confirmsBeforeBegin = stored.bool("confirm_before_begin")
     }
 }
 

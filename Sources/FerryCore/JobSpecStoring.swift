@@ -24,6 +24,9 @@ extension JobSpec {
         if !mirrors.isEmpty { writeMirrors(into: &writer) }
         if segmentCountMax != 1 { writer.member("segments", segmentCountMax) }
         if webhook != nil { writeWebhook(into: &writer) }
+        if asksOnChallenge { writer.member("on_challenge", "ask") }
+        if questions != .standard { questions.write(into: &writer) }
+        answers?.store(into: &writer)
         writer.endObject()
         return writer.bytes
     }
@@ -43,6 +46,7 @@ extension JobSpec {
             writer.member("accept_encoding", request.acceptEncoding.rawValue)
         }
         request.connection?.store(into: &writer)
+        request.original?.store(into: &writer)
         writer.endObject()
     }
 

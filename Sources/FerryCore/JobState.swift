@@ -14,7 +14,7 @@ package enum JobState: String, Sendable, CaseIterable {
 /// What a `waiting` job waits for.
 package enum WaitingFor: String, Sendable, CaseIterable {
     case beginDate = "begin_date"
-    case discretionary, connectivity, retry, dependency, challenge, confirmation
+    case discretionary, connectivity, retry, dependency, challenge, confirmation, redirect
 }
 
 /// The life of a job: every legal move, and nothing else.

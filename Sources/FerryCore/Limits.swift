@@ -53,6 +53,9 @@ package enum Limits {
     package static let resumeDataSeconds = 86_400.0
     package static let mirrorCountMax = 16
     package static let dependencyCountMax = 100
+    /// Seconds that a job may wait for an answer, and bytes of an answer that a webhook gives.
+    package static let questionSecondsMax = 604_800.0
+    package static let answerByteCountMax = 65_536
     /// Connections that one download may hold.
     package static let segmentCountMax = 64
     /// Members of an object in a patch: more than there are fields.

@@ -333,23 +333,15 @@ extension JobDecoding {
         }
         var events: [EventType] = []
         for (index, name) in names.enumerated() {
-            let event = EventType(rawValue: name)
-            if let event, !laterEvents.contains(event) {
+            if let event = EventType(rawValue: name) {
                 events.append(event)
                 continue
             }
-            let names = EventType.allCases.filter { !laterEvents.contains($0) }.map(\.rawValue)
+            let names = EventType.allCases.map(\.rawValue)
             complaints.add(
-                "\(fields.pointer("events"))/\(index)", event == nil ? "invalid_value" : "not_supported",
-                event == nil
-                    ? "This must be one of: \(names.joined(separator: ", "))."
-                    : "This event is not supported yet by this version of Ferry.")
+                "\(fields.pointer("events"))/\(index)", "invalid_value",
+                "This must be one of: \(names.joined(separator: ", ")).")
         }
         return events
     }
 }
-
-/// Events of the contract that nothing causes yet.
-private let laterEvents: Set<EventType> = [
-    .jobWillBegin, .jobChallenge, .jobRedirect,
-]

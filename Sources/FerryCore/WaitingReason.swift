@@ -76,6 +76,8 @@ package struct WaitingReason: Sendable, Equatable {
             case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
             case .challenge: (.challenge, "The server asks for credentials; somebody has to answer.")
+            case .redirect:
+                (.redirect, "The server redirects elsewhere; somebody has to say whether to follow.")
             case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
             case .discretionary: (.discretionary, "It starts when the service finds time for it.")
             }

@@ -14,6 +14,8 @@ package struct AttemptMachine: Sendable {
         /// The rest of the file cannot be had: the same request for all of it.
         case restart
         case refuse(TransferError, retryAfter: Double?)
+        /// Somebody has to say how it goes on.
+        case ask(JobQuestion)
     }
 
     /// A transfer that ended without a whole answer.
@@ -214,6 +216,8 @@ package struct AttemptMachine: Sendable {
             return [.leaveOutRange, .start(fresh: false)]
         case .refuse(let error, let retryAfter):
             return fail(error, retryAfter: retryAfter)
+        case .ask(let question):
+            return end(.asked(question), keepsBytes: true)
         }
     }
 

@@ -61,7 +61,9 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         progress = placed.progress
         isBulk = placed.isBulk
         self.loop = loop
-        hop = Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
+        hop =
+            attempt.spec.startHop(attempt: attempt.number).flatMap { Hop($0) }
+            ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
         pacing = loop.context.rates.pacing(
             of: attempt, origin: attempt.origin,

@@ -60,7 +60,7 @@ extension LiveTransfer {
             ) {}
         }
         self.source = source
-        hop.sendsBody = true
+        hop.sendsBody = !hop.hasDroppedBody
         progress.expect(toSend: source.byteCount)
         if source.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
     }

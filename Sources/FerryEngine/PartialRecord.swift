@@ -82,10 +82,13 @@ struct PartialRecord: Sendable, Equatable {
 }
 
 extension PartialRecord {
-    /// A hash of what a job asks a server for: method, URL and the header fields that anybody may see.
+    /// A hash of what a job asks a server for: method, URL and the header fields that anybody may see; of a
+    /// link that was changed, as it was at first: the validator says whether the file is the same.
     static func identity(of request: JobSpec.RequestSpec) -> String {
-        var text = "\(request.method) \(request.url)\n"
-        for header in request.headers { text += "\(header.name.lowercased()):\(header.value)\n" }
+        var text = "\(request.method) \(request.original?.url ?? request.url)\n"
+        for header in request.original?.headers ?? request.headers {
+            text += "\(header.name.lowercased()):\(header.value)\n"
+        }
         return Base64.encode(Digest.of(Array(text.utf8)))
     }
 

@@ -10,6 +10,7 @@ struct ResponseJudge: Sendable {
         case resume(total: Int64)
         case restart
         case refuse(TransferError, retryAfter: Double?)
+        case ask(JobQuestion)
 
         var verdict: AttemptMachine.HeadVerdict {
             switch self {
@@ -18,6 +19,7 @@ struct ResponseJudge: Sendable {
             case .resend: .resend
             case .restart: .restart
             case .refuse(let error, let retryAfter): .refuse(error, retryAfter: retryAfter)
+            case .ask(let question): .ask(question)
             }
         }
     }
@@ -32,9 +34,14 @@ struct ResponseJudge: Sendable {
     func judge(
         _ head: ResponseHead, _ hop: Hop, expected: Bool, resumption: Resumption?, now: Timestamp
     ) -> Judgement {
-        if Self.redirects.contains(head.status), spec.redirects.policy == .follow {
+        if Self.redirects.contains(head.status), followsRedirects {
             let locations = head.all("location")
-            if locations.contains(where: { !$0.isEmpty }) { return redirect(head.status, to: locations, hop) }
+            if locations.contains(where: { !$0.isEmpty }) {
+                return asking(redirect(head.status, to: locations, hop), head.status, now)
+            }
+        }
+        if head.status == 401, spec.asksOnChallenge, let question = question(head, hop, now) {
+            return .ask(question)
         }
         if head.status == 417, expected { return .resend }
         if let resumption, head.status == 206 || head.status == 416 {

@@ -103,7 +103,8 @@ extension SegmentedTransfer {
         switch judge.judge(judged, part.hop, expected: false, resumption: nil, now: context.clock.now()) {
         case .follow(let hop): return .follow(hop)
         case .refuse(let error, let retryAfter): return .failed(.refused(error, retryAfter: retryAfter))
-        case .resend, .resume, .restart: return .failed(.givesNoRanges)
+        // Jobs in parts ask nothing; that is refused at the submission.
+        case .resend, .resume, .restart, .ask: return .failed(.givesNoRanges)
         case .accept: break
         }
         sources[part.source].landing = part.hop

@@ -69,7 +69,8 @@ final class Application: Sendable {
         let openSecrets = secretsOpener(box)
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
-            isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets)
+            isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets,
+            sealSecrets: { box.seal($0.encode()) })
         let downloads = DownloadGate()
         settings.downloads = downloads
         settings.limits = configuration.limits
@@ -164,7 +165,11 @@ final class Application: Sendable {
         secret: WebhookSecret, logger: Logger
     ) throws -> WebhookSender? {
         guard configuration.roles.contains(.webhooks) else { return nil }
-        let settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
+        var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
+        let answers = WebhookAnswers(
+            control: store.control, clock: clock, egress: egress,
+            node: .reading(hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false), logger: logger)
+        settings.takeAnswer = { answers.take($0, $1) }
         return try WebhookSender(
             queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }

@@ -210,17 +210,31 @@ extension StoreDoor: WebhookStore {
 extension StoreDoor: JobEditor {
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,
-        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
-        control.edit(id, tenant: tenant, revision: revision, change) { result in
-            reply(
-                result.map { edit in
-                    switch edit {
-                    case .done(let record): .success(record)
-                    case .refused(let invalid): .failure(invalid)
-                    }
-                })
+        control.edit(id, tenant: tenant, revision: revision, change) { reply($0.map(\.result)) }
+    }
+}
+
+extension StoreDoor: QuestionTaker {
+    func answer(
+        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind,
+        _ resolve:
+            @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
+    ) {
+        control.answer(id, tenant: tenant, revision: revision, kind: kind, resolve) {
+            reply($0.map(\.result))
+        }
+    }
+}
+
+extension JobEdit {
+    fileprivate var result: Result<JobRecord, InvalidFields> {
+        switch self {
+        case .done(let record): .success(record)
+        case .refused(let invalid): .failure(invalid)
         }
     }
 }

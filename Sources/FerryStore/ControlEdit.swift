@@ -15,11 +15,11 @@ extension ControlLane {
     static let editNotification = "edit"
 
     /// Changes what a client has said about an unfinished job. `change` may be asked more than once. One that
-    /// has begun keeps everything but its description, metadata, priority and rate: `invalidState`; so does a
+    /// runs keeps everything but its description, metadata, priority and rate: `invalidState`; so does a
     /// terminal one. `stale` when `revision` differs.
     package func edit(
         _ id: JobID, tenant: String, revision: Int32? = nil,
-        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
         reply: @escaping Reply<JobEdit>
     ) {
         let context = context
@@ -35,15 +35,15 @@ extension ControlLane {
                 if let revision, revision != record.revision {
                     return .failure(.stale(revision: record.revision))
                 }
-                guard let before = try? JobSpec(storedJSON: record.specJSON) else { return .failure(.failed) }
-                let after: JobSpec
+                guard let before = JobDraft(stored, context) else { return .failure(.failed) }
+                let after: JobDraft
                 do throws(InvalidFields) {
                     after = try change(before)
                 } catch {
                     return .success(.refused(error))
                 }
                 if after == before { return .success(.done(record)) }
-                guard record.attempt == 0 || after.differsOnlyWhileRunning(from: before) else {
+                guard record.allows(after, before) else {
                     return .failure(.invalidState(record.state))
                 }
                 if let edited = try Self.store(after, before, stored, &connection, context) {
@@ -56,14 +56,16 @@ extension ControlLane {
 
     /// Nil: the job has changed meanwhile.
     private static func store(
-        _ spec: JobSpec, _ before: JobSpec, _ stored: StoredJob, _ connection: inout Connection,
+        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, _ connection: inout Connection,
         _ context: StoreContext
     ) throws(PostgresError) -> JobRecord? {
         let record = stored.record
+        let spec = draft.spec
         let begin = spec.schedule.earliestBeginAt
         let isMoved =
-            begin != before.schedule.earliestBeginAt && record.state != .suspended
-            && record.waitingFor != .dependency
+            (begin != before.spec.schedule.earliestBeginAt
+                || spec.awaitsConfirmation != before.spec.awaitsConfirmation)
+            && record.state != .suspended && record.waitingFor != .dependency
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
@@ -80,6 +82,8 @@ extension ControlLane {
             tenant: record.tenant, session: spec.session, origin: origin, context.sessions.current)
         parameters.append(int64: try context.lots.find([name], &connection)[name]?.id)
         parameters.append(spec.schedule.urgency(createdAt: record.createdAt))
+        parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
+        parameters.appendSecrets(draft, before, context)
         guard try connection.execute(Statements.editJob, parameters).rowCount == 1,
             let edited = try read([record.id], &connection)[record.id]
         else { return nil }
@@ -109,6 +113,18 @@ extension ControlLane {
             if let stored = try Self.read([id], &connection)[id] { context.adopt(stored.record) }
             return .success(())
         }
+    }
+}
+
+extension JobRecord {
+    /// Whether a change comes in time: what a running attempt relies on stays, and when the job begins is
+    /// over once it has begun.
+    fileprivate func allows(_ after: JobDraft, _ before: JobDraft) -> Bool {
+        let (new, old) = (after.spec.schedule, before.spec.schedule)
+        let isBeginChanged =
+            new.earliestBeginAt != old.earliestBeginAt || new.confirmsBeforeBegin != old.confirmsBeforeBegin
+        if attempt > 0, isBeginChanged { return false }
+        return state != .running || after.differsOnlyWhileRunning(from: before)
     }
 }
 

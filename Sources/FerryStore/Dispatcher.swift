@@ -162,13 +162,20 @@ struct Dispatcher {
                 outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
             if let due = outcome.nextDue { schedulePromotion(at: due) }
         }
-        for case .retry(let retry) in round.endings { schedulePromotion(at: retry.instant) }
+        for ending in round.endings {
+            switch ending {
+            case .retry(let retry): schedulePromotion(at: retry.instant)
+            case .ask(let ask): schedulePromotion(at: ask.question.expiresAt)
+            default: break
+            }
+        }
         for case .wait(let wait) in round.endings { if let due = wait.instant { schedulePromotion(at: due) } }
         if round.reconciles {
             nextReconciliation = now + Self.reconciliationInterval
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
         if outcome.hasDependencyNews { dependents.note() }
+        for due in outcome.questions { due.settle(lane, context) }
         tell(round, outcome)
         begin(claims)
     }

@@ -17,6 +17,14 @@ enum Ending: Sendable {
     case wait(Wait)
     case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
     case release(Lease, ended: [UInt8]?)
+    case ask(Ask)
+
+    struct Ask: Sendable {
+        let lease: Lease
+        let question: JobQuestion
+        let ended: [UInt8]?
+        let leavesBytes: Bool
+    }
 
     struct Retry: Sendable {
         let lease: Lease
@@ -36,6 +44,7 @@ enum Ending: Sendable {
         case .retry(let retry): retry.lease
         case .wait(let wait): wait.lease
         case .suspend(let lease, _, _), .release(let lease, _): lease
+        case .ask(let ask): ask.lease
         }
     }
 
@@ -55,6 +64,12 @@ enum Ending: Sendable {
         case .suspended:
             let ended = result.packed(.suspended, nil, node: node, at: now)
             self = .suspend(lease, ended: ended, leavesBytes: result.leavesBytes)
+            return
+        case .asked(let question):
+            self = .ask(
+                Ask(
+                    lease: lease, question: question,
+                    ended: result.packed(.asked, nil, node: node, at: now), leavesBytes: result.leavesBytes))
             return
         case .succeeded(let value):
             record.state = .succeeded
@@ -110,7 +125,7 @@ extension AttemptResult {
         case .succeeded: packed(.succeeded, nil, node: nil, at: now)
         case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now)
         case .failed(let error, _): packed(.failed, error.json, node: nil, at: now)
-        case .released, .suspended: nil
+        case .released, .suspended, .asked: nil
         }
     }
 }

@@ -155,7 +155,7 @@ struct IntakeBatch {
                             lots[index, place], job.spec.schedule.urgency(createdAt: now))
                     case .dependency?: outcome.hasDependencies = true
                     default:
-                        outcome.earliestBegin = [outcome.earliestBegin, job.spec.schedule.earliestBeginAt]
+                        outcome.earliestBegin = [outcome.earliestBegin, dueAt(job)]
                             .compactMap(\.self).min()
                     }
                 }
@@ -173,9 +173,9 @@ struct IntakeBatch {
         let waitingFor = waitingFor(job)
         return Submission.Accepted.Job(
             id: job.id, state: isLeased ? .running : waitingFor != nil ? .waiting : .queued,
-            waitingFor: waitingFor, createdAt: now, startedAt: isLeased ? now : nil,
+            waitingFor: shownReason(job), createdAt: now, startedAt: isLeased ? now : nil,
             node: isLeased ? context.configuration.node : nil,
-            nextAttemptAt: waitingFor == .beginDate ? job.spec.schedule.earliestBeginAt : nil)
+            nextAttemptAt: dueAt(job))
     }
 
     private func attempt(of job: NewJob) -> Attempt {
@@ -235,8 +235,24 @@ struct IntakeBatch {
     private func waitingFor(_ job: NewJob) -> WaitingFor? {
         let schedule = job.spec.schedule
         if !schedule.dependsOn.isEmpty { return .dependency }
+        if schedule.confirmsBeforeBegin { return .confirmation }
         if let begin = schedule.earliestBeginAt, begin > now { return .beginDate }
         return nil
+    }
+
+    /// What a job is asked about only begins when its time has come.
+    private func shownReason(_ job: NewJob) -> WaitingFor? {
+        let waitingFor = waitingFor(job)
+        return waitingFor == .confirmation ? .beginDate : waitingFor
+    }
+
+    /// When what it waits for is due; one that is to be confirmed is asked about then.
+    private func dueAt(_ job: NewJob) -> Timestamp? {
+        switch waitingFor(job) {
+        case .beginDate?: job.spec.schedule.earliestBeginAt
+        case .confirmation?: max(job.spec.schedule.earliestBeginAt ?? now, now)
+        default: nil
+        }
     }
 
     private var hasDependencies: Bool {
@@ -262,7 +278,7 @@ struct IntakeBatch {
         parameters.appendArray(.bool, leased) { $0.append(bool: $1) }
         parameters.appendArray(.float32, jobs) { $0.append(float32: Float($1.spec.schedule.priority)) }
         parameters.appendArray(.timestamp, jobs) {
-            $0.append(waitingFor($1) == .beginDate ? $1.spec.schedule.earliestBeginAt : nil)
+            $0.append(dueAt($1))
         }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.schedule.expiry(createdAt: now)) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
@@ -292,7 +308,7 @@ struct IntakeBatch {
 
     /// That a job was created and, if so, has started.
     private func pack(_ job: NewJob, isLeased: Bool, into bytes: inout [UInt8]) {
-        let waitingFor = waitingFor(job)
+        let waitingFor = shownReason(job)
         let state: JobState = isLeased ? .running : waitingFor != nil ? .waiting : .queued
         let types: [EventType] = isLeased ? [.jobCreated, .jobStarted] : [.jobCreated]
         for type in types {

@@ -28,6 +28,8 @@ struct Round {
                 queued[lot] = min(urgency, queued[lot] ?? urgency)
             }
         }
+        /// Jobs about which something is to be asked, or nobody has answered.
+        var questions: [DueQuestion] = []
     }
 
     /// In this order: give back, retry, promote, finish, claim.
@@ -45,11 +47,13 @@ struct Round {
             }
             if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
             if !parts.waits.isEmpty { pipeline.send(Statements.awaitConnectivity, .waits(parts.waits)) }
+            if !parts.asks.isEmpty { pipeline.send(Statements.askJobs, .asks(parts.asks)) }
             if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
             if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
             if promotes {
                 pipeline.send(Statements.nextDue)
                 pipeline.send(Statements.hasDependencyNews)
+                pipeline.send(Statements.dueQuestions, .int32(DueQuestion.roundMax))
             }
             claims.send(to: &pipeline, context)
         }
@@ -67,6 +71,7 @@ struct Round {
         if !parts.suspensions.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if !parts.waits.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if !parts.asks.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if promotes {
             let rows = next(&results)
             outcome.promotedCount = rows.rowCount
@@ -81,6 +86,7 @@ struct Round {
             let due = next(&results)
             outcome.nextDue = due.rowCount > 0 ? due.instantOrNil(0, 0) : nil
             if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
+            outcome.questions = DueQuestion.all(next(&results))
         }
         if !claims.isEmpty { outcome.claims = claims.read(&results, from: index) }
         if changed.count < endings.count + unknown.count {
@@ -116,6 +122,7 @@ private struct Parts {
     var waits: [Ending.Wait] = []
     var suspensions: [Suspension] = []
     var releases: [Release] = []
+    var asks: [Ending.Ask] = []
 
     init(_ endings: [Ending]) {
         for ending in endings {
@@ -126,6 +133,7 @@ private struct Parts {
             case .suspend(let lease, let ended, let leavesBytes):
                 suspensions.append((lease, ended, leavesBytes))
             case .release(let lease, let ended): releases.append((lease, ended))
+            case .ask(let ask): asks.append(ask)
             }
         }
     }

@@ -12,6 +12,9 @@ package enum Statements {
     package static let beginAudit = make("begin_audit", PackageResources.begin_audit_sql, parameters: 6)
     package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
     package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
+    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 8)
+    package static let askBegin = make("ask_begin", PackageResources.ask_begin_sql, parameters: 4)
+    package static let askJobs = make("ask_jobs", PackageResources.ask_jobs_sql, parameters: 8)
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
@@ -29,7 +32,9 @@ package enum Statements {
     package static let divertJobs = make("divert_jobs", PackageResources.divert_jobs_sql, parameters: 3)
     package static let divertRunning = make(
         "divert_running", PackageResources.divert_running_sql, parameters: 2)
-    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 12)
+    package static let dueQuestions = make(
+        "due_questions", PackageResources.due_questions_sql, parameters: 1)
+    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 15)
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
     package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 3)
@@ -130,9 +135,9 @@ package enum Statements {
 
     private static let general = [
         addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
-        followEvents, jobEvents, lastEvent, listEvents, numberEvents, removeOldEvents, takeEvents,
-        takeSessionReceivers, writeEvents,
-        addDependencies, flagDependencies, hasDependencyNews, lockDependents, releaseDependents,
+        addDependencies, answerJob, askBegin, askJobs, dueQuestions, flagDependencies, followEvents,
+        hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
+        releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, writeEvents,
         resolveDependencies,
         beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
         countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,

@@ -32,6 +32,8 @@ package struct StoreConfiguration: Sendable {
     package var listens = true
     /// Unfinished jobs that one tenant may have.
     package var jobCountMax = Limits.unfinishedJobCountMax
+    /// Seals the secrets of a job that somebody has changed.
+    package var sealSecrets: @Sendable (JobSecrets) -> [UInt8]
     package var logger: Logger
     /// Connections for reads, beside the one for commands. 0: commands and reads share one.
     package var readLaneCount = 1
@@ -43,8 +45,10 @@ package struct StoreConfiguration: Sendable {
 
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,
-        clock: DatabaseClock, logger: Logger, openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?
+        clock: DatabaseClock, logger: Logger, openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
+        sealSecrets: @escaping @Sendable (JobSecrets) -> [UInt8]
     ) {
+        self.sealSecrets = sealSecrets
         self.url = url
         self.node = node
         self.nodeName = nodeName

@@ -28,7 +28,10 @@ package struct StoredJob: Sendable {
             specJSON: rows.bytes(row, 14), responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
             resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
             body: isWide ? rows.bytesOrNil(row, 23) : nil)
-        if isWide { record.resumeData = rows.textOrNil(row, 24) }
+        if isWide {
+            record.resumeData = rows.textOrNil(row, 24)
+            record.questionJSON = rows.bytesOrNil(row, 27)
+        }
         if isWide, record.waitingFor == .dependency {
             record.pendingDependencies = rows.uuidArray(row, 26).compactMap { id in
                 id.map { JobID(high: $0.high, low: $0.low) }

@@ -30,6 +30,8 @@ package final class WebhookSender: Sendable {
         package var leaseSeconds = 30.0
         /// Seconds after which the queue is asked even if nothing woke us.
         package var pollSeconds = 5.0
+        /// Gets the bodies of accepting answers to events that ask something, on the loop's thread.
+        package var takeAnswer: @Sendable (Delivery, [UInt8]) -> Void = { _, _ in }
 
         package init(secrets: [WebhookSecret], policy: EgressPolicy, version: String) {
             self.secrets = secrets

@@ -75,6 +75,34 @@ struct HintTests {
                 == ["begin_date", "no_free_slot", nil])
     }
 
+    @Test("a link can be renewed between attempts, and the download goes on from its bytes")
+    func renewed() throws {
+        let size = MeteredOrigin.byteCount
+        let origin = try MeteredOrigin(upTo: size / 2)
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/f?signature=1"},"#
+                + #""destination":{"path":"renewed/f"}}"#)
+        let hasHalf = becomes {
+            let progress = try ferry.json("GET", "/v1/jobs/\(id)")["progress"]
+            return progress?["bytes_received"]?.integer == Int64(size / 2)
+        }
+        #expect(hasHalf)
+        let merge = ["Content-Type": "application/merge-patch+json"]
+        let link = #"{"request":{"url":"\#(origin.url)/f?signature=2","headers":{"X-Signature":"s"}}}"#
+        #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge).status == 409, "it runs")
+        #expect(try ferry.call("POST", "/v1/jobs/\(id)/suspend").status == 200)
+        let patched = try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge)
+        #expect(patched.status == 200, "\(patched.text)")
+        #expect(try patched.json["request"]?["headers"]?["X-Signature"]?["set"]?.bool == true)
+        origin.allow(upTo: size)
+        #expect(try ferry.call("POST", "/v1/jobs/\(id)/resume").status == 200)
+        let end = try ferry.finished(id)
+        #expect(end["state"]?.string == "succeeded", "\(end)")
+        #expect(end["progress"]?["resumed_at_offset"]?.integer == Int64(size / 2))
+        #expect(readFile(ferry.files + "/renewed/f") == MeteredOrigin.bytes)
+    }
+
     @Test("without a node that transfers, a queued job says so")
     func noWorker() throws {
         let own = try FerryProcess(["FERRY_ROLES": "api"])

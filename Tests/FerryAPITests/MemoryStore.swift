@@ -5,9 +5,31 @@ import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
 final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, EventReader, KeyStore,
-    StatusSource, LimitStore, HostStore, JobEditor, DependencyKeeper, SessionStore, ContentStore,
-    ServiceControl, AuditLog
+    StatusSource, LimitStore, HostStore, JobEditor, DependencyKeeper, QuestionTaker, SessionStore,
+    ContentStore, ServiceControl, AuditLog
 {
+    func answer(
+        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind,
+        _ resolve:
+            @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) ->
+            AnswerResolution,
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
+    ) {
+        reply(
+            found(id, tenant).flatMap { job in
+                guard let spec = try? JobSpec(storedJSON: job.specJSON),
+                    let question = job.questionJSON.flatMap({ try? JobQuestion(storedJSON: $0) }),
+                    question.kind == kind
+                else { return .failure(.invalidState(job.state)) }
+                do throws(InvalidFields) {
+                    _ = try resolve(JobDraft(spec, JobSecrets()), question, job.attempt)
+                } catch {
+                    return .success(.failure(error))
+                }
+                return .success(.success(job))
+            })
+    }
+
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
     }
@@ -47,7 +69,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
 
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,
-        _ change: @escaping @Sendable (JobSpec) throws(InvalidFields) -> JobSpec,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         reply(
@@ -56,7 +78,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
                 var job = job
                 do throws(InvalidFields) {
                     guard let spec = try? JobSpec(storedJSON: job.specJSON) else { return .failure(.failed) }
-                    job.specJSON = try change(spec).encodeStored()
+                    job.specJSON = try change(JobDraft(spec, JobSecrets())).spec.encodeStored()
                     job.spec = nil
                     job.revision += 1
                 } catch {

@@ -31,7 +31,7 @@ struct JobPatchTests {
         let patch = try json(
             #"{"description":"n","schedule":{"timeout_for_resource":77},"retry":{"max_attempts":2},"#
                 + #""redirects":{"max":1},"accept":{"max_bytes":5},"request":{"timeout_for_request":9}}"#)
-        let changed = try spec.merging(patch) { _ in nil }
+        let changed = try JobDraft(spec, JobSecrets()).merging(patch) { _ in nil }.spec
         var expected = spec
         expected.description = "n"
         expected.schedule.timeoutForResource = 77
@@ -40,9 +40,11 @@ struct JobPatchTests {
         expected.accept.byteCountMax = 5
         expected.request.timeoutForRequest = 9
         #expect(changed == expected && !changed.differsOnlyWhileRunning(from: spec))
-        let live = try spec.merging(json(#"{"schedule":{"priority":1},"metadata":{"x":"y"}}"#)) { _ in nil }
+        let live = try JobDraft(spec, JobSecrets()).merging(
+            json(#"{"schedule":{"priority":1},"metadata":{"x":"y"}}"#), refusal: { _ in nil }
+        ).spec
         #expect(live != spec && live.differsOnlyWhileRunning(from: spec))
-        #expect(try spec.merging(json("{}")) { _ in nil } == spec)
+        #expect(try JobDraft(spec, JobSecrets()).merging(json("{}")) { _ in nil }.spec == spec)
     }
 
     @Test("credentials stay with the server that they are for")
@@ -57,17 +59,44 @@ struct JobPatchTests {
             #""auth":{"type":"bearer","token":"x"}"#,
         ] {
             let text = #"{"kind":"data","request":{"url":"https://a.example/x",\#(secret)}}"#
-            let spec = try decode(text).spec
+            let job = try decode(text)
+            let draft = JobDraft(job.spec, job.secrets)
             for patch in elsewhere {
                 #expect(throws: InvalidFields.self, "\(patch)") {
-                    try spec.merging(json(patch)) { _ in nil }
+                    try draft.merging(json(patch)) { _ in nil }
                 }
             }
-            let moved = try spec.merging(json(#"{"request":{"url":"https://a.example/y"}}"#)) { _ in nil }
-            #expect(moved.request.url == "https://a.example/y")
+            let moved = try draft.merging(json(#"{"request":{"url":"https://a.example/y"}}"#)) { _ in nil }
+            #expect(moved.spec.request.url == "https://a.example/y")
         }
-        let free = try decode(#"{"kind":"data","request":{"url":"https://a.example/x"}}"#).spec
-        for patch in elsewhere { _ = try free.merging(json(patch)) { _ in nil } }
+        let free = try decode(#"{"kind":"data","request":{"url":"https://a.example/x"}}"#)
+        for patch in elsewhere { _ = try JobDraft(free.spec, free.secrets).merging(json(patch)) { _ in nil } }
+    }
+
+    @Test("header fields are merged by name, whatever its case; secrets stay apart, and may be new elsewhere")
+    func headers() throws {
+        let job = try decode(
+            #"{"kind":"data","request":{"url":"https://a.example/x","headers":{"A":"1","Authorization":"Bearer x"}}}"#
+        )
+        let draft = JobDraft(job.spec, job.secrets)
+        let patched = { (patch: String) in try draft.merging(json(patch)) { _ in nil } }
+        let other = try patched(#"{"request":{"headers":{"a":"2","B":"3"}}}"#)
+        #expect(other.spec.request.headers == [.init("Authorization", ""), .init("a", "2"), .init("B", "3")])
+        #expect(other.secrets.headers == [.init("Authorization", "Bearer x")])
+        #expect(other.spec.request.original?.headers == job.spec.request.headers)
+        #expect(try JobSpec(storedJSON: other.spec.encodeStored()) == other.spec)
+        let moved = try patched(
+            #"{"request":{"url":"https://b.example/","headers":{"authorization":"Bearer y"}}}"#)
+        #expect(moved.secrets.headers == [.init("authorization", "Bearer y")])
+        let freed = try patched(#"{"request":{"url":"https://b.example/","headers":{"Authorization":null}}}"#)
+        #expect(freed.secrets.isEmpty && freed.spec.request.headers == [.init("A", "1")])
+        #expect(try patched(#"{"request":{"headers":null}}"#).spec.request.headers.isEmpty)
+        for wrong in [
+            #"{"request":{"headers":{"Host":"x"}}}"#, #"{"request":{"headers":{"A":7}}}"#,
+            #"{"request":{"headers":[]}}"#, #"{"request":{"url":"https://b.example/","headers":{"A":"2"}}}"#,
+        ] {
+            #expect(throws: InvalidFields.self, "\(wrong)") { try patched(wrong) }
+        }
     }
 
     @Test("a patch that is wrong, or comes out wrong, is refused with its pointers")
@@ -75,7 +104,8 @@ struct JobPatchTests {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec
         let refused = { (patch: String) -> [String] in
             do throws(InvalidFields) {
-                _ = try spec.merging((try? json(patch)) ?? .null) { _ in "Not there." }
+                _ = try JobDraft(spec, JobSecrets()).merging((try? json(patch)) ?? .null) { _ in "Not there."
+                }
                 return []
             } catch {
                 return error.errors.map { "\($0.code) \($0.pointer)" }

@@ -3,12 +3,14 @@ import FerryEngine
 import Testing
 
 @Suite struct AttemptMachineTests {
+    private static let question = JobQuestion(.begin, askedAt: Timestamp(microseconds: 0), timeout: 1)
     private static let error = TransferError(.connectionLost, "x", phase: .waiting, isRetryable: true)
     private static let result = TransferResult(
         path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length)
     private static let events: [AttemptMachine.Event] = [
         .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.resend),
-        .head(.restart), .head(.refuse(error, retryAfter: 3)), .enoughDiscarded, .bodyRefused(error),
+        .head(.restart), .head(.refuse(error, retryAfter: 3)), .head(.ask(question)), .enoughDiscarded,
+        .bodyRefused(error),
         .transferEnded(nil),
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
@@ -16,7 +18,9 @@ import Testing
         .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release,
     ]
 
-    private static let endings = ["succeeded", "failed", "cancelled", "released", "suspended", "left"]
+    private static let endings = [
+        "succeeded", "failed", "cancelled", "released", "suspended", "asked", "left",
+    ]
 
     private static func words(_ actions: [AttemptMachine.Action]) -> [String] {
         actions.map { action in
@@ -36,6 +40,7 @@ import Testing
             case .report(.released): "released"
             case .leave: "left"
             case .report(.suspended): "suspended"
+            case .report(.asked): "asked"
             }
         }
     }

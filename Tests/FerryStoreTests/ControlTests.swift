@@ -31,10 +31,10 @@ struct ControlTests {
         let result = wait { reply in
             (node ?? self.node).store.control.edit(
                 id, tenant: "acme", revision: revision,
-                { spec throws(InvalidFields) in
-                    var spec = spec
-                    change(&spec)
-                    return spec
+                { draft throws(InvalidFields) in
+                    var draft = draft
+                    change(&draft.spec)
+                    return draft
                 }, reply: reply)
         }
         return result.flatMap { edit in

@@ -79,7 +79,8 @@ final class TestNode: Sendable {
         var configuration = StoreConfiguration(
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
             clock: DatabaseClock(), logger: logger,
-            openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) })
+            openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) },
+            sealSecrets: { Array(($0.webhookSecret ?? "").utf8) })
         configuration.openWebhookKeys = { WebhookKeys(json: $0) }
         configuration.downloads = downloads
         configuration.hosts = hosts

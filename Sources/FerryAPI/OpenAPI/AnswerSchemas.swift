@@ -11,7 +11,7 @@ let answerSchemas = #"""
         "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "kind", "session",
         "description", "metadata", "request", "mirrors", "destination", "source", "integrity",
         "resume_data", "redirects", "accept", "on_challenge", "schedule", "network", "retry", "segments",
-        "webhook", "progress", "response", "result", "error"
+        "webhook", "progress", "response", "result", "error", "question", "answered_by", "questions"
       ],
       "properties": {
         "id": {"$ref": "#/components/schemas/JobID"},
@@ -20,7 +20,7 @@ let answerSchemas = #"""
         "waiting_for": {
           "enum": [
             null, "begin_date", "discretionary", "connectivity", "retry", "dependency", "challenge",
-            "confirmation"
+            "confirmation", "redirect"
           ]
         },
         "revision": {"type": "integer", "minimum": 0},
@@ -44,6 +44,9 @@ let answerSchemas = #"""
         "attempt": {"type": "integer", "minimum": 0},
         "node": {"type": ["string", "null"]}, "link": {"type": "string"},
         "retry_of": {"type": ["string", "null"]},
+        "question": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Question"}]},
+        "answered_by": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AnsweredBy"}]},
+        "questions": {"type": "object"},
         "kind": {"enum": ["download", "upload", "data"]},
         "session": {"type": "string"},
         "description": {"type": ["string", "null"]},

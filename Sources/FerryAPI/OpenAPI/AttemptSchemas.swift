@@ -27,7 +27,7 @@ let attemptSchemas = #"""
           "description": "Null: it runs. Of a lost one: when its loss was noticed."
         },
         "outcome": {
-          "enum": [null, "succeeded", "failed", "cancelled", "released", "lost", "suspended"],
+          "enum": [null, "succeeded", "failed", "cancelled", "released", "lost", "suspended", "asked"],
           "description": "Null: it runs. released: the node gave the job back. lost: the node died."
         },
         "error": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferError"}]},

@@ -26,7 +26,7 @@ let openAPIDocument: [UInt8] = {
     writer.name("schemas")
     let schemas = [
         jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
-        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas,
+        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas, questionSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

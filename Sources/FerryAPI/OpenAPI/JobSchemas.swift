@@ -43,7 +43,11 @@ let jobRequestSchemas = #"""
         },
         "redirects": {"$ref": "#/components/schemas/Redirects"},
         "accept": {"$ref": "#/components/schemas/Acceptance"},
-        "on_challenge": {"const": "fail"},
+        "on_challenge": {
+          "enum": ["fail", "ask"], "default": "fail",
+          "description": "ask: after a 401 somebody may give a credential (POST …/challenge)."
+        },
+        "questions": {"$ref": "#/components/schemas/QuestionRules"},
         "schedule": {"$ref": "#/components/schemas/Schedule"},
         "network": {"$ref": "#/components/schemas/Network"},
         "retry": {"$ref": "#/components/schemas/Retry"},
@@ -220,7 +224,10 @@ let jobRequestSchemas = #"""
     "Redirects": {
       "type": "object", "additionalProperties": false,
       "properties": {
-        "policy": {"enum": ["follow", "reject"], "default": "follow"},
+        "policy": {
+          "enum": ["follow", "reject", "ask"], "default": "follow",
+          "description": "ask: somebody says whether each is followed (POST …/redirect)."
+        },
         "max": {"type": "integer", "minimum": 0, "maximum": 50, "default": 20},
         "send_credentials_across_origins": {"type": "boolean", "default": false}
       }
@@ -260,7 +267,10 @@ let jobRequestSchemas = #"""
         },
         "discretionary": {"const": false},
         "waits_for_connectivity": {"type": "boolean", "default": true},
-        "confirm_before_begin": {"const": false},
+        "confirm_before_begin": {
+          "type": "boolean", "default": false,
+          "description": "Whether somebody has to say first that it may begin (POST …/begin)."
+        },
         "expected_bytes_to_send": {
           "type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991
         },

@@ -32,7 +32,8 @@ extension Operation {
     var description: OperationDescription {
         switch self {
         case .submitJob, .submitJobs, .listJobs, .readJob, .editJob, .deleteJob, .cancelJob, .suspendJob,
-            .resumeJob, .retryJob, .readContent, .readAttempts:
+            .resumeJob, .retryJob, .answerBegin, .answerRedirect, .answerChallenge, .readContent,
+            .readAttempts:
             jobDescription
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             sessionDescription
@@ -117,6 +118,10 @@ extension Operation {
                         content: json("Job"), headers: ["ETag"])
                 ],
                 problems: [404, 409, 412, 413, 415, 422])
+        case .answerBegin: answerDescription("Say whether a job may begin", "BeginAnswer")
+        case .answerRedirect: answerDescription("Say whether a job follows a redirect", "RedirectAnswer")
+        case .answerChallenge:
+            answerDescription("Say how a job answers a server that wants credentials", "ChallengeAnswer")
         case .readContent: contentDescription
         case .readAttempts:
             OperationDescription(
@@ -137,6 +142,15 @@ extension Operation {
                         headers: ["Location", "ETag", "Preference-Applied", "Idempotency-Replayed"])
                 ], problems: (self == .retryJob ? [404] : []) + [409, 413, 415, 422])
         }
+    }
+
+    private func answerDescription(_ summary: String, _ schema: String) -> OperationDescription {
+        OperationDescription(
+            tag: "jobs", summary: summary, parameters: ["IfMatch"], body: json(schema), isBodyRequired: true,
+            answers: [
+                .init(
+                    status: 200, text: "The answer counts; the job.", content: json("Job"), headers: ["ETag"])
+            ], problems: [404, 409, 412, 413, 415, 422])
     }
 
     private var contentDescription: OperationDescription {

@@ -1,7 +1,8 @@
 -- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
 -- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
 -- its begin date is another one, $9 that date, or null when it may begin now, $10 deadline or null, $11
--- lot, $12 urgency. Returns the id; no row: it has changed meanwhile.
+-- lot, $12 urgency, $13 whether it has to be confirmed before it begins, $14 whether the secrets are others,
+-- $15 those or null. Returns the id; no row: it has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs WHERE id = $1::uuid AND revision = $2::integer FOR UPDATE
 ), changed AS (
@@ -9,12 +10,17 @@ WITH found AS (
         spec = $3::text, metadata = $4::jsonb, priority = $5::real, expires_at = $6::timestamptz,
         origin = $7::text, deadline_at = $10::timestamptz,
         lot = CASE WHEN j.state = 'running' THEN j.lot ELSE $11::bigint END, urgency = $12::timestamptz,
+        secrets = CASE WHEN $14::boolean THEN $15::bytea ELSE j.secrets END,
         revision = j.revision + 1,
-        state = CASE WHEN NOT $8::boolean THEN j.state WHEN $9::timestamptz IS NULL THEN 'queued'
+        state = CASE WHEN NOT $8::boolean THEN j.state
+            WHEN $9::timestamptz IS NULL AND NOT $13::boolean THEN 'queued'
             ELSE 'waiting' END::job_state,
         waiting_for = CASE WHEN NOT $8::boolean THEN j.waiting_for
-            WHEN $9::timestamptz IS NOT NULL THEN 'begin_date' END::waiting_for,
-        next_attempt_at = CASE WHEN $8::boolean THEN $9::timestamptz ELSE j.next_attempt_at END
+            WHEN $9::timestamptz IS NOT NULL OR $13::boolean THEN 'begin_date' END::waiting_for,
+        next_attempt_at = CASE WHEN NOT $8::boolean THEN j.next_attempt_at
+            WHEN $13::boolean THEN coalesce($9::timestamptz, now()) ELSE $9::timestamptz END,
+        question = CASE WHEN NOT $8::boolean THEN j.question END,
+        asks = CASE WHEN j.question IS NOT NULL AND NOT $8::boolean THEN j.asks ELSE $13::boolean END
     FROM found WHERE j.id = found.id
     RETURNING j.id, j.state, found.state AS state_before
 ), counted AS (

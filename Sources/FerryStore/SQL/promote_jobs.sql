@@ -1,10 +1,10 @@
--- Queues jobs whose time has come. Locks: due rows that nobody else has locked, then this connection's row of
--- job_counts. $1 how many at most. Returns id, lot, tenant, session and origin of the lot (empty: it is a
--- wide one), urgency.
+-- Queues jobs whose time has come, unless somebody is to be asked first. Locks: due rows that nobody else has
+-- locked, then this connection's row of job_counts. $1 how many at most. Returns id, lot, tenant, session and
+-- origin of the lot (empty: it is a wide one), urgency.
 WITH changed AS (
     UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
     WHERE j.id = ANY (ARRAY(
-        SELECT id FROM jobs WHERE state = 'waiting' AND next_attempt_at <= now()
+        SELECT id FROM jobs WHERE state = 'waiting' AND next_attempt_at <= now() AND NOT asks
         ORDER BY next_attempt_at LIMIT $1::integer
         FOR UPDATE SKIP LOCKED))
     RETURNING j.id, j.lot, j.tenant, j.session, j.origin, j.urgency

@@ -3,12 +3,16 @@
 -- released, and their begin dates or null.
 WITH changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN b.begin_at > now() THEN 'waiting' ELSE 'queued' END::job_state,
-        waiting_for = CASE WHEN b.begin_at > now() THEN 'begin_date' END::waiting_for,
-        next_attempt_at = CASE WHEN b.begin_at > now() THEN b.begin_at END,
+        state = CASE WHEN b.asks OR b.begin_at > now() THEN 'waiting' ELSE 'queued' END::job_state,
+        waiting_for = CASE WHEN b.asks OR b.begin_at > now() THEN 'begin_date' END::waiting_for,
+        next_attempt_at = CASE WHEN b.asks THEN greatest(b.begin_at, now())
+            WHEN b.begin_at > now() THEN b.begin_at END,
+        asks = b.asks,
         revision = j.revision + 1
     FROM (
-        SELECT id, (spec::jsonb #>> '{schedule,earliest_begin_at}')::timestamptz AS begin_at FROM jobs
+        SELECT id, (spec::jsonb #>> '{schedule,earliest_begin_at}')::timestamptz AS begin_at,
+            coalesce((spec::jsonb #>> '{schedule,confirm_before_begin}')::boolean, false) AS asks
+        FROM jobs
         WHERE id = ANY ($1::uuid[]) AND waiting_for = 'dependency'
             AND NOT EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id)
         ORDER BY id FOR UPDATE

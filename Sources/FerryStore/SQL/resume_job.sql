@@ -3,7 +3,7 @@
 -- this connection's row of job_counts. $1 id, $2 revision, $3 begin date, or null when that is over. Returns
 -- the id; no row: it has changed meanwhile.
 WITH found AS (
-    SELECT id, state, EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id) AS depends
+    SELECT id, state, asks, EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id) AS depends
     FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer
         AND (state = 'suspended' OR (state = 'running' AND suspend_requested))
@@ -11,10 +11,12 @@ WITH found AS (
 ), changed AS (
     UPDATE jobs j SET
         state = CASE WHEN found.state = 'running' THEN 'running'
-            WHEN $3::timestamptz IS NULL AND NOT found.depends THEN 'queued' ELSE 'waiting' END::job_state,
+            WHEN $3::timestamptz IS NULL AND NOT found.depends AND NOT found.asks THEN 'queued'
+            ELSE 'waiting' END::job_state,
         waiting_for = CASE WHEN found.state = 'running' THEN NULL WHEN found.depends THEN 'dependency'
-            WHEN $3::timestamptz IS NOT NULL THEN 'begin_date' END::waiting_for,
-        next_attempt_at = CASE WHEN found.state = 'suspended' AND NOT found.depends THEN $3::timestamptz END,
+            WHEN $3::timestamptz IS NOT NULL OR found.asks THEN 'begin_date' END::waiting_for,
+        next_attempt_at = CASE WHEN found.state = 'suspended' AND NOT found.depends
+            THEN coalesce($3::timestamptz, CASE WHEN found.asks THEN now() END) END,
         suspend_requested = false,
         revision = j.revision + CASE WHEN found.state = 'suspended' THEN 1 ELSE 0 END
     FROM found WHERE j.id = found.id

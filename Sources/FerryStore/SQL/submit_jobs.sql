@@ -9,16 +9,17 @@ WITH inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        deadline_at, wanted_events, lot, urgency)
+        deadline_at, wanted_events, lot, urgency, asks)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind,
         CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
-        CASE WHEN NOT u.leased THEN u.waits END::waiting_for,
+        CASE WHEN NOT u.leased THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
         CASE WHEN u.leased THEN 1 ELSE 0 END,
         CASE WHEN u.leased THEN $17::uuid END,
         CASE WHEN u.leased THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
         u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
-        u.urgency
+        u.urgency,
+        coalesce(u.waits = 'confirmation', false)
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],

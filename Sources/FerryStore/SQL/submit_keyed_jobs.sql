@@ -39,15 +39,16 @@ WITH u AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        deadline_at, wanted_events, lot, urgency)
+        deadline_at, wanted_events, lot, urgency, asks)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind, u.state::job_state,
-        CASE WHEN u.state = 'waiting' THEN u.waits END::waiting_for,
+        CASE WHEN u.state = 'waiting' THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
         CASE WHEN u.leased THEN 1 ELSE 0 END,
         CASE WHEN u.leased THEN $17::uuid END,
         CASE WHEN u.leased THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
         u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
-        u.urgency
+        u.urgency,
+        coalesce(u.waits = 'confirmation', false)
     FROM u WHERE u.submission IN (SELECT submission FROM accepted)
     RETURNING state
 ), told AS (

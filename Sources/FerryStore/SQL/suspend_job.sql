@@ -6,7 +6,8 @@ WITH found AS (
     FOR UPDATE
 ), changed AS (
     UPDATE jobs j SET
-        state = 'suspended', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
+        state = 'suspended', waiting_for = NULL, next_attempt_at = NULL, question = NULL,
+        asks = j.asks AND j.attempt = 0, revision = j.revision + 1
     FROM found WHERE j.id = found.id
     RETURNING j.id, found.state AS state_before
 ), counted AS (

@@ -1,0 +1,113 @@
+/// What is asked about jobs and what may be answered, as JSON Schema 2020-12.
+let questionSchemas = #"""
+    "QuestionRules": {
+      "type": "object", "additionalProperties": false,
+      "description": "What holds when nobody has answered a question about the job.",
+      "properties": {
+        "timeout": {
+          "type": "number", "minimum": 1, "maximum": 604800, "default": 600,
+          "description": "Seconds that an answer is waited for."
+        },
+        "begin": {"enum": ["continue_loading", "cancel"], "default": "continue_loading"},
+        "redirect": {"enum": ["follow", "reject", "cancel"], "default": "reject"},
+        "challenge": {
+          "enum": ["perform_default_handling", "cancel"], "default": "perform_default_handling"
+        }
+      }
+    },
+    "Question": {
+      "type": "object",
+      "description": "What somebody is to say before the job goes on.",
+      "required": ["kind", "asked_at", "expires_at", "redirect", "challenge"],
+      "properties": {
+        "kind": {"enum": ["begin", "redirect", "challenge"]},
+        "asked_at": {"type": "string", "format": "date-time"},
+        "expires_at": {
+          "type": "string", "format": "date-time", "description": "When the job decides by itself."
+        },
+        "redirect": {
+          "type": ["object", "null"], "required": ["status", "url", "method"],
+          "properties": {
+            "status": {"type": "integer"}, "url": {"type": "string"}, "method": {"type": "string"}
+          }
+        },
+        "challenge": {
+          "type": ["object", "null"], "required": ["protection_space", "previous_failure_count"],
+          "properties": {
+            "protection_space": {
+              "type": "object", "required": ["url", "realm", "authentication_method"],
+              "properties": {
+                "url": {"type": "string"}, "realm": {"type": ["string", "null"]},
+                "authentication_method": {"enum": ["basic", "digest", "bearer"]}
+              }
+            },
+            "previous_failure_count": {"type": "integer", "minimum": 0}
+          }
+        }
+      }
+    },
+    "AnsweredBy": {
+      "type": "object",
+      "description": "The last answer about the job, and who gave it: a key, a delivery, or nobody in time.",
+      "required": ["question", "disposition", "by", "name", "at"],
+      "properties": {
+        "question": {"enum": ["begin", "redirect", "challenge"]},
+        "disposition": {"type": "string"},
+        "by": {"enum": ["api", "webhook", "timeout"]},
+        "name": {"type": ["string", "null"]},
+        "at": {"type": "string", "format": "date-time"}
+      }
+    },
+    "NewRequest": {
+      "type": "object", "additionalProperties": false,
+      "description": "A merge patch of the job's request.",
+      "properties": {
+        "url": {"type": "string", "maxLength": 8192},
+        "headers": {"$ref": "#/components/schemas/HeaderPatch"},
+        "timeout_for_request": {"type": ["number", "null"], "minimum": 1, "maximum": 604800}
+      }
+    },
+    "HeaderPatch": {
+      "type": ["object", "null"], "maxProperties": 100,
+      "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"},
+      "additionalProperties": {
+        "type": ["string", "null"], "pattern": "^[^\\u0000-\\u0008\\u000a-\\u001f\\u007f]*$"
+      },
+      "description": "Null removes a field; names are the same whatever their case."
+    },
+    "BeginAnswer": {
+      "type": "object", "required": ["disposition"], "additionalProperties": false,
+      "properties": {
+        "disposition": {"enum": ["continue_loading", "use_new_request", "cancel"]},
+        "request": {"$ref": "#/components/schemas/NewRequest"}
+      }
+    },
+    "RedirectAnswer": {
+      "type": "object", "required": ["disposition"], "additionalProperties": false,
+      "description": "reject: the redirect itself is the answer.",
+      "properties": {
+        "disposition": {"enum": ["follow", "reject", "use_new_request", "cancel"]},
+        "request": {"$ref": "#/components/schemas/NewRequest"}
+      }
+    },
+    "ChallengeAnswer": {
+      "type": "object", "required": ["disposition"], "additionalProperties": false,
+      "description": "reject_protection_space: the next way that the server offers is asked about.",
+      "properties": {
+        "disposition": {
+          "enum": [
+            "use_credential", "perform_default_handling", "reject_protection_space", "cancel"
+          ]
+        },
+        "credential": {
+          "type": "object", "additionalProperties": false,
+          "description": "User and password, or a token.",
+          "properties": {
+            "user": {"type": "string", "maxLength": 255},
+            "password": {"type": "string", "maxLength": 1024, "writeOnly": true},
+            "token": {"type": "string", "minLength": 1, "maxLength": 8192, "writeOnly": true}
+          }
+        }
+      }
+    }
+    """#

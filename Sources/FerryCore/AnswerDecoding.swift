@@ -1,0 +1,143 @@
+/// A job as a client's change sees it: what it says, and what is kept apart from that.
+package struct JobDraft: Sendable, Equatable {
+    package var spec: JobSpec
+    package var secrets: JobSecrets
+    package init(_ spec: JobSpec, _ secrets: JobSecrets) {
+        self.spec = spec
+        self.secrets = secrets
+    }
+}
+
+/// What follows from an answer.
+package enum AnswerResolution: Sendable {
+    case goOn(JobDraft)
+    /// The next way to authenticate is asked about.
+    case ask(JobQuestion, JobDraft)
+    case cancel(JobDraft)
+    case fail(TransferError, JobDraft)
+}
+
+extension JobAnswer {
+    /// Reads `{"disposition", "credential", "request"}`; every complaint is thrown at once.
+    package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
+        let complaints = Complaints()
+        guard var fields = FieldReader(json, at: "#", complaints) else {
+            throw InvalidFields(complaints.errors)
+        }
+        let disposition = Self.disposition(&fields, kind)
+        let credential = Self.credential(&fields, complaints)
+        let request = fields.value("request")
+        if !fields.has("disposition") {
+            fields.complain("disposition", "required", "An answer needs a disposition.")
+        }
+        if (disposition == .useCredential) != (credential != nil), complaints.isEmpty {
+            fields.complain("credential", "invalid_combination", "use_credential comes with a credential.")
+        }
+        if (disposition == .useNewRequest) != (request != nil), complaints.isEmpty {
+            fields.complain("request", "invalid_combination", "use_new_request comes with a request.")
+        }
+        fields.finish()
+        guard complaints.isEmpty, let disposition else { throw InvalidFields(complaints.errors) }
+        self.init(disposition, credential: credential, request: request)
+    }
+
+    private static func disposition(
+        _ fields: inout FieldReader, _ kind: JobQuestion.Kind
+    ) -> Disposition? {
+        guard let disposition = fields.choice("disposition", Disposition.self) else { return nil }
+        guard kind.dispositions.contains(disposition) else {
+            let possible = kind.dispositions.map(\.rawValue).joined(separator: ", ")
+            fields.complain("disposition", "invalid_value", "This must be one of: \(possible).")
+            return nil
+        }
+        return disposition
+    }
+
+    private static func credential(_ fields: inout FieldReader, _ complaints: Complaints) -> Credential? {
+        guard var object = fields.object("credential") else { return nil }
+        let user = object.string("user", byteCounts: 0...Limits.userByteCountMax)
+        let password = object.string("password", byteCounts: 0...Limits.passwordByteCountMax)
+        let token = object.string("token", byteCounts: 1...Limits.tokenByteCountMax)
+        object.finish()
+        let hasControls = [user, password, token].contains { text in
+            text?.utf8.contains { $0 < 0x20 || $0 == 0x7F } ?? false
+        }
+        if hasControls {
+            complaints.add(object.path, "invalid_value", "A credential has no control characters.")
+        }
+        if let token, user == nil, password == nil { return Credential(user: nil, secret: token) }
+        if let user, token == nil { return Credential(user: user, secret: password ?? "") }
+        if complaints.isEmpty {
+            complaints.add(object.path, "invalid_combination", "Give user and password, or a token.")
+        }
+        return nil
+    }
+}
+
+extension JobDraft {
+    /// The job after an answer. `attempt`: the number of its last attempt. `refusal`: the egress policy's.
+    package func answered(
+        _ question: JobQuestion, _ answer: JobAnswer, from source: AnswerSource, at now: Timestamp,
+        attempt: Int32, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?
+    ) throws(InvalidFields) -> AnswerResolution {
+        var draft = self
+        var answers = spec.answers ?? JobAnswers()
+        answers.last = .init(kind: question.kind, disposition: answer.disposition, source: source, at: now)
+        answers.start = nil
+        switch (answer.disposition, question.subject) {
+        case (.cancel, _):
+            draft.spec.answers = answers
+            return .cancel(draft)
+        case (.useNewRequest, _):
+            let patch = JSON.object([.init("request", answer.request ?? .null)])
+            draft = try merging(patch, node: node, refusal: refusal)
+            answers.isConfirmed = true
+        case (.follow, .redirect(_, let hop)):
+            answers.approved.append(hop.url)
+            (answers.start, answers.startAttempt) = (hop, attempt + 1)
+        case (.reject, _): answers.rejectsRedirects = true
+        case (.performDefaultHandling, _): answers.usesDefaultHandling = true
+        case (.useCredential, .challenge(let spaces, let count)):
+            answers.failureCount = count
+            try draft.use(answer.credential, for: spaces)
+        case (.rejectProtectionSpace, .challenge(let spaces, let count)):
+            draft.spec.answers = answers
+            guard spaces.count > 1 else { return .fail(.allSpacesRejected, draft) }
+            return .ask(
+                JobQuestion(
+                    .challenge(Array(spaces.dropFirst()), previousFailureCount: count), askedAt: now,
+                    timeout: spec.questions.timeout), draft)
+        default: answers.isConfirmed = true
+        }
+        draft.spec.answers = answers
+        return .goOn(draft)
+    }
+
+    private mutating func use(
+        _ credential: JobAnswer.Credential?, for spaces: [JobQuestion.ProtectionSpace]
+    ) throws(InvalidFields) {
+        guard let credential, let scheme = spaces.first?.method else { return }
+        guard (scheme == .bearer) == (credential.user == nil) else {
+            throw InvalidFields(
+                "#/credential", "invalid_combination",
+                scheme == .bearer
+                    ? "The server asks for a token." : "The server asks for a user and a password.")
+        }
+        // What was refused does not go out beside it.
+        spec.request.headers.removeAll { $0.name.lowercased() == "authorization" }
+        secrets.headers.removeAll { $0.name.lowercased() == "authorization" }
+        var rules = spec.request.connection ?? .standard
+        var connection = secrets.connection ?? ConnectionSecrets()
+        rules.authentication = .init(scheme, user: credential.user)
+        connection.password = scheme == .bearer ? nil : credential.secret
+        connection.token = scheme == .bearer ? credential.secret : nil
+        spec.request.connection = rules
+        secrets.connection = connection
+    }
+}
+
+extension TransferError {
+    fileprivate static let allSpacesRejected = TransferError(
+        .authenticationRequired, "Every way to authenticate that the server offers was rejected.",
+        phase: .waiting, isRetryable: false)
+}

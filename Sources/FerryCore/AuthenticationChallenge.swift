@@ -1,0 +1,113 @@
+/// The challenges of `WWW-Authenticate` fields (RFC 9110 §11.6.1), as far as a question about them needs it.
+package struct AuthenticationChallenge: Sendable, Equatable {
+    /// In lower case.
+    package let scheme: String
+    package let realm: String?
+
+    /// Those that can be read, in their order.
+    package static func all(in fields: [String]) -> [AuthenticationChallenge] {
+        fields.flatMap { field in
+            var parser = Parser(Array(field.utf8.prefix(16_384)))
+            return parser.challenges()
+        }
+    }
+
+    private struct Parser {
+        let bytes: [UInt8]
+        var position = 0
+
+        init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+        mutating func challenges() -> [AuthenticationChallenge] {
+            var all: [AuthenticationChallenge] = []
+            skip(separators: true)
+            while let scheme = token() {
+                skip(separators: false)
+                var realm: String?
+                skipToken68()
+                while let (name, value) = parameter() {
+                    if name == "realm" { realm = realm ?? value }
+                    skip(separators: true)
+                }
+                all.append(AuthenticationChallenge(scheme: scheme.lowercased(), realm: realm))
+                let before = position
+                skip(separators: true)
+                // What cannot be read ends it.
+                if position < bytes.count, !HeaderRules.isTokenByte(bytes[position]), position == before {
+                    break
+                }
+            }
+            return all
+        }
+
+        private mutating func skip(separators: Bool) {
+            while position < bytes.count,
+                bytes[position] == 0x20 || bytes[position] == 0x09
+                    || separators && bytes[position] == UInt8(ascii: ",")
+            { position += 1 }
+        }
+
+        private mutating func token() -> String? {
+            let start = position
+            while position < bytes.count, HeaderRules.isTokenByte(bytes[position]) { position += 1 }
+            return start < position ? String(decoding: bytes[start..<position], as: UTF8.self) : nil
+        }
+
+        /// What some schemes have instead of parameters: characters up to a comma, `=` only at its end.
+        private mutating func skipToken68() {
+            var end = position
+            while end < bytes.count,
+                HeaderRules.isTokenByte(bytes[end]) || bytes[end] == UInt8(ascii: "/")
+            { end += 1 }
+            var rest = end
+            while rest < bytes.count, bytes[rest] == UInt8(ascii: "=") { rest += 1 }
+            guard end > position, rest == bytes.count || bytes[rest] == UInt8(ascii: ",") else { return }
+            position = rest
+        }
+
+        /// `name = value`; nil, and nothing is taken, when the next challenge begins.
+        private mutating func parameter() -> (String, String)? {
+            let start = position
+            guard let name = token() else { return nil }
+            skip(separators: false)
+            guard position < bytes.count, bytes[position] == UInt8(ascii: "=") else {
+                position = start
+                return nil
+            }
+            position += 1
+            skip(separators: false)
+            guard let value = quoted() ?? token() else {
+                // Nobody knows where this ends.
+                position = bytes.count
+                return nil
+            }
+            return (name.lowercased(), value)
+        }
+
+        private mutating func quoted() -> String? {
+            guard position < bytes.count, bytes[position] == UInt8(ascii: "\"") else { return nil }
+            var text: [UInt8] = []
+            var place = position + 1
+            while place < bytes.count, bytes[place] != UInt8(ascii: "\"") {
+                if bytes[place] == UInt8(ascii: "\\"), place + 1 < bytes.count { place += 1 }
+                text.append(bytes[place])
+                place += 1
+            }
+            guard place < bytes.count else { return nil }
+            position = place + 1
+            return String(decoding: text, as: UTF8.self)
+        }
+    }
+}
+
+extension JobQuestion.ProtectionSpace {
+    /// What a 401 from `url` asks for and can be answered, the strongest first, each once.
+    package static func offered(by fields: [String], from url: String) -> [Self] {
+        let challenges = AuthenticationChallenge.all(in: fields)
+        return [ConnectionRules.Authentication.Scheme.digest, .bearer, .basic].compactMap { scheme in
+            challenges.first { $0.scheme == scheme.rawValue }.map {
+                Self(url: url, realm: $0.realm, method: scheme)
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+extension JobDecoding {
+    func asksOnChallenge(_ fields: inout FieldReader) -> Bool {
+        fields.choice("on_challenge", OnChallenge.self) == .ask
+    }
+
+    func questions(_ fields: inout FieldReader) -> QuestionRules {
+        var rules = QuestionRules.standard
+        guard var object = fields.object("questions") else { return rules }
+        rules.timeout = object.number("timeout", in: 1...Limits.questionSecondsMax) ?? rules.timeout
+        rules.begin = object.choice("begin", QuestionRules.Begin.self) ?? rules.begin
+        rules.redirect = object.choice("redirect", QuestionRules.Redirect.self) ?? rules.redirect
+        rules.challenge = object.choice("challenge", QuestionRules.Challenge.self) ?? rules.challenge
+        object.finish()
+        return rules
+    }
+
+    /// A question ends the attempt, and the request is made again once it is answered.
+    func checkQuestions(
+        _ fields: inout FieldReader, _ asksOnChallenge: Bool, _ redirects: JobSpec.Redirects,
+        _ retry: JobSpec.RetryRules, _ request: JobSpec.RequestSpec?
+    ) {
+        let isInParts =
+            fields.value("segments")?.integer ?? 1 > 1 || !(fields.value("mirrors")?.array ?? []).isEmpty
+        if isInParts, asksOnChallenge {
+            fields.complain("on_challenge", "invalid_combination", "Parts and mirrors cannot ask.")
+        }
+        guard redirects.policy == .ask else { return }
+        if isInParts {
+            complaints.add(
+                "\(fields.pointer("redirects"))/policy", "invalid_combination",
+                "Parts and mirrors cannot ask.")
+        } else if let request, !JobSpec.isIdempotent(request.method), !retry.repeatsNonIdempotent {
+            complaints.add(
+                "\(fields.pointer("redirects"))/policy", "invalid_combination",
+                "\(request.method) is not idempotent, and would be sent again after the answer.")
+        }
+    }
+}
+
+private enum OnChallenge: String, CaseIterable { case fail, ask }

@@ -1,0 +1,48 @@
+import FerryAPI
+import FerryCore
+import FerryStore
+import Logging
+
+/// Receivers of webhooks may answer what is asked about a job in the body of their 2xx.
+struct WebhookAnswers: Sendable {
+    let control: ControlLane
+    let clock: any WallClock
+    let egress: EgressPolicy
+    let node: NodeAbilities
+    let logger: Logger
+
+    /// A body without a `disposition` says nothing. The first valid answer counts; what comes later, or is
+    /// wrong, changes nothing.
+    func take(_ delivery: Delivery, _ body: [UInt8]) {
+        guard let kind = delivery.type.question, let job = delivery.job,
+            let json = try? JSON.parse(body), json["disposition"] != nil
+        else { return }
+        let answer: JobAnswer
+        do throws(InvalidFields) {
+            answer = try JobAnswer(json, to: kind)
+        } catch {
+            return note(delivery, error)
+        }
+        let source = AnswerSource(.webhook, name: delivery.id.description)
+        let (clock, egress, node) = (clock, egress, node)
+        control.answer(
+            job, tenant: delivery.tenant, kind: kind,
+            { draft, question, attempt throws(InvalidFields) in
+                try draft.answered(
+                    question, answer, from: source, at: clock.now(), attempt: attempt, node: node
+                ) { egress.refusal(of: $0) }
+            }
+        ) { result in
+            if case .success(.refused(let invalid)) = result { note(delivery, invalid) }
+        }
+    }
+
+    private func note(_ delivery: Delivery, _ invalid: InvalidFields) {
+        logger.notice(
+            "A webhook's answer was refused.",
+            metadata: [
+                "delivery": "\(delivery.id)", "job.id": "\(delivery.job?.description ?? "")",
+                "cause": "\(invalid.errors.first?.detail ?? "")",
+            ])
+    }
+}

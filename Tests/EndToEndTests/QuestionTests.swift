@@ -1,0 +1,200 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("Questions about jobs", .onOwnThread)
+struct QuestionTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    /// `/r` redirects to `/f`; `/secret` wants `u:p`; everything else is there.
+    private func makeOrigin(_ offers: String = #"Basic realm="room""#) throws -> ScriptedOrigin {
+        try ScriptedOrigin.answering { request, _ in
+            var head = "200 OK"
+            if request.path == "/r" { head = "302 Found\r\nLocation: /f" }
+            if request.path == "/secret",
+                request.header("authorization") != "Basic " + Base64.encode(Array("u:p".utf8))
+            {
+                head = "401 Unauthorized\r\nWWW-Authenticate: \(offers)"
+            }
+            return Array("HTTP/1.1 \(head)\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+    }
+
+    private func asked(_ id: String, _ kind: String) throws -> JSON {
+        let isAsked = becomes { try ferry.json("GET", "/v1/jobs/\(id)")["question"]?["kind"]?.string == kind }
+        let job = try ferry.json("GET", "/v1/jobs/\(id)")
+        #expect(isAsked && job["state"]?.string == "waiting", "\(job)")
+        return job
+    }
+
+    private func answer(_ id: String, _ verb: String, _ body: String) throws -> (status: Int, json: JSON) {
+        let answer = try ferry.call("POST", "/v1/jobs/\(id)/\(verb)", body)
+        return (answer.status, try answer.json)
+    }
+
+    private func paths(_ origin: ScriptedOrigin) -> [String] { origin.requests.map(\.path) }
+
+    @Test("a job that has to be confirmed begins after the webhook's answer, and says who gave it")
+    func webhook() throws {
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let told = Signal<JSON>()
+        let receiver = try ScriptedOrigin.answering { _, body in
+            told.fire((try? JSON.parse(body)) ?? .null)
+            let answer = #"{"disposition":"continue_loading"}"#
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: \(answer.utf8.count)\r\n\r\n\(answer)".utf8)
+        }
+        defer { receiver.stop() }
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/f"},"schedule":{"confirm_before_begin":true},"#
+                + #""webhook":{"url":"\#(receiver.url)/h","events":["job.will_begin"]}}"#)
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        #expect(job["answered_by"]?["by"]?.string == "webhook" && job["question"]?.isNull == true)
+        #expect(job["answered_by"]?["name"]?.string?.hasPrefix("dlv_") == true)
+        let event = try #require(told.wait(for: 1, seconds: 10).first)
+        #expect(event["type"]?.string == "job.will_begin")
+        #expect(event["data"]?["job"]?["waiting_for"]?.string == "confirmation", "\(event)")
+    }
+
+    @Test("the API answers as well: another request, once; what is wrong is refused")
+    func begin() throws {
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
+                + #""schedule":{"confirm_before_begin":true}}"#)
+        let job = try asked(id, "begin")
+        #expect(job["waiting_reason"]?["code"]?.string == "confirmation")
+        #expect(job["question"]?["expires_at"] == job["waiting_reason"]?["next_check_at"])
+        #expect(try answer(id, "begin", #"{"disposition":"follow"}"#).status == 422)
+        #expect(try answer(id, "redirect", #"{"disposition":"follow"}"#).status == 409)
+        let new =
+            #"{"disposition":"use_new_request","request":{"url":"\#(origin.url)/f","headers":{"X-A":"b"}}}"#
+        #expect(try answer(id, "begin", new).status == 200)
+        let end = try ferry.finished(id)
+        #expect(end["state"]?.string == "succeeded", "\(end)")
+        #expect(end["answered_by"]?["by"]?.string == "api")
+        #expect(end["answered_by"]?["disposition"]?.string == "use_new_request")
+        #expect(origin.requests.first?.header("x-a") == "b")
+        #expect(try answer(id, "begin", #"{"disposition":"cancel"}"#).status == 409)
+    }
+
+    @Test("nobody's answer is the one that was configured; a cancelled job never begins")
+    func timeout() throws {
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let body = { (begin: String) in
+            #"{"kind":"data","request":{"url":"\#(origin.url)/f"},"schedule":{"confirm_before_begin":true},"#
+                + #""questions":{"timeout":1,"begin":"\#(begin)"}}"#
+        }
+        let cancelled = try ferry.run(body("cancel"))
+        #expect(cancelled["state"]?.string == "cancelled", "\(cancelled)")
+        #expect(cancelled["answered_by"]?["by"]?.string == "timeout" && paths(origin).isEmpty)
+        let begun = try ferry.run(body("continue_loading"))
+        #expect(begun["state"]?.string == "succeeded" && paths(origin) == ["/f"], "\(begun)")
+    }
+
+    @Test("a redirect is followed from where it leads once somebody says so, or is the answer itself")
+    func redirect() throws {
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let body =
+            #"{"kind":"data","request":{"url":"\#(origin.url)/r"},"redirects":{"policy":"ask"}}"#
+        let id = try ferry.submit(body)
+        let job = try asked(id, "redirect")
+        #expect(job["waiting_for"]?.string == "redirect" && job["node"]?.isNull == true)
+        #expect(job["question"]?["redirect"]?["url"]?.string == "\(origin.url)/f")
+        #expect(job["question"]?["redirect"]?["status"]?.integer == 302)
+        #expect(job["question"]?["redirect"]?["keeps_credentials"] == nil)
+        #expect(try answer(id, "redirect", #"{"disposition":"follow"}"#).status == 200)
+        let end = try ferry.finished(id)
+        #expect(end["result"]?["body"]?.string == "ok", "\(end)")
+        #expect(paths(origin) == ["/r", "/f"])
+        #expect(end["response"]?["url"]?.string == "\(origin.url)/f")
+        let other = try ferry.submit(body)
+        _ = try asked(other, "redirect")
+        #expect(try answer(other, "redirect", #"{"disposition":"reject"}"#).status == 200)
+        #expect(try ferry.finished(other)["response"]?["status"]?.integer == 302)
+        let attempts = try ferry.json("GET", "/v1/jobs/\(other)/attempts")["data"]?.array ?? []
+        #expect(attempts.map { $0["outcome"]?.string } == ["asked", "succeeded"], "\(attempts)")
+    }
+
+    @Test("a challenge takes a credential, counts what was refused, and shows no secret")
+    func challenge() throws {
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/secret"},"on_challenge":"ask"}"#)
+        let job = try asked(id, "challenge")
+        let space = job["question"]?["challenge"]?["protection_space"]
+        #expect(space?["realm"]?.string == "room" && space?["authentication_method"]?.string == "basic")
+        #expect(job["question"]?["challenge"]?["previous_failure_count"]?.integer == 0)
+        let wrong = #"{"disposition":"use_credential","credential":{"user":"u","password":"hush"}}"#
+        let first = try answer(id, "challenge", wrong)
+        #expect(first.status == 200)
+        let isAgain = becomes {
+            let challenge = try ferry.json("GET", "/v1/jobs/\(id)")["question"]?["challenge"]
+            return challenge?["previous_failure_count"]?.integer == 1
+        }
+        #expect(isAgain)
+        let right = #"{"disposition":"use_credential","credential":{"user":"u","password":"p"}}"#
+        #expect(try answer(id, "challenge", right).status == 200)
+        let end = try ferry.finished(id)
+        #expect(end["state"]?.string == "succeeded", "\(end)")
+        #expect(!"\(end)".contains("hush") && end["request"]?["auth"]?["password"]?["set"]?.bool == true)
+    }
+
+    @Test("protection spaces can be rejected one by one; default handling fails as without asking")
+    func rejected() throws {
+        let origin = try makeOrigin(#"Basic realm="b", Digest realm="d", nonce="n""#)
+        defer { origin.stop() }
+        let body =
+            #"{"kind":"data","request":{"url":"\#(origin.url)/secret"},"on_challenge":"ask","#
+            + #""accept":{"status":["2xx"]}}"#
+        let id = try ferry.submit(body)
+        let method = { (job: JSON) in
+            job["question"]?["challenge"]?["protection_space"]?["authentication_method"]?.string
+        }
+        #expect(method(try asked(id, "challenge")) == "digest")
+        let reject = #"{"disposition":"reject_protection_space"}"#
+        #expect(method(try answer(id, "challenge", reject).json) == "basic")
+        let end = try answer(id, "challenge", reject).json
+        #expect(end["state"]?.string == "failed", "\(end)")
+        #expect(end["error"]?["code"]?.string == "authentication_required")
+        #expect(paths(origin) == ["/secret"])
+        let other = try ferry.submit(body)
+        _ = try asked(other, "challenge")
+        #expect(try answer(other, "challenge", #"{"disposition":"perform_default_handling"}"#).status == 200)
+        #expect(try ferry.finished(other)["error"]?["code"]?.string == "authentication_required")
+    }
+
+    @Test("what is asked holds no slot, survives kill -9, and goes with a suspension")
+    func survives() throws {
+        let database = try TestDatabase()
+        let own = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_CONCURRENCY": "1"])
+        defer { own.remove() }
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let body = #"{"kind":"data","request":{"url":"\#(origin.url)/r"},"redirects":{"policy":"ask"}}"#
+        let ids = try [own.submit(body), own.submit(body)]
+        let isAsked = { (id: String) in
+            becomes { try own.json("GET", "/v1/jobs/\(id)")["question"]?["kind"]?.string == "redirect" }
+        }
+        #expect(isAsked(ids[0]) && isAsked(ids[1]), "both, with one slot")
+        own.kill9()
+        try own.start()
+        let follow = #"{"disposition":"follow"}"#
+        #expect(try own.call("POST", "/v1/jobs/\(ids[0])/redirect", follow).status == 200)
+        #expect(try own.finished(ids[0])["state"]?.string == "succeeded")
+        let suspended = try own.json("POST", "/v1/jobs/\(ids[1])/suspend", "{}")
+        #expect(suspended["state"]?.string == "suspended" && suspended["question"]?.isNull == true)
+        #expect(try own.call("POST", "/v1/jobs/\(ids[1])/redirect", follow).status == 409)
+        #expect(try own.call("POST", "/v1/jobs/\(ids[1])/resume", "{}").status == 200)
+        #expect(isAsked(ids[1]), "it is asked again")
+        #expect(try own.call("POST", "/v1/jobs/\(ids[1])/cancel", "{}").status == 200)
+        #expect(try own.unfinishedCount() == 0)
+    }
+}

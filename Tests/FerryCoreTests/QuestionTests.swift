@@ -1,0 +1,181 @@
+import FerryCore
+import Testing
+
+@Suite("Questions about jobs")
+struct QuestionTests {
+    private let now = Timestamp(microseconds: 5_000_000)
+    private let hop = JobQuestion.Hop(
+        url: "https://b.example/x", method: "GET", sendsBody: false, redirectCount: 1, hasDroppedBody: true,
+        hasActed: false, keepsCredentials: false)
+    private let spaces = [
+        JobQuestion.ProtectionSpace(url: "https://a.example:443", realm: "r", method: .digest),
+        JobQuestion.ProtectionSpace(url: "https://a.example:443", realm: nil, method: .basic),
+    ]
+
+    private var subjects: [JobQuestion.Subject] {
+        [.begin, .redirect(status: 302, hop), .challenge(spaces, previousFailureCount: 2)]
+    }
+
+    private func draft(_ more: String = "") throws -> JobDraft {
+        let job = try decode(#"{"kind":"data","request":{"url":"https://a.example/"}\#(more)}"#)
+        return JobDraft(job.spec, job.secrets)
+    }
+
+    private func answer(_ text: String, to kind: JobQuestion.Kind) throws -> JobAnswer {
+        try JobAnswer(JSON.parse(Array(text.utf8)), to: kind)
+    }
+
+    private func resolved(
+        _ subject: JobQuestion.Subject, _ text: String, _ draft: JobDraft
+    ) throws -> AnswerResolution {
+        let question = JobQuestion(subject, askedAt: now, timeout: 60)
+        return try draft.answered(
+            question, answer(text, to: question.kind), from: AnswerSource(.api, name: "key_1"), at: now,
+            attempt: 1, refusal: { $0.host == "evil.example" ? "No." : nil })
+    }
+
+    private func goingOn(
+        _ subject: JobQuestion.Subject, _ text: String, _ draft: JobDraft
+    ) throws -> JobDraft {
+        guard case .goOn(let draft) = try resolved(subject, text, draft) else {
+            throw StoredJSONErrorStandIn()
+        }
+        #expect(try JobSpec(storedJSON: draft.spec.encodeStored()) == draft.spec)
+        return draft
+    }
+
+    private struct StoredJSONErrorStandIn: Error {}
+
+    @Test("what is asked is read back as it was stored")
+    func roundTrip() throws {
+        for subject in subjects {
+            let question = JobQuestion(subject, askedAt: now, timeout: 60)
+            #expect(try JobQuestion(storedJSON: question.encode()) == question)
+            #expect(question.expiresAt == now + 60)
+        }
+    }
+
+    @Test("each question takes its own dispositions, with what belongs to them and nothing else")
+    func dispositions() throws {
+        for kind in JobQuestion.Kind.allCases {
+            for disposition in JobAnswer.Disposition.allCases {
+                var text = #"{"disposition":"\#(disposition.rawValue)""#
+                if disposition == .useCredential { text += #","credential":{"token":"t"}"# }
+                if disposition == .useNewRequest { text += #","request":{"url":"https://c.example/"}"# }
+                let isPossible = kind.dispositions.contains(disposition)
+                #expect(((try? answer(text + "}", to: kind)) != nil) == isPossible, "\(kind) \(disposition)")
+            }
+        }
+        for wrong in [
+            "{}", "[]", #"{"disposition":7}"#, #"{"disposition":"cancel","x":1}"#,
+            #"{"disposition":"use_credential"}"#, #"{"disposition":"cancel","credential":{"token":"t"}}"#,
+            #"{"disposition":"use_credential","credential":{"user":"u","token":"t"}}"#,
+            #"{"disposition":"use_credential","credential":{"user":"u\n","password":""}}"#,
+        ] {
+            #expect(throws: InvalidFields.self, "\(wrong)") { try answer(wrong, to: .challenge) }
+        }
+    }
+
+    @Test("a redirect that is followed is where the next attempt begins, and only that one")
+    func follow() throws {
+        let after = try goingOn(.redirect(status: 302, hop), #"{"disposition":"follow"}"#, draft())
+        #expect(after.spec.startHop(attempt: 2) == hop && after.spec.startHop(attempt: 3) == nil)
+        #expect(after.spec.answers?.approved == [hop.url])
+        #expect(after.spec.answers?.last?.source.name == "key_1")
+        let rejected = try goingOn(.redirect(status: 302, hop), #"{"disposition":"reject"}"#, draft())
+        #expect(rejected.spec.answers?.rejectsRedirects == true)
+    }
+
+    @Test("a credential is sealed and takes the place of what was refused; the wrong kind is not taken")
+    func credential() throws {
+        let before = try draft().merging(
+            JSON.parse(Array(#"{"request":{"headers":{"Authorization":"Bearer old"}}}"#.utf8)),
+            refusal: { _ in nil })
+        let challenge = JobQuestion.Subject.challenge(spaces, previousFailureCount: 1)
+        let text = #"{"disposition":"use_credential","credential":{"user":"u","password":"hush"}}"#
+        let after = try goingOn(challenge, text, before)
+        #expect(after.spec.request.connection?.authentication?.scheme == .digest)
+        #expect(after.secrets.connection?.password == "hush" && after.secrets.headers.isEmpty)
+        #expect(after.spec.request.headers.isEmpty && after.spec.answers?.failureCount == 1)
+        #expect(!String(decoding: after.spec.encodeStored(), as: UTF8.self).contains("hush"))
+        let token = #"{"disposition":"use_credential","credential":{"token":"t"}}"#
+        #expect(throws: InvalidFields.self) { try resolved(challenge, token, draft()) }
+    }
+
+    @Test("a rejected protection space leaves the next one, and the last one ends the job")
+    func spacesLeft() throws {
+        let reject = #"{"disposition":"reject_protection_space"}"#
+        let first = try resolved(.challenge(spaces, previousFailureCount: 0), reject, draft())
+        guard case .ask(let next, _) = first, case .challenge(let left, _) = next.subject else {
+            Issue.record("\(first)")
+            return
+        }
+        #expect(left == Array(spaces.dropFirst()))
+        guard case .fail(let error, _) = try resolved(next.subject, reject, draft()) else {
+            Issue.record("it should fail")
+            return
+        }
+        #expect(error.code == .authenticationRequired)
+        guard case .cancel = try resolved(.begin, #"{"disposition":"cancel"}"#, draft()) else {
+            Issue.record("it should be cancelled")
+            return
+        }
+    }
+
+    @Test("a new request takes the place of the old one, within the rules of a patch")
+    func newRequest() throws {
+        let text =
+            #"{"disposition":"use_new_request","request":{"url":"https://c.example/","headers":{"A":"b"}}}"#
+        let after = try goingOn(.begin, text, draft())
+        #expect(after.spec.request.url == "https://c.example/" && after.spec.answers?.isConfirmed == true)
+        #expect(after.spec.request.headers == [.init("A", "b")])
+        let evil = #"{"disposition":"use_new_request","request":{"url":"https://evil.example/"}}"#
+        #expect(throws: InvalidFields.self) { try resolved(.begin, evil, draft()) }
+        #expect(throws: InvalidFields.self) {
+            try resolved(.begin, #"{"disposition":"use_new_request","request":{"method":"PUT"}}"#, draft())
+        }
+    }
+
+    @Test("rules are read, kept and shown; what cannot ask is refused")
+    func rules() throws {
+        let more =
+            #","on_challenge":"ask","redirects":{"policy":"ask"},"schedule":{"confirm_before_begin":true},"#
+            + #""questions":{"timeout":5,"begin":"cancel","redirect":"follow","challenge":"cancel"}"#
+        let spec = try draft(more).spec
+        #expect(try JobSpec(storedJSON: spec.encodeStored()) == spec)
+        #expect(spec.awaitsConfirmation && spec.asksOnChallenge && spec.redirects.policy == .ask)
+        #expect(spec.questions.answer(to: .redirect).disposition == .follow)
+        #expect(try JSON.parse(spec.encode())["questions"]?["timeout"]?.double == 5)
+        let standard = QuestionRules.standard
+        #expect(standard.answer(to: .begin).disposition == .continueLoading)
+        #expect(standard.answer(to: .redirect).disposition == .reject)
+        #expect(standard.answer(to: .challenge).disposition == .performDefaultHandling)
+        let parts = #"{"kind":"download","request":{"url":"http://a.example/"},"segments":2,"#
+        #expect(complaints(parts + #""on_challenge":"ask"}"#).map(\.pointer) == ["#/on_challenge"])
+        #expect(
+            complaints(parts + #""redirects":{"policy":"ask"}}"#).map(\.pointer) == ["#/redirects/policy"])
+        let post = #"{"kind":"data","request":{"url":"http://a.example/","method":"POST"},"#
+        #expect(
+            complaints(post + #""redirects":{"policy":"ask"}}"#).map(\.pointer) == ["#/redirects/policy"])
+        #expect(complaints(post + #""redirects":{"policy":"ask"},"retry":{"non_idempotent":true}}"#).isEmpty)
+    }
+
+    @Test("challenges are read as RFC 9110 writes them, several in one field and several fields")
+    func challenges() {
+        let read = { (fields: [String]) in
+            AuthenticationChallenge.all(in: fields).map { "\($0.scheme) \($0.realm ?? "-")" }
+        }
+        #expect(read([#"Basic realm="simple", charset="UTF-8""#]) == ["basic simple"])
+        #expect(
+            read([#"Digest realm="a \"b\", c", nonce="x==", qop="auth", Basic realm="z""#])
+                == [#"digest a "b", c"#, "basic z"])
+        #expect(
+            read(["Negotiate", "NTLM abc==, Basic realm=plain"]) == ["negotiate -", "ntlm -", "basic plain"])
+        #expect(read(["Basic , , Bearer error=\"x\""]) == ["basic -", "bearer -"])
+        #expect(read(["", ",", "\"", "=", "Basic realm=\"open"]).last == "basic -")
+        let offered = JobQuestion.ProtectionSpace.offered(
+            by: [#"Basic realm="b", Digest realm="d""#, "Negotiate"], from: "https://a.example:443")
+        #expect(offered.map(\.method) == [.digest, .basic] && offered.map(\.realm) == ["d", "b"])
+        #expect(JobQuestion.ProtectionSpace.offered(by: ["Negotiate"], from: "").isEmpty)
+    }
+}

@@ -46,6 +46,10 @@ package struct APIPorts: Sendable {
     package var dependencies: any DependencyKeeper
     package var sessions: any SessionStore
     package var questions: any QuestionTaker
+    package var schedules: any ScheduleStore
+    package var windows: any WindowStore
+    /// The places that schedules know.
+    package var zones: any TimeZoneSource = KnownTimeZones()
     package var status: any StatusSource
     package var operations: any ServiceControl
     package var audit: any AuditLog
@@ -72,7 +76,7 @@ package struct APIPorts: Sendable {
     package init(
         store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & QuestionTaker
             & EventReader & DeliveryReader & KeyStore & LimitStore & HostStore & StatusSource & SessionStore
-            & ServiceControl & AuditLog & WebhookStore,
+            & ServiceControl & AuditLog & WebhookStore & ScheduleStore & WindowStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         intake = store
@@ -88,6 +92,8 @@ package struct APIPorts: Sendable {
         dependencies = store
         sessions = store
         questions = store
+        schedules = store
+        windows = store
         status = store
         operations = store
         audit = store

@@ -62,6 +62,8 @@ extension API {
         var secrets = source.secrets
         secrets.resumePoint = nil
         spec.schedule.repeat(at: ports.clock.now())
+        // The schedule has submitted the job that this one repeats.
+        spec.occurrence = nil
         return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
     }
 
@@ -197,4 +199,4 @@ extension API {
     }
 }
 
-private let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]
+let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]

@@ -6,7 +6,8 @@ extension API {
     func listJobs(_ call: Call) {
         call.answering { () throws(Problem) in
             let items = try call.query(
-                ["session", "state", "kind", "host", "created_after", "limit", "cursor"], prefix: "metadata.")
+                ["session", "state", "kind", "host", "created_after", "schedule", "limit", "cursor"],
+                prefix: "metadata.")
             list(try jobQuery(items, tenant: call.principal.tenant), items, call)
         }
     }
@@ -15,7 +16,8 @@ extension API {
     func listSessionJobs(_ call: Call) {
         call.answering { () throws(Problem) in
             let items = try call.query(
-                ["state", "kind", "host", "created_after", "limit", "cursor"], prefix: "metadata.")
+                ["state", "kind", "host", "created_after", "schedule", "limit", "cursor"], prefix: "metadata."
+            )
             var query = try jobQuery(items, tenant: call.principal.tenant)
             query.session = try call.sessionKey().name
             list(query, items, call)
@@ -58,6 +60,11 @@ func jobQuery(_ items: [(name: String, value: String)], tenant: String) throws(P
                 throw Problem(.invalidParameter, "created_after must be an RFC 3339 time.")
             }
             query.createdAfter = instant
+        case "schedule":
+            guard let schedule = ScheduleID(value) else {
+                throw Problem(.invalidParameter, "schedule must be a schedule's identifier.")
+            }
+            query.schedule = schedule
         case "limit": query.limit = try pageLimit(value)
         case "cursor": query.before = try position(value)
         default:

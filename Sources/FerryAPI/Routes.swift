@@ -49,6 +49,9 @@ enum Operation: String, Sendable, CaseIterable {
     case listEvents, listJobEvents
     case createWebhook, listWebhooks, readWebhook, editWebhook, deleteWebhook, rotateSecret, testWebhook,
         replayDeliveries, listWebhookDeliveries
+    case readWindows, changeWindows
+    case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
+        pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
     case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
     case listHosts, readHost, changeHost
@@ -56,7 +59,9 @@ enum Operation: String, Sendable, CaseIterable {
 }
 
 /// The whole surface: the router and the OpenAPI document are both made of this.
-let routes: [Route] = [
+let routes: [Route] = jobRoutes + scheduleRoutes + operatorRoutes
+
+private let jobRoutes: [Route] = [
     Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) { $0.submitJob },
     Route(.submitJobs, "POST", "/v1/jobs/batch", .client, .upTo(Limits.batchByteCountMax)) { $0.submitJobs },
     Route(.listJobs, "GET", "/v1/jobs", .viewer) { $0.listJobs },
@@ -112,6 +117,24 @@ let routes: [Route] = [
     Route(.listWebhookDeliveries, "GET", "/v1/webhooks/{id}/deliveries", .viewer) {
         $0.listWebhookDeliveries
     },
+]
+
+private let scheduleRoutes: [Route] = [
+    Route(.createSchedule, "POST", "/v1/schedules", .client, .upTo(Limits.submissionByteCountMax)) {
+        $0.createSchedule
+    },
+    Route(.listSchedules, "GET", "/v1/schedules", .viewer) { $0.listSchedules },
+    Route(.readSchedule, "GET", "/v1/schedules/{id}", .viewer) { $0.readSchedule },
+    Route(.replaceSchedule, "PUT", "/v1/schedules/{id}", .client, .upTo(Limits.submissionByteCountMax)) {
+        $0.replaceSchedule
+    },
+    Route(.deleteSchedule, "DELETE", "/v1/schedules/{id}", .client) { $0.deleteSchedule },
+    Route(.runSchedule, "POST", "/v1/schedules/{id}/run", .client, .upTo(4_096)) { $0.runSchedule },
+    Route(.pauseSchedule, "POST", "/v1/schedules/{id}/pause", .client, .upTo(4_096)) { $0.pauseSchedule },
+    Route(.resumeSchedule, "POST", "/v1/schedules/{id}/resume", .client, .upTo(4_096)) { $0.resumeSchedule },
+]
+
+private let operatorRoutes: [Route] = [
     Route(.readStatus, "GET", "/v1/admin/status", .admin) { $0.readStatus },
     Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.listNodes },
     Route(.readLimits, "GET", "/v1/admin/limits", .admin) { $0.readLimits },
@@ -119,6 +142,8 @@ let routes: [Route] = [
     Route(.listHosts, "GET", "/v1/admin/hosts", .admin) { $0.listHosts },
     Route(.readHost, "GET", "/v1/admin/hosts/{host}", .admin) { $0.readHost },
     Route(.changeHost, "PATCH", "/v1/admin/hosts/{host}", .admin, .upTo(4_096)) { $0.changeHost },
+    Route(.readWindows, "GET", "/v1/admin/windows", .admin) { $0.readWindows },
+    Route(.changeWindows, "PATCH", "/v1/admin/windows", .admin, .upTo(65_536)) { $0.changeWindows },
     Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
     Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
     Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },

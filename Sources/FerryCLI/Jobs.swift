@@ -19,6 +19,7 @@ package struct Jobs: ParsableCommand {
     @Option(name: .long, help: "download, upload or data.") var kind: String?
     @Option(name: .long, help: "The host of the request's URL.") var host: String?
     @Option(name: .long, help: "Only jobs created after this time (RFC 3339).") var createdAfter: String?
+    @Option(name: .long, help: "Only jobs that this schedule has submitted.") var schedule: String?
     @Option(
         name: [.customShort("m"), .long],
         help: ArgumentHelp("Only jobs with this metadata.", valueName: "key=value"))
@@ -38,7 +39,7 @@ package struct Jobs: ParsableCommand {
     var path: String {
         let named: [(String, String?)] = [
             ("session", session), ("state", state), ("kind", kind), ("host", host),
-            ("created_after", createdAfter),
+            ("created_after", createdAfter), ("schedule", schedule),
             ("limit", limit.map { "\($0)" }), ("cursor", cursor),
         ]
         let pairs = metadata.compactMap { JobOptions.pair($0, separator: "=") }.map {

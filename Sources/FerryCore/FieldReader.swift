@@ -29,6 +29,9 @@ package struct FieldReader {
     /// Whether the member is there, null included.
     package func has(_ name: String) -> Bool { members.contains { $0.name == name } }
 
+    /// Whether the member is there and not null.
+    package func hasValue(_ name: String) -> Bool { members.contains { $0.name == name && !$0.value.isNull } }
+
     /// The member as it is; nil when absent.
     package mutating func value(_ name: String) -> JSON? {
         guard let index = members.firstIndex(where: { $0.name == name }) else { return nil }
@@ -88,6 +91,12 @@ package struct FieldReader {
     private func outOfRange<T, Bound>(_ name: String, _ range: ClosedRange<Bound>) -> T? {
         complain(name, "out_of_range", "This must be from \(range.lowerBound) to \(range.upperBound).")
         return nil
+    }
+
+    /// As `number`; null is absent.
+    package mutating func optionalNumber(_ name: String, in range: ClosedRange<Double>) -> Double? {
+        guard present(name, true) != nil else { return nil }
+        return number(name, in: range)
     }
 
     package mutating func bool(_ name: String) -> Bool? {

@@ -14,6 +14,7 @@ package enum WebhookKindTag: IdentifierKind { package static let prefix = "whk_"
 package enum NodeKindTag: IdentifierKind { package static let prefix = "nod_" }
 package enum KeyKindTag: IdentifierKind { package static let prefix = "key_" }
 package enum AuditKindTag: IdentifierKind { package static let prefix = "aud_" }
+package enum ScheduleKindTag: IdentifierKind { package static let prefix = "sch_" }
 
 package typealias JobID = Identifier<JobKindTag>
 package typealias EventID = Identifier<EventKindTag>
@@ -23,6 +24,7 @@ package typealias WebhookID = Identifier<WebhookKindTag>
 package typealias NodeID = Identifier<NodeKindTag>
 package typealias KeyID = Identifier<KeyKindTag>
 package typealias AuditID = Identifier<AuditKindTag>
+package typealias ScheduleID = Identifier<ScheduleKindTag>
 
 /// A prefix and a time-ordered 128-bit value (the layout of UUIDv7, RFC 9562 §5.7) in Crockford base32.
 package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {

@@ -32,6 +32,7 @@ package struct JobSpec: Sendable, Equatable {
     package var asksOnChallenge = false
     package var questions = QuestionRules.standard
     var boxedAnswers: Boxed<JobAnswers>?
+    var boxedOccurrence: Boxed<ScheduleOccurrence>?
 
     package struct Pair: Sendable, Equatable {
         package var name: String
@@ -166,6 +167,8 @@ package struct JobSpec: Sendable, Equatable {
         package var expectedBytesToReceive: Int64?
         /// Seconds from acceptance, all attempts together.
         package var timeoutForResource: Double
+        /// Whether the service chooses the moment.
+        package var isDiscretionary = false
         package var networkServiceType = NetworkServiceType.standard
         /// When the job must have ended, whatever `timeoutForResource` says.
         package var deadlineAt: Timestamp?

@@ -7,6 +7,8 @@ package struct JobQuery: Sendable, Equatable {
     /// The host of `request.url`, lower case, without scheme and port.
     package var host: String?
     package var createdAfter: Timestamp?
+    /// Only what this schedule has submitted.
+    package var schedule: ScheduleID?
     /// All of these.
     package var metadata: [JobSpec.Pair]
     /// Only jobs that were made before this one: where the page before ended.

@@ -35,6 +35,8 @@ extension JobRecord {
         if let spec = spec ?? (try? JobSpec(storedJSON: specJSON)) {
             writer.name("answered_by")
             if let last = spec.answers?.last { last.write(into: &writer) } else { writer.null() }
+            writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)
+            writer.memberOrNull("scheduled_at", spec.occurrence?.scheduledAt)
             spec.write(into: &writer)
         } else {
             // Damaged: what is there is better than nothing.

@@ -115,6 +115,10 @@ struct JobDecoding {
 
     /// Text that PostgreSQL can keep: no NUL.
     func text(_ fields: inout FieldReader, _ name: String, byteCountMax: Int) -> String? {
+        Self.text(&fields, name, byteCountMax: byteCountMax)
+    }
+
+    static func text(_ fields: inout FieldReader, _ name: String, byteCountMax: Int) -> String? {
         guard let text = fields.string(name, byteCounts: 0...byteCountMax, isNullable: true) else {
             return nil
         }
@@ -216,13 +220,34 @@ struct JobDecoding {
         }
         schedule.waitsForConnectivity =
             object.bool("waits_for_connectivity") ?? schedule.waitsForConnectivity
-        object.off("discretionary", .bool(false), "Discretionary scheduling is")
+        let isDiscretionary = object.bool("discretionary")
         schedule.confirmsBeforeBegin = object.bool("confirm_before_begin") ?? false
         schedule.dependsOn = dependencies(&object)
         schedule.onDependencyFailure =
             object.choice("on_dependency_failure", JobSpec.DependencyFailure.self) ?? .fail
+        decideDiscretion(&schedule, isDiscretionary, &object)
         object.finish()
         return schedule
+    }
+
+    /// What a session says holds where nothing speaks against it; a job that asks for it is told.
+    private func decideDiscretion(
+        _ schedule: inout JobSpec.Schedule, _ isAsked: Bool?, _ fields: inout FieldReader
+    ) {
+        let isAwaited = schedule.networkServiceType == .responsiveData
+        let canBe = !isAwaited && schedule.dependsOn.isEmpty
+        schedule.isDiscretionary = isAsked ?? (schedule.isDiscretionary && canBe)
+        guard isAsked == true else { return }
+        if isAwaited {
+            fields.complain(
+                "discretionary", "invalid_combination",
+                "Somebody waits for responsive_data: it starts at once.")
+        }
+        if !schedule.dependsOn.isEmpty {
+            fields.complain(
+                "depends_on", "not_supported",
+                "Dependencies of a discretionary job are not supported yet by this version of Ferry.")
+        }
     }
 
     func network(_ fields: inout FieldReader) -> Int64? {

@@ -128,7 +128,7 @@ extension JobSpec {
         writer.member("network_service_type", schedule.networkServiceType.rawValue)
         writer.memberOrNull("earliest_begin_at", schedule.earliestBeginAt)
         writer.memberOrNull("deadline_at", schedule.deadlineAt)
-        writer.member("discretionary", false)
+        writer.member("discretionary", schedule.isDiscretionary)
         writer.member("waits_for_connectivity", schedule.waitsForConnectivity)
         writer.member("confirm_before_begin", schedule.confirmsBeforeBegin)
         writer.memberOrNull("expected_bytes_to_send", schedule.expectedBytesToSend)

@@ -67,6 +67,7 @@ extension JobSpec {
         asksOnChallenge = stored.string("on_challenge") == "ask"
         questions = QuestionRules(stored.object("questions"))
         answers = try JobAnswers(stored.object("answers"))
+        occurrence = try stored.object("occurrence").map(ScheduleOccurrence.init(stored:))
     }
 }
 
@@ -144,6 +145,7 @@ extension JobSpec.Schedule {
         expectedBytesToSend = stored.integer("expected_bytes_to_send")
         expectedBytesToReceive = stored.integer("expected_bytes_to_receive")
         timeoutForResource = stored.double("timeout_for_resource") ?? timeoutForResource
+        isDiscretionary = stored.bool("discretionary")
         networkServiceType =
             try stored.string("network_service_type").map { text throws(StoredJSONError) in
                 try stored.need(JobSpec.NetworkServiceType(rawValue: text), "network_service_type")

@@ -27,6 +27,7 @@ extension JobSpec {
         if asksOnChallenge { writer.member("on_challenge", "ask") }
         if questions != .standard { questions.write(into: &writer) }
         answers?.store(into: &writer)
+        occurrence?.store(into: &writer)
         writer.endObject()
         return writer.bytes
     }

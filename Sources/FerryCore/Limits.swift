@@ -58,6 +58,21 @@ package enum Limits {
     package static let answerByteCountMax = 65_536
     /// Connections that one download may hold.
     package static let segmentCountMax = 64
+    /// Bytes of a cron expression: all minutes and all hours by name.
+    package static let cronByteCountMax = 512
+    package static let timeZoneByteCountMax = 64
+    /// Seconds by which the runs of a schedule may be spread.
+    package static let scheduleJitterSecondsMax = 86_400.0
+    /// Seconds after which an occurrence that nobody has submitted is missed.
+    package static let scheduleGraceSeconds = 60.0
+    /// Seconds for which missed and queued occurrences are made up for; older ones are dropped.
+    package static let scheduleCatchUpSeconds = 86_400.0
+    /// Off-peak windows of the service.
+    package static let windowCountMax = 32
+    /// Schedules that one transaction of a node submits for.
+    package static let scheduleBatchMax = 200
+    /// Runs of a schedule, the latest, that are looked at for one that is not over.
+    package static let scheduleOverlapMax = 100
     /// Members of an object in a patch: more than there are fields.
     package static let patchMemberCountMax = 100
     /// Unfinished jobs of one tenant, unless the configuration says otherwise.

@@ -75,7 +75,7 @@ extension JobDecoding {
             fields.choice(
                 "network_service_type", JobSpec.NetworkServiceType.self,
                 later: laterNetworkServiceTypes) ?? .standard
-        fields.off("discretionary", .bool(false), "Discretionary scheduling is")
+        session.isDiscretionary = fields.bool("discretionary") ?? false
         session.waitsForConnectivity = fields.bool("waits_for_connectivity") ?? true
     }
 
@@ -101,6 +101,8 @@ extension JobDecoding {
         schedule.timeoutForResource = session.timeoutForResource
         schedule.networkServiceType = session.networkServiceType
         schedule.waitsForConnectivity = session.waitsForConnectivity
+        schedule.isDiscretionary =
+            session.isDiscretionary && session.networkServiceType != .responsiveData
         return schedule
     }
 

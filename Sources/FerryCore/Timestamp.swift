@@ -17,9 +17,9 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
     package var description: String { String(decoding: utf8, as: UTF8.self) }
 
     package var utf8: [UInt8] {
-        let days = floorDivide(microseconds, 86_400_000_000)
+        let days = CivilCalendar.floorDivide(microseconds, 86_400_000_000)
         let ofDay = microseconds - days * 86_400_000_000
-        let (year, month, day) = civil(days: days)
+        let (year, month, day) = CivilCalendar.date(days: days)
         let seconds = ofDay / 1_000_000
         var text: [UInt8] = []
         text.reserveCapacity(27)
@@ -49,7 +49,8 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
             b[13] == UInt8(ascii: ":"), b[16] == UInt8(ascii: ":"),
             let year = number(b, 0..<4), let month = number(b, 5..<7), let day = number(b, 8..<10),
             let hour = number(b, 11..<13), let minute = number(b, 14..<16), let second = number(b, 17..<19),
-            year >= 1, (1...12).contains(month), (1...daysIn(month, year)).contains(day),
+            year >= 1, (1...12).contains(month),
+            (1...CivilCalendar.dayCount(ofMonth: month, year)).contains(day),
             hour < 24, minute < 60, second < 61
         else { return nil }
         var index = 19
@@ -64,7 +65,8 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
             index += 1 + digits.count
         }
         guard index < b.count, let offset = offsetSeconds(b[index...]) else { return nil }
-        let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+        let seconds =
+            CivilCalendar.days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
         self.init(microseconds: seconds * 1_000_000 + fraction)
     }
 }
@@ -94,38 +96,4 @@ private func offsetSeconds(_ bytes: ArraySlice<UInt8>) -> Int64? {
         let hours = number(b, 1..<3), let minutes = number(b, 4..<6), hours < 24, minutes < 60
     else { return nil }
     return (b[0] == UInt8(ascii: "-") ? -1 : 1) * (hours * 3600 + minutes * 60)
-}
-
-private func floorDivide(_ a: Int64, _ b: Int64) -> Int64 {
-    a >= 0 ? a / b : -((-a + b - 1) / b)
-}
-
-private func daysIn(_ month: Int64, _ year: Int64) -> Int64 {
-    let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-    switch month {
-    case 2: return isLeap ? 29 : 28
-    case 4, 6, 9, 11: return 30
-    default: return 31
-    }
-}
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in eras of 400 years that begin in
-/// March.
-private func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
-    let y = month <= 2 ? year - 1 : year
-    let era = floorDivide(y, 400)
-    let yearOfEra = y - era * 400
-    let dayOfYear = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1
-    return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
-}
-
-private func civil(days: Int64) -> (Int64, Int64, Int64) {
-    let z = days + 719_468
-    let era = floorDivide(z, 146_097)
-    let dayOfEra = z - era * 146_097
-    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-    let shifted = (5 * dayOfYear + 2) / 153
-    let month = shifted < 10 ? shifted + 3 : shifted - 9
-    return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, dayOfYear - (153 * shifted + 2) / 5 + 1)
 }

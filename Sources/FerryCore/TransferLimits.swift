@@ -15,6 +15,15 @@ package struct TransferLimits: Sendable, Equatable {
         self.bytesPerSecondPerHostMax = bytesPerSecondPerHostMax
     }
 
+    /// These with another rate of the service in each direction, for a time; nil: as they are.
+    package func replacing(serviceRate: Int64?) -> TransferLimits {
+        guard let serviceRate else { return self }
+        var limits = self
+        limits.bytesReceivedPerSecondMax = serviceRate
+        limits.bytesSentPerSecondMax = serviceRate
+        return limits
+    }
+
     private static let names: [(String, any WritableKeyPath<TransferLimits, Int64?> & Sendable)] = [
         ("max_bytes_received_per_second", \.bytesReceivedPerSecondMax),
         ("max_bytes_sent_per_second", \.bytesSentPerSecondMax),

@@ -79,7 +79,11 @@ package struct WaitingReason: Sendable, Equatable {
             case .redirect:
                 (.redirect, "The server redirects elsewhere; somebody has to say whether to follow.")
             case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
-            case .discretionary: (.discretionary, "It starts when the service finds time for it.")
+            case .discretionary:
+                (
+                    .discretionary,
+                    "It starts when the service has time for it, and at next_attempt_at at the latest."
+                )
             }
         self.init(code, detail, nextCheckAt: job.nextAttemptAt)
         if code == .dependency { jobs = job.pendingDependencies }

@@ -78,6 +78,8 @@ final class Application: Sendable {
         settings.listens = configuration.notify == .on
         settings.eventRetention = configuration.eventRetention
         settings.openWebhookKeys = { box.webhookKeys($0) }
+        let zones = ZoneFiles()
+        settings.zones = zones
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(
@@ -92,7 +94,7 @@ final class Application: Sendable {
             store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
             store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box,
-            clock: clock,
+            clock: clock, zones: zones,
             egress: egress, paths: StoragePaths(configuration), openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
         observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)

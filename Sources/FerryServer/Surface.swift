@@ -32,6 +32,7 @@ final class Surface: Sendable {
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         ports.progress = { engine?.progress(of: $0) }
         ports.queue = { store.queueConditions }
+        ports.zones = parts.zones
         ports.seal = { box.seal($0) }
         ports.openWebhookKeys = { box.webhookKeys($0) }
         ports.openResumeData = { box.resumePoint($0) }
@@ -109,6 +110,7 @@ struct NodeParts: Sendable {
     let slots: SlotLedger
     let box: SecretBox
     let clock: DatabaseClock
+    let zones: ZoneFiles
     let egress: EgressPolicy
     let paths: StoragePaths
 

@@ -61,11 +61,15 @@ extension ControlLane {
     ) throws(PostgresError) -> JobRecord? {
         let record = stored.record
         let spec = draft.spec
-        let begin = spec.schedule.earliestBeginAt
-        let isMoved =
-            (begin != before.spec.schedule.earliestBeginAt
-                || spec.awaitsConfirmation != before.spec.awaitsConfirmation)
-            && record.state != .suspended && record.waitingFor != .dependency
+        let now = context.clock.now()
+        let isMoved = spec.begins(otherwiseThan: before.spec, record)
+        let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
+        let begin =
+            spec.schedule.isDiscretionary
+            ? spec.latestDiscretionaryStart(
+                createdAt: record.createdAt, now: now,
+                bytesPerSecond: context.throughputs.bytesPerSecond(origin))
+            : spec.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
@@ -73,10 +77,9 @@ extension ControlLane {
         parameters.append(jsonb: spec.metadataJSON)
         parameters.append(float32: Float(spec.schedule.priority))
         parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
-        let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
         parameters.append(text: origin)
         parameters.append(bool: isMoved)
-        parameters.append(begin.flatMap { $0 > context.clock.now() ? $0 : nil })
+        parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
         let name = context.lotName(
             tenant: record.tenant, session: spec.session, origin: origin, context.sessions.current)
@@ -84,7 +87,12 @@ extension ControlLane {
         parameters.append(spec.schedule.urgency(createdAt: record.createdAt))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
-        guard try connection.execute(Statements.editJob, parameters).rowCount == 1,
+        let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary
+        var results = try connection.pipeline { pipeline in
+            pipeline.send(Statements.editJob, parameters)
+            if isDeferred { pipeline.send(Statements.deferJobs, .deferred([(record.id, spec)], now: now)) }
+        }
+        guard results.take(0).rowCount == 1,
             let edited = try read([record.id], &connection)[record.id]
         else { return nil }
         context.adopt(edited.record)
@@ -136,5 +144,18 @@ extension StoreContext {
         else { return }
         edits.insert(record, spec, book: book)
         attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+    }
+}
+
+extension JobSpec {
+    /// Whether a job that has not begun is to begin at another moment than it was to before.
+    fileprivate func begins(otherwiseThan before: JobSpec, _ record: JobRecord) -> Bool {
+        guard record.state != .suspended, record.waitingFor != .dependency else { return false }
+        if schedule.earliestBeginAt != before.schedule.earliestBeginAt { return true }
+        if awaitsConfirmation != before.awaitsConfirmation { return true }
+        if schedule.isDiscretionary != before.schedule.isDiscretionary { return true }
+        // One that was started already stays so.
+        guard record.waitingFor == .discretionary else { return false }
+        return schedule != before.schedule || request.url != before.request.url
     }
 }

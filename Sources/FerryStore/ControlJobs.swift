@@ -195,6 +195,7 @@ extension Parameters {
             parameters.append(jsonb: writer.bytes)
         }
         parameters.append(int32: Int32(clamping: query.limit))
+        parameters.append(query.schedule)
         return parameters
     }
 }

@@ -68,6 +68,7 @@ struct Dispatcher {
         switch message {
         case .result(let result):
             queue.note(ended: result.attempt.origin)
+            context.throughputs.note(result, at: context.clock)
             endings.append(ending(context.edits.apply(to: result)))
         case .resumed(let attempt, let offset):
             news.append(News(resumed: attempt, at: offset, now: context.clock.now()))

@@ -12,6 +12,8 @@ struct IntakeBatch {
     /// One a job, in order: whether it is leased to this node at once.
     private var leases: [[Bool]]
     private var leaseCount = 0
+    /// The latest starts of those that may wait for a good moment; nil where that is now.
+    private let latestStarts: [JobID: Timestamp?]
 
     struct Outcome {
         var results: [Result<Submission.Accepted, StoreError>] = []
@@ -29,16 +31,19 @@ struct IntakeBatch {
         var hasDependencies = false
     }
 
-    /// Reserves slots for what can begin at once: if nothing of theirs queues before them.
-    init(_ submissions: [Submission], _ context: StoreContext) {
+    /// Reserves slots for what can begin at once: if nothing of theirs queues before them, and `mayLease`.
+    init(_ submissions: [Submission], _ context: StoreContext, mayLease: Bool = true) {
         self.submissions = submissions
         self.context = context
         now = context.clock.now()
         sessions = context.sessions.current
+        latestStarts = Self.latestStarts(submissions, context, now)
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
         // Nothing is leased past jobs that queue already, unless there are slots for those as well.
         let slots = context.configuration.slots
-        guard context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else { return }
+        guard mayLease, context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else {
+            return
+        }
         var due: [(submission: Int, job: Int)] = []
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated()
@@ -63,6 +68,7 @@ struct IntakeBatch {
         self.context = context
         now = context.clock.now()
         sessions = context.sessions.current
+        latestStarts = [:]
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
     }
 
@@ -104,6 +110,7 @@ struct IntakeBatch {
         var submitKeyed = keyedParameters(of: keyed)
         appendPlaces(keyed, lots, to: &submitKeyed)
         let events = plain.isEmpty ? Parameters() : events(of: plain).parameters
+        let deferred = deferredJobs
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty {
                 pipeline.send(Statements.submitJobs, submit)
@@ -111,6 +118,7 @@ struct IntakeBatch {
             }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
+            if !deferred.isEmpty { pipeline.send(Statements.deferJobs, .deferred(deferred, now: now)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
             pipeline.send(Statements.expectSessionEpoch, .int64(epoch))
         }
@@ -200,14 +208,19 @@ struct IntakeBatch {
                 replays[index] = .failure(.idempotencyKeyReused)
                 continue
             }
-            replays[index] = .success(Submission.Accepted(jobs: Self.firstAnswer(rows, row), isReplay: true))
+            replays[index] = .success(
+                Submission.Accepted(
+                    jobs: Self.firstAnswer(rows, row, submissions[index].jobs), isReplay: true))
         }
         return replays
     }
 
     private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
 
-    private static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
+    /// `repeated`: the same jobs as they were sent again.
+    private static func firstAnswer(
+        _ rows: borrowing ResultSet, _ row: Int, _ repeated: [NewJob]
+    ) -> [Submission.Accepted.Job] {
         let (ids, states, begins) = (
             rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
         )
@@ -216,9 +229,11 @@ struct IntakeBatch {
             let state = states[index].flatMap(JobState.init) ?? .queued
             let isLeased = state == .running
             let begin = begins[index].map(Timestamp.init(microseconds:))
+            let moment: WaitingFor =
+                repeated[index].spec.schedule.isDiscretionary ? .discretionary : .beginDate
             return Submission.Accepted.Job(
                 id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
-                waitingFor: state != .waiting ? nil : begin == nil ? .dependency : .beginDate,
+                waitingFor: state != .waiting ? nil : begin == nil ? .dependency : moment,
                 createdAt: createdAt, startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
                 nextAttemptAt: state == .waiting ? begin : nil)
         }
@@ -236,8 +251,36 @@ struct IntakeBatch {
         let schedule = job.spec.schedule
         if !schedule.dependsOn.isEmpty { return .dependency }
         if schedule.confirmsBeforeBegin { return .confirmation }
-        if let begin = schedule.earliestBeginAt, begin > now { return .beginDate }
-        return nil
+        if schedule.isDiscretionary { return beginAt(job) == nil ? nil : .discretionary }
+        return beginAt(job) == nil ? nil : .beginDate
+    }
+
+    /// Of those that wait for a moment and nothing else.
+    private func beginAt(_ job: NewJob) -> Timestamp? {
+        guard job.spec.schedule.dependsOn.isEmpty else { return nil }
+        if job.spec.schedule.isDiscretionary { return latestStarts[job.id] ?? nil }
+        return job.spec.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
+    }
+
+    private static func latestStarts(
+        _ submissions: [Submission], _ context: StoreContext, _ now: Timestamp
+    ) -> [JobID: Timestamp?] {
+        var starts: [JobID: Timestamp?] = [:]
+        for submission in submissions {
+            for job in submission.jobs where job.spec.schedule.isDiscretionary {
+                starts[job.id] = job.spec.latestDiscretionaryStart(
+                    createdAt: now, now: now,
+                    bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+            }
+        }
+        return starts
+    }
+
+    /// Those that wait for a good moment.
+    private var deferredJobs: [(id: JobID, spec: JobSpec)] {
+        guard !latestStarts.isEmpty else { return [] }
+        return submissions.flatMap(\.jobs).filter { waitingFor($0) == .discretionary }
+            .map { ($0.id, $0.spec) }
     }
 
     /// What a job is asked about only begins when its time has come.
@@ -249,7 +292,7 @@ struct IntakeBatch {
     /// When what it waits for is due; one that is to be confirmed is asked about then.
     private func dueAt(_ job: NewJob) -> Timestamp? {
         switch waitingFor(job) {
-        case .beginDate?: job.spec.schedule.earliestBeginAt
+        case .beginDate?, .discretionary?: beginAt(job)
         case .confirmation?: max(job.spec.schedule.earliestBeginAt ?? now, now)
         default: nil
         }

@@ -11,6 +11,8 @@ final class LimitsBoard: Sendable {
 
     private let fallback: TransferLimits
     private let workerCount = Atomic<Int>(1)
+    /// What an open window says in place of the service's rates; 0: none is open, or says anything.
+    private let windowRate = Atomic<Int64>(0)
 
     init(fallback: TransferLimits) { self.fallback = fallback }
 
@@ -20,7 +22,14 @@ final class LimitsBoard: Sendable {
     }
 
     func apply(_ stored: [UInt8]?, to runner: (any AttemptRunner)?) {
-        runner?.setLimits(limits(stored), workerCount: workerCount.load(ordering: .relaxed))
+        let rate = windowRate.load(ordering: .relaxed)
+        let limits = limits(stored).replacing(serviceRate: rate > 0 ? rate : nil)
+        runner?.setLimits(limits, workerCount: workerCount.load(ordering: .relaxed))
+    }
+
+    /// Whether it is another one than before.
+    func note(windowRate rate: Int64?) -> Bool {
+        windowRate.exchange(rate ?? 0, ordering: .relaxed) != rate ?? 0
     }
 
     /// The workers that are alive, this one included.

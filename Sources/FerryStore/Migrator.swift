@@ -46,6 +46,7 @@ package enum Migrator {
         Migration(version: 11, name: "hints", sql: PackageResources._011_hints_sql),
         Migration(version: 13, name: "operations", sql: PackageResources._013_operations_sql),
         Migration(version: 14, name: "lots", sql: PackageResources._014_lots_sql),
+        Migration(version: 12, name: "schedules", sql: PackageResources._012_schedules_sql),
     ]
 
     private static let lockAndCreate = """

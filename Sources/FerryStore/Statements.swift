@@ -61,7 +61,7 @@ package enum Statements {
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 7, isPlannedAnew: true)
     package static let listJobs = make(
-        "list_jobs", PackageResources.list_jobs_sql, parameters: 9, isPlannedAnew: true)
+        "list_jobs", PackageResources.list_jobs_sql, parameters: 10, isPlannedAnew: true)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
     package static let lockDependents = make(
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
@@ -177,6 +177,9 @@ package enum Statements {
     private static let ofHosts = [
         awaitConnectivity, createHosts, forgetHosts, keepDecisions, listHosts, loadHosts, lockHosts, readHost,
         releaseWaiting, saveHosts, strandedHosts,
+        advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
+        nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs, discretionaryJobs,
+        putThroughputs, readThroughputs, setSetting, startJobs,
     ]
 
     static func make(

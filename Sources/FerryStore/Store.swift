@@ -13,6 +13,7 @@ package final class Store: Sendable {
     package let control: ControlLane
     package let deliveries: DeliveryLane
     package let census: CensusLane
+    package let schedules: ScheduleLane
     /// The lease of this node.
     package let watch: WatchLane
     private let listen: ListenLane
@@ -38,10 +39,18 @@ package final class Store: Sendable {
         context.connect(dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
         self.context = context
         self.dispatcher = dispatcher
+        let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
+            dispatcher?.send(earliest.map { .due($0) } ?? .wake)
+        }
+        context.dispatcherWake.withLock { $0 = wakeDue }
         intake = IntakeLane(
-            context, wakeDispatcher: { earliest in dispatcher.send(earliest.map { .due($0) } ?? .wake) },
+            context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })
-        control = ControlLane(context, wakeDispatcher: wake)
+        let control = ControlLane(context, wakeDispatcher: wake)
+        self.control = control
+        schedules = ScheduleLane(
+            context, cancel: { job, tenant in control.cancel(job, tenant: tenant) { _ in } },
+            limitsChanged: { control.adoptLimits() })
         deliveries = DeliveryLane(context)
         relay = EventRelay(context)
         housekeeping = HousekeepingLane(context)
@@ -56,13 +65,13 @@ package final class Store: Sendable {
         }
         listen = ListenLane(
             context, onWork: look,
-            onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { [control] in control.adoptLimits() },
-            onEdit: { [control] in control.adoptEdit($0) },
+            onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { control.adoptLimits() },
+            onEdit: { control.adoptEdit($0) },
             onHosts: { [control] in
                 control.adoptHosts(changed: look)
                 hosts.changed()
             }, onEvents: { [tail] in tail.wake() }, onSessions: { [control] in control.adoptSessions() },
-            onOperations: { [control] in control.adoptWishes() })
+            onOperations: { control.adoptWishes() })
     }
 
     /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
@@ -88,6 +97,7 @@ package final class Store: Sendable {
         let (watch, listen, relay, tail) = (watch, listen, relay, tail)
         let (housekeeping, census, hosts) = (housekeeping, census, hosts)
         let isWorker = context.configuration.isWorker
+        let schedules = schedules
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
@@ -104,6 +114,7 @@ package final class Store: Sendable {
             }
             threads.others.append(Thread(name: "census") { census.run() })
             if isWorker { threads.others.append(Thread(name: "hosts") { hosts.run() }) }
+            threads.others.append(Thread(name: "schedules") { schedules.run() })
         }
     }
 
@@ -121,6 +132,7 @@ package final class Store: Sendable {
             return threads
         }
         intake.close()
+        schedules.close()
         ending.intake?.join()
         dispatcher.close()
         ending.dispatcher?.join()

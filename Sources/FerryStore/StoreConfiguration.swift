@@ -22,6 +22,8 @@ package struct StoreConfiguration: Sendable {
     /// What is known of the sessions; the store keeps it current.
     package var sessions = SessionBoard()
     package var clock: DatabaseClock
+    /// Where schedules find the rules of their places.
+    package var zones: any TimeZoneSource = KnownTimeZones()
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
     /// Opens the sealed keys of a webhook endpoint; nil when they cannot be opened.

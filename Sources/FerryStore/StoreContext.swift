@@ -30,12 +30,15 @@ final class StoreContext: Sendable {
     let startedAt: Timestamp
     let admission: Admission
     let holds = Mutex(OperatorHolds())
+    let throughputs = ThroughputBook()
     /// False while draining, and while operators do not want it.
     let isLeasing: Atomic<Bool>
     /// Whether other nodes are alive, who must be notified.
     let hasPeers = Atomic<Bool>(true)
     let isListening = Atomic<Bool>(false)
     private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
+    /// Told of queued jobs (nil) and of the next begin date.
+    let dispatcherWake = Mutex<@Sendable (Timestamp?) -> Void>({ _ in })
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
     private let prober = Mutex<(any HostProber)?>(nil)
@@ -66,6 +69,20 @@ final class StoreContext: Sendable {
 
     /// To be called after a commit that has left news of dependencies.
     func noteDependencies() { wakeDependents.withLock { $0 }?() }
+
+    /// Jobs were inserted and committed, none of them leased.
+    func noteSubmitted(_ outcome: IntakeBatch.Outcome) {
+        metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
+        if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
+        let wake = dispatcherWake.withLock { $0 }
+        if !outcome.queued.isEmpty {
+            if configuration.isWorker { specs.insert(outcome.queued) }
+            backlog.add(outcome.queued.count)
+            wake(nil)
+        }
+        if let earliest = outcome.earliestBegin { wake(earliest) }
+        if let deadline = outcome.earliestDeadline { deadlines.send(deadline) }
+    }
 
     var logger: Logger { configuration.logger }
     var clock: DatabaseClock { configuration.clock }

@@ -63,6 +63,9 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var webhookKeys: [String: (fingerprint: [UInt8], id: WebhookID)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
         var hosts: [String: HostRecord] = [:]
+        var windows = OffPeakWindows()
+        var schedules: [ScheduleID: ScheduleRecord] = [:]
+        var templates: [ScheduleID: JobTemplate] = [:]
     }
     let sessionBoard = SessionBoard()
     let state = Mutex(State())

@@ -109,7 +109,7 @@ let wrongs: [Wrong] = [
         pointer: "#/schedule/earliest_begin_at",
         values: ["1", #""tomorrow""#, #""2026-11-21""#, "[]", "false"]),
     Wrong(pointer: "#/schedule/deadline_at", values: [#""tomorrow""#, "0"]),
-    Wrong(pointer: "#/schedule/discretionary", values: notBool + ["true"]),
+    Wrong(pointer: "#/schedule/discretionary", values: notBool),
     Wrong(pointer: "#/schedule/waits_for_connectivity", values: notBool),
     Wrong(pointer: "#/schedule/confirm_before_begin", values: notBool),
     Wrong(pointer: "#/schedule/expected_bytes_to_send", values: badSizes),

@@ -80,7 +80,7 @@ struct SessionTests {
                 #"{"tls_minimum_version":"1.3","tls_maximum_version":"1.2"}"#, "#/tls_maximum_version",
                 "invalid_combination"
             ),
-            (#"{"discretionary":true}"#, "#/discretionary", "not_supported"),
+            (#"{"discretionary":1}"#, "#/discretionary", "wrong_type"),
             (#"{"nothing":1}"#, "#/nothing", "unknown_field"), ("[]", "#", "wrong_type"),
         ])
     func refusals(_ body: String, _ pointer: String, _ code: String) {

@@ -13,7 +13,25 @@ def _jobs(body):
     if not isinstance(body, dict):
         return []
     batch = body.get("jobs")
-    return [body] + [job for job in batch if isinstance(job, dict)] if isinstance(batch, list) else [body]
+    jobs = [body] + [job for job in batch if isinstance(job, dict)] if isinstance(batch, list) else [body]
+    return jobs + [body["job"]] if isinstance(body.get("job"), dict) else jobs
+
+
+def _simplify_schedule(body):
+    """Only the service knows what is a cron expression and a place, and which times lie ahead."""
+    if isinstance(body.get("cron"), str) and 0 < len(body["cron"]) <= 512:
+        body["cron"] = "0 6 * * *"
+    if isinstance(body.get("time_zone"), str) and 0 < len(body["time_zone"]) <= 64:
+        body["time_zone"] = "UTC"
+    for name in ("start_at", "end_at"):
+        if isinstance(body.get(name), str):
+            body[name] = None
+    schedule = body["job"].get("schedule")
+    for name in ("earliest_begin_at", "deadline_at"):
+        if isinstance(schedule, dict) and isinstance(schedule.get(name), str):
+            schedule[name] = None
+    if isinstance(schedule, dict) and isinstance(schedule.get("depends_on"), list):
+        schedule["depends_on"] = []
 
 
 def _simplify(request):
@@ -58,9 +76,21 @@ def _free(schedule):
         schedule["earliest_begin_at"] = None
 
 
+def _simplify_windows(windows):
+    """As with schedules; and each window has a name of its own."""
+    for number, window in enumerate(window for window in windows if isinstance(window, dict)):
+        for name, right, most in (("cron", "0 22 * * *", 512), ("time_zone", "UTC", 64), ("name", f"w{number}", 128)):
+            if isinstance(window.get(name), str) and 0 < len(window[name]) <= most and "\0" not in window[name]:
+                window[name] = right
+
+
 @schemathesis.hook
 def map_body(context, body):
     """One field bounds another here: max_delay is not below initial_delay (docs/errors.md, `invalid_value`)."""
+    if isinstance(body, dict) and isinstance(body.get("job"), dict):
+        _simplify_schedule(body)
+    if isinstance(body, dict) and isinstance(body.get("windows"), list):
+        _simplify_windows(body["windows"])
     for job in _jobs(body):
         _simplify(job.get("request"))
         _free(job.get("schedule"))

@@ -8,8 +8,9 @@ let answerSchemas = #"""
     member is present.",
       "required": [
         "id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
-        "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "kind", "session",
-        "description", "metadata", "request", "mirrors", "destination", "source", "integrity",
+        "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "schedule_id",
+        "scheduled_at", "kind", "session", "description", "metadata", "request", "mirrors", "destination",
+        "source", "integrity",
         "resume_data", "redirects", "accept", "on_challenge", "schedule", "network", "retry", "segments",
         "webhook", "progress", "response", "result", "error", "question", "answered_by", "questions"
       ],
@@ -43,7 +44,8 @@ let answerSchemas = #"""
         "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
         "attempt": {"type": "integer", "minimum": 0},
         "node": {"type": ["string", "null"]}, "link": {"type": "string"},
-        "retry_of": {"type": ["string", "null"]},
+        "retry_of": {"type": ["string", "null"]}, "schedule_id": {"type": ["string", "null"]},
+        "scheduled_at": {"type": ["string", "null"], "format": "date-time"},
         "question": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Question"}]},
         "answered_by": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AnsweredBy"}]},
         "questions": {"type": "object"},

@@ -17,6 +17,10 @@ let parameterComponents = #"""
       "name": "created_after", "in": "query",
       "schema": {"type": "string", "format": "date-time"}
     },
+    "Schedule": {
+      "name": "schedule", "in": "query", "schema": {"$ref": "#/components/schemas/ScheduleID"},
+      "description": "Only jobs that this schedule has submitted."
+    },
     "Metadata": {
       "name": "metadata.KEY", "in": "query", "schema": {"type": "string", "pattern": "^[^\\u0000]*$"},
       "description": "KEY stands for a name in metadata; may be given for several names, all must match."

@@ -26,7 +26,8 @@ let openAPIDocument: [UInt8] = {
     writer.name("schemas")
     let schemas = [
         jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
-        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas, questionSchemas,
+        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas,
+        questionSchemas, scheduleSchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

@@ -265,7 +265,11 @@ let jobRequestSchemas = #"""
           "description": "When the job must have ended, running or not; after earliest_begin_at. Beside \#
     timeout_for_resource: the earlier counts."
         },
-        "discretionary": {"const": false},
+        "discretionary": {
+          "type": "boolean", "default": false,
+          "description": "The service chooses the moment: an off-peak window (GET /v1/admin/windows) or \#
+    idle capacity, early enough for the deadline and timeout_for_resource."
+        },
         "waits_for_connectivity": {"type": "boolean", "default": true},
         "confirm_before_begin": {
           "type": "boolean", "default": false,

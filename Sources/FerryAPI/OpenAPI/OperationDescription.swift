@@ -42,6 +42,10 @@ extension Operation {
         case .createWebhook, .listWebhooks, .readWebhook, .editWebhook, .deleteWebhook, .rotateSecret,
             .testWebhook, .replayDeliveries, .listWebhookDeliveries:
             webhookDescription
+        case .readWindows, .changeWindows: windowDescription
+        case .createSchedule, .listSchedules, .readSchedule, .replaceSchedule, .deleteSchedule, .runSchedule,
+            .pauseSchedule, .resumeSchedule:
+            scheduleDescription
         case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
             adminDescription
         case .pauseService, .resumeService, .drainNode, .resumeNode, .listTenants, .listAudit:
@@ -70,7 +74,8 @@ extension Operation {
             OperationDescription(
                 tag: "jobs", summary: "List jobs, newest first",
                 parameters: [
-                    "Session", "State", "Kind", "Host", "CreatedAfter", "Metadata", "Limit", "Cursor",
+                    "Session", "State", "Kind", "Host", "CreatedAfter", "Schedule", "Metadata", "Limit",
+                    "Cursor",
                 ],
                 answers: [
                     .init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])

@@ -38,7 +38,7 @@ let sessionSchemas = #"""
         },
         "priority": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5},
         "network_service_type": {"enum": ["background", "default", "responsive_data"], "default": "default"},
-        "discretionary": {"const": false},
+        "discretionary": {"type": "boolean", "default": false},
         "waits_for_connectivity": {"type": "boolean", "default": true},
         "http_additional_headers": {
           "type": "object", "maxProperties": 100,

@@ -1,7 +1,7 @@
 -- Reads a page of a tenant's jobs, newest first, finished or not; without bodies, payloads and secrets. Locks
 -- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 state or null, $5 kind or null,
--- $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9 how many at most.
--- Columns as in read_jobs.sql.
+-- $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9 how many at most,
+-- $10 the schedule that has submitted them or null. Columns as in read_jobs.sql.
 (SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node,
     j.created_at, j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
@@ -18,6 +18,7 @@ WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
     AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
     AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
+    AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))
 ORDER BY j.tenant DESC, j.id DESC LIMIT $9::integer)
 UNION ALL
 (SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
@@ -32,5 +33,6 @@ WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
     AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
     AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
+    AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))
 ORDER BY j.tenant DESC, j.id DESC LIMIT $9::integer)
 ORDER BY id DESC LIMIT $9::integer

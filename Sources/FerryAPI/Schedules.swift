@@ -1,0 +1,189 @@
+package import FerryCore
+internal import HTTPServer
+
+/// What a creation became.
+package struct Created<Record: Sendable>: Sendable {
+    package let record: Record
+    /// The same key and body were accepted before.
+    package let isReplay: Bool
+    package init(_ record: Record, isReplay: Bool) {
+        self.record = record
+        self.isReplay = isReplay
+    }
+}
+
+/// Keeps schedules. Another tenant's is `notFound`; `revision`: what `If-Match` names, as in `JobControl`.
+package protocol ScheduleStore: Sendable {
+    func create(
+        _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
+        reply: @escaping Reply<Created<ScheduleRecord>>)
+    func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>)
+    /// Newest first, only those before `before`.
+    func schedules(
+        tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>)
+    /// `template` nil: the job stays. `change` may be asked more than once.
+    func change(
+        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
+    func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
+    /// Submits its job now, whatever its times say.
+    func run(
+        _ id: ScheduleID, tenant: String, idempotency: Submission.Idempotency?, traceparent: String,
+        reply: @escaping Reply<Created<JobRecord>>)
+}
+
+extension API {
+    /// `POST /v1/schedules`
+    func createSchedule(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let valid = try validatedSchedule(call)
+            let schedule = NewSchedule(
+                id: identifiers.make(), tenant: call.principal.tenant, spec: valid.spec,
+                template: template(valid.job))
+            ports.schedules.create(schedule, idempotency: try idempotency(call)) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let created):
+                    sendSchedule(
+                        created.record, 201, call,
+                        [("Location", "/v1/schedules/\(created.record.id)")]
+                            + (created.isReplay ? replayed : []))
+                }
+            }
+        }
+    }
+
+    private func validatedSchedule(_ call: Call) throws(Problem) -> ValidatedSchedule {
+        let json = try call.json()
+        let sessions = scope(call)
+        do throws(InvalidFields) {
+            return try ValidatedSchedule(json, zones: ports.zones, now: ports.clock.now()) {
+                job throws(InvalidFields) in
+                try validate(job, at: "#/job", call, sessions)
+            }
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    private func template(_ job: ValidatedJob) -> JobTemplate {
+        JobTemplate(
+            specJSON: job.spec.encodeStored(),
+            sealedSecrets: job.secrets.isEmpty ? nil : ports.seal(job.secrets.encode()), payload: job.payload)
+    }
+
+    /// `GET /v1/schedules`
+    func listSchedules(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let items = try call.query(["limit", "cursor"])
+            var limit = Limits.listLimitDefault
+            var before: ScheduleID?
+            for (name, value) in items {
+                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
+            }
+            ports.schedules.schedules(tenant: call.principal.tenant, before: before, limit: limit + 1) {
+                [limit] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let schedules):
+                    let page = Page(schedules, limit: limit) { $0.id }
+                    page.send(call, items, reservingCapacity: page.shown.count * 2_560) {
+                        $0.write(into: &$1)
+                    }
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/schedules/{id}`
+    func readSchedule(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(ScheduleID.self)
+            _ = try call.query([])
+            ports.schedules.schedule(id, tenant: call.principal.tenant) { answer($0, call) }
+        }
+    }
+
+    /// `PUT /v1/schedules/{id}`: everything that it is to be, its job included.
+    func replaceSchedule(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(ScheduleID.self)
+            let valid = try validatedSchedule(call)
+            ports.schedules.change(
+                id, tenant: call.principal.tenant, revision: call.expectedRevision,
+                template: template(valid.job), { _ in valid.spec }
+            ) { answer($0, call) }
+        }
+    }
+
+    /// `DELETE /v1/schedules/{id}`
+    func deleteSchedule(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(ScheduleID.self)
+            ports.schedules.delete(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
+                result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success: call.send(Response(status: 204))
+                }
+            }
+        }
+    }
+
+    /// `POST /v1/schedules/{id}/run`
+    func runSchedule(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(ScheduleID.self)
+            try needEmptyObject(call)
+            ports.schedules.run(
+                id, tenant: call.principal.tenant, idempotency: try idempotency(call),
+                traceparent: traceparent(call.fields)
+            ) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let created):
+                    send(
+                        created.record, 201, call,
+                        [("Location", "/v1/jobs/\(created.record.id)")]
+                            + (created.isReplay ? replayed : []))
+                }
+            }
+        }
+    }
+
+    /// `POST /v1/schedules/{id}/pause`
+    func pauseSchedule(_ call: Call) { enable(call, false) }
+
+    /// `POST /v1/schedules/{id}/resume`
+    func resumeSchedule(_ call: Call) { enable(call, true) }
+
+    private func enable(_ call: Call, _ isEnabled: Bool) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(ScheduleID.self)
+            try needEmptyObject(call)
+            let change: @Sendable (ScheduleSpec) -> ScheduleSpec = { spec in
+                var spec = spec
+                spec.isEnabled = isEnabled
+                return spec
+            }
+            ports.schedules.change(
+                id, tenant: call.principal.tenant, revision: call.expectedRevision, template: nil, change
+            ) { answer($0, call) }
+        }
+    }
+}
+
+private func answer(_ result: Result<ScheduleRecord, StoreError>, _ call: Call) {
+    switch result {
+    case .failure(let error): call.fail(error)
+    case .success(let record): sendSchedule(record, 200, call)
+    }
+}
+
+private func sendSchedule(
+    _ record: ScheduleRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []
+) {
+    var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)
+    record.write(into: &writer)
+    call.send(status, json: writer.bytes, [("ETag", entityTag(revision: record.revision))] + extra)
+}

@@ -1,0 +1,176 @@
+package import ArgumentParser
+import FerryCore
+
+/// `ferry schedules`: jobs that are submitted again and again.
+package struct Schedules: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Lists, makes, shows, runs, pauses, resumes and deletes schedules.",
+        discussion: """
+            EXAMPLES
+              echo '{"cron":"0 6 * * mon-fri","time_zone":"Europe/Berlin","job":{"kind":"download",
+                "request":{"url":"https://example.com/report.csv"},
+                "destination":{"path":"reports/{scheduled_at:date}.csv"}}}' | ferry schedules create -
+              ferry jobs --schedule sch_0123456789abcdefghjkmnpqrs
+            """,
+        subcommands: [
+            List.self, Create.self, Show.self, Run.self, Pause.self, Resume.self, Delete.self,
+        ])
+
+    package init() {}
+
+    package struct List: ParsableCommand {
+        package static let configuration = CommandConfiguration(abstract: "Lists schedules, newest first.")
+        @Option(name: [.customShort("n"), .long], help: "At most so many (up to 500).") var limit: Int?
+        @Option(name: .long, help: "Go on where an earlier list ended.") var cursor: String?
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let console = Console.current
+            let query = [("limit", limit.map { "\($0)" }), ("cursor", cursor)].compactMap { name, value in
+                value.map { "\(name)=\(percentEncoded($0))" }
+            }
+            let path = "/v1/schedules" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
+            let answer = try client.service().send("GET", path)
+            if client.json { return try console.data(json: answer.bytes) }
+            let rows = (answer.json["data"]?.array ?? []).map { schedule in
+                [
+                    schedule["id"]?.string ?? "", timesText(schedule), schedule["time_zone"]?.string ?? "",
+                    schedule["next_run_at"]?.string ?? "-", schedule["last_run_at"]?.string ?? "-",
+                    schedule["job"]?["request"]?["url"]?.string ?? "",
+                ]
+            }
+            let lines = tableLines(
+                ["SCHEDULE", "TIMES", "ZONE", "NEXT", "LAST", "URL"], rows,
+                terminalWidth: console.outIsTerminal ? console.width() : nil)
+            for line in lines { try console.data(line: line) }
+            if let cursor = answer.json["next_cursor"]?.string {
+                console.message("There are more: --cursor \(cursor)")
+            }
+        }
+    }
+
+    package struct Create: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Makes a schedule that is written as JSON, and prints its identifier.")
+        @Argument(help: "The file; - is standard input.") var file: String
+        @Option(
+            name: .long,
+            help: "Makes repeating this command harmless: the same key gives the same schedule.")
+        var idempotencyKey: String?
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let body = try LocalFile.read(file, byteCountMax: Limits.submissionByteCountMax)
+            let answer = try client.service().send(
+                "POST", "/v1/schedules", body: body, idempotencyKey: idempotencyKey)
+            try printIdentifier(answer, client)
+        }
+    }
+
+    package struct Show: ParsableCommand {
+        package static let configuration = CommandConfiguration(abstract: "Shows a schedule.")
+        @Argument(help: "The schedule's identifier.") var id: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let answer = try client.service().send("GET", "/v1/schedules/\(percentEncoded(id))")
+            if client.json { return try Console.current.data(json: answer.bytes) }
+            for line in scheduleLines(answer.json) { try Console.current.data(line: line) }
+        }
+    }
+
+    package struct Run: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Submits a schedule's job now, and prints the job's identifier.")
+        @Argument(help: "The schedule's identifier.") var id: String
+        @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same job.")
+        var idempotencyKey: String?
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            let answer = try client.service().send(
+                "POST", "/v1/schedules/\(percentEncoded(id))/run", body: Array("{}".utf8),
+                idempotencyKey: idempotencyKey)
+            try printIdentifier(answer, client)
+        }
+    }
+
+    package struct Pause: ParsableCommand {
+        package static let configuration = CommandConfiguration(abstract: "Pauses a schedule.")
+        @Argument(help: "The schedule's identifier.") var id: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws { try change("pause", id, client) }
+    }
+
+    package struct Resume: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Lets a paused schedule go on, with what comes from now on.")
+        @Argument(help: "The schedule's identifier.") var id: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws { try change("resume", id, client) }
+    }
+
+    package struct Delete: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Deletes a schedule; its jobs stay.")
+        @Argument(help: "The schedule's identifier.") var id: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            _ = try client.service().send("DELETE", "/v1/schedules/\(percentEncoded(id))")
+        }
+    }
+}
+
+private func change(_ verb: String, _ id: String, _ client: ClientOptions) throws {
+    let answer = try client.service().send(
+        "POST", "/v1/schedules/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
+    if client.json { return try Console.current.data(json: answer.bytes) }
+    try Console.current.data(line: "\(id)\t\(answer.json["next_run_at"]?.string ?? "-")")
+}
+
+private func printIdentifier(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
+    if client.json { return try Console.current.data(json: answer.bytes) }
+    try Console.current.data(line: answer.json["id"]?.string ?? "")
+}
+
+/// The expression, or the interval.
+private func timesText(_ schedule: JSON) -> String {
+    if let cron = schedule["cron"]?.string { return cron }
+    return schedule["interval"]?.double.map { "every \(durationText($0))" } ?? "-"
+}
+
+/// A schedule as `show` prints it for people: name and value per line, what is not there left out.
+private func scheduleLines(_ schedule: JSON) -> [String] {
+    let counts = schedule["counts"]
+    let rows: [(String, String?)] = [
+        ("schedule", schedule["id"]?.string), ("description", schedule["description"]?.string),
+        ("times", timesText(schedule)), ("time zone", schedule["time_zone"]?.string),
+        ("start", schedule["start_at"]?.string), ("end", schedule["end_at"]?.string),
+        ("enabled", schedule["enabled"]?.bool.map { $0 ? "yes" : "no" }),
+        ("missed runs", schedule["missed"]?.string), ("overlap", schedule["overlap"]?.string),
+        ("next run", schedule["next_run_at"]?.string), ("last run", schedule["last_run_at"]?.string),
+        ("last job", schedule["last_job"]?.string), ("runs", counts?["runs"]?.integer.map { "\($0)" }),
+        ("missed", counts?["missed"]?.integer.map { "\($0)" }),
+        ("skipped", counts?["skipped"]?.integer.map { "\($0)" }),
+        ("kind", schedule["job"]?["kind"]?.string), ("url", schedule["job"]?["request"]?["url"]?.string),
+        ("path", schedule["job"]?["destination"]?["path"]?.string),
+    ]
+    return rows.compactMap { name, value in value.map { "\(name):".padded(to: 14) + $0 } }
+}

@@ -1,0 +1,90 @@
+/// Text in a schedule's job that says when a run was due: `{scheduled_at}` and its parts, by the wall clock
+/// of the schedule's place.
+package enum ScheduledText {
+    private static let opening = "{scheduled_at"
+    /// What may stand behind the colon; empty: nothing and no colon.
+    private static let parts = ["", "date", "time", "year", "month", "day", "hour", "minute", "unix"]
+
+    package static func hasPlaceholder(_ text: String) -> Bool { text.contains(opening) }
+
+    /// The text of one run. Nil: a placeholder is not known.
+    package static func expanded(_ text: String, at instant: Timestamp, _ zone: TimeZoneRules) -> String? {
+        guard hasPlaceholder(text) else { return text }
+        var pieces = ArraySlice(text.split(separator: "{", omittingEmptySubsequences: false))
+        var expanded = String(pieces.removeFirst())
+        for piece in pieces {
+            guard piece.hasPrefix(opening.dropFirst()) else {
+                expanded += "{" + piece
+                continue
+            }
+            guard let end = piece.firstIndex(of: "}"),
+                let value = value(piece[..<end].dropFirst(opening.count - 1), instant, zone)
+            else { return nil }
+            expanded += value + piece[piece.index(after: end)...]
+        }
+        return expanded
+    }
+
+    /// `suffix`: what stands between `scheduled_at` and the brace.
+    private static func value(_ suffix: Substring, _ instant: Timestamp, _ zone: TimeZoneRules) -> String? {
+        var part = ""
+        if !suffix.isEmpty {
+            guard suffix.first == ":", suffix.count > 1 else { return nil }
+            part = String(suffix.dropFirst())
+        }
+        guard parts.contains(part) else { return nil }
+        let second = CivilCalendar.floorDivide(instant.microseconds, 1_000_000)
+        if part == "unix" { return "\(second)" }
+        // RFC 3339, of which the digits are taken: of UTC for the whole, of the place for its parts.
+        let isWhole = part.isEmpty
+        let shown = isWhole ? second : second + zone.offset(at: second)
+        let digits = Timestamp(microseconds: shown * 1_000_000).utf8.map { Character(Unicode.Scalar($0)) }
+        let range: (Int, Int) -> String = { String(digits[$0..<$1]) }
+        switch part {
+        case "date": return range(0, 10)
+        case "time": return range(11, 13) + range(14, 16) + range(17, 19)
+        case "year": return range(0, 4)
+        case "month": return range(5, 7)
+        case "day": return range(8, 10)
+        case "hour": return range(11, 13)
+        case "minute": return range(14, 16)
+        default:
+            return range(0, 4) + range(5, 7) + range(8, 13) + range(14, 16) + range(17, 19) + "Z"
+        }
+    }
+
+    /// Why a URL or path cannot be a template; nil when it can.
+    package static func complaint(_ text: String, isURL: Bool) -> String? {
+        guard hasPlaceholder(text) else { return nil }
+        if expanded(text, at: Timestamp(microseconds: 0), .utc) == nil {
+            let names = parts.dropFirst().map { "{scheduled_at:\($0)}" }.joined(separator: ", ")
+            return "The placeholders are {scheduled_at}, \(names)."
+        }
+        // The service that is asked stays the same, so that its credentials go to no other.
+        let host = text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
+        if isURL, host.contains(where: { $0.contains("{") }) {
+            return "Placeholders are possible in a URL's path and query."
+        }
+        return nil
+    }
+}
+
+extension JobSpec {
+    /// The job of one run of a schedule with this spec as its template. Nil: its URL is no longer right.
+    package func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> (
+        JobSpec, origin: String
+    )? {
+        var spec = self
+        let instant = occurrence.scheduledAt
+        guard let text = ScheduledText.expanded(request.url, at: instant, zone),
+            let url = try? WebURL.parse(text)
+        else { return nil }
+        spec.request.url = url.string
+        if let path = destination?.path {
+            guard let expanded = ScheduledText.expanded(path, at: instant, zone) else { return nil }
+            spec.destination?.path = expanded
+        }
+        spec.occurrence = occurrence
+        return (spec, url.origin)
+    }
+}

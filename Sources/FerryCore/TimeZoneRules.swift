@@ -1,0 +1,190 @@
+/// When a place's clocks differ from UTC, and by how much. Seconds since 1970 throughout.
+package struct TimeZoneRules: Sendable, Equatable {
+    package struct Transition: Sendable, Equatable {
+        package var at: Int64
+        /// East of Greenwich, from then on.
+        package var offset: Int64
+        package init(at: Int64, offset: Int64) {
+            self.at = at
+            self.offset = offset
+        }
+    }
+
+    /// Ascending.
+    private let transitions: [Transition]
+    /// Before the first of them.
+    private let firstOffset: Int64
+    /// After the last of them; nil: nothing changes any more.
+    private let footer: PosixTimeZone?
+
+    package static let utc = TimeZoneRules(transitions: [], firstOffset: 0, footer: nil)
+
+    init(transitions: [Transition], firstOffset: Int64, footer: PosixTimeZone?) {
+        self.transitions = transitions
+        self.firstOffset = firstOffset
+        self.footer = footer
+    }
+
+    package func offset(at second: Int64) -> Int64 {
+        if let footer, second >= transitions.last?.at ?? Int64.min { return footer.offset(at: second) }
+        let next = index(after: second)
+        return next == 0 ? firstOffset : transitions[next - 1].offset
+    }
+
+    package func nextTransition(after second: Int64) -> Transition? {
+        let next = index(after: second)
+        if next < transitions.count { return transitions[next] }
+        return footer?.nextTransition(after: second)
+    }
+
+    /// Of the first transition after that second.
+    private func index(after second: Int64) -> Int {
+        var (low, high) = (0, transitions.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if transitions[middle].at <= second { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    // MARK: Wall clocks
+
+    /// The first instant at which the wall clock shows `local` (seconds as if it were UTC) or, when it is put
+    /// forward over it, more: the end of the gap. Of two instants that show it, the earlier one.
+    package func instant(local: Int64) -> Int64 {
+        // No clock is more than 26 hours away from UTC.
+        var start = local - 100_000
+        var offset = offset(at: start)
+        while true {
+            let instant = max(start, local - offset)
+            guard let next = nextTransition(after: start), instant >= next.at else { return instant }
+            (start, offset) = (next.at, next.offset)
+        }
+    }
+
+    /// The latest time that the wall clock has shown up to that second: more than it shows just after it was
+    /// put back.
+    package func latestLocal(through second: Int64) -> Int64 {
+        var latest = second + offset(at: second)
+        var start = second - 172_800
+        var offset = offset(at: start)
+        while let next = nextTransition(after: start), next.at <= second {
+            latest = max(latest, next.at - 1 + offset)
+            (start, offset) = (next.at, next.offset)
+        }
+        return latest
+    }
+}
+
+// MARK: TZif
+
+extension TimeZoneRules {
+    /// Reads a TZif file of version 2 or later (RFC 9636 §3). Nil: it is none, it is damaged, or it counts
+    /// leap seconds, which no clock here does.
+    package init?(tzif bytes: [UInt8]) {
+        var reader = TZifReader(bytes: bytes)
+        guard let first = reader.header(), first.version >= UInt8(ascii: "2"),
+            reader.skip(first.byteCount(timeSize: 4)), let header = reader.header(), header.leapCount == 0,
+            (1...256).contains(header.typeCount), header.timeCount <= 10_000
+        else { return nil }
+        var times: [Int64] = []
+        for _ in 0..<header.timeCount {
+            guard let time = reader.integer(byteCount: 8), time > times.last ?? Int64.min else { return nil }
+            times.append(time)
+        }
+        guard let types = reader.bytes(header.timeCount) else { return nil }
+        var offsets: [Int64] = []
+        for _ in 0..<header.typeCount {
+            guard let offset = reader.integer(byteCount: 4), abs(offset) < 100_000, reader.skip(2) else {
+                return nil
+            }
+            offsets.append(offset)
+        }
+        guard types.allSatisfy({ Int($0) < offsets.count }),
+            reader.skip(header.charCount + header.standardCount + header.universalCount),
+            let text = reader.line()
+        else { return nil }
+        var footer: PosixTimeZone?
+        if !text.isEmpty {
+            footer = PosixTimeZone(text)
+            guard footer != nil else { return nil }
+        }
+        self.init(
+            transitions: zip(times, types).map { Transition(at: $0, offset: offsets[Int($1)]) },
+            firstOffset: offsets[0], footer: footer)
+    }
+}
+
+private struct TZifReader {
+    struct Header {
+        var version: UInt8
+        var universalCount: Int
+        var standardCount: Int
+        var leapCount: Int
+        var timeCount: Int
+        var typeCount: Int
+        var charCount: Int
+
+        /// Of the data block behind it.
+        func byteCount(timeSize: Int) -> Int {
+            timeCount * (timeSize + 1) + typeCount * 6 + charCount + leapCount * (timeSize + 4)
+                + standardCount + universalCount
+        }
+    }
+
+    let bytes: [UInt8]
+    private var offset = 0
+
+    init(bytes: [UInt8]) { self.bytes = bytes }
+
+    mutating func skip(_ count: Int) -> Bool {
+        guard count <= bytes.count - offset else { return false }
+        offset += count
+        return true
+    }
+
+    mutating func bytes(_ count: Int) -> ArraySlice<UInt8>? {
+        let start = offset
+        return skip(count) ? bytes[start..<offset] : nil
+    }
+
+    /// Big-endian, with a sign.
+    mutating func integer(byteCount: Int) -> Int64? {
+        guard let slice = bytes(byteCount) else { return nil }
+        let value = slice.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        let unused = 64 - byteCount * 8
+        return Int64(bitPattern: value << UInt64(unused)) >> Int64(unused)
+    }
+
+    mutating func header() -> Header? {
+        guard let magic = bytes(4), magic.elementsEqual("TZif".utf8), let version = bytes(1)?.first, skip(15)
+        else { return nil }
+        var counts: [Int] = []
+        for _ in 0..<6 {
+            guard let count = integer(byteCount: 4), (0...1_000_000).contains(count) else { return nil }
+            counts.append(Int(count))
+        }
+        return Header(
+            version: version, universalCount: counts[0], standardCount: counts[1], leapCount: counts[2],
+            timeCount: counts[3], typeCount: counts[4], charCount: counts[5])
+    }
+
+    /// What stands between two line feeds.
+    mutating func line() -> ArraySlice<UInt8>? {
+        guard bytes(1)?.first == 10, let end = bytes[offset...].firstIndex(of: 10) else { return nil }
+        return bytes[offset..<end]
+    }
+}
+
+/// Finds the rules of a place by its IANA name (`Europe/Berlin`). Any thread; may read a small file.
+package protocol TimeZoneSource: Sendable {
+    /// Nil: there is no such place.
+    func rules(named name: String) -> TimeZoneRules?
+}
+
+/// Knows what it was given; for those who have no files.
+package struct KnownTimeZones: TimeZoneSource {
+    private let zones: [String: TimeZoneRules]
+    package init(_ zones: [String: TimeZoneRules] = ["UTC": .utc]) { self.zones = zones }
+    package func rules(named name: String) -> TimeZoneRules? { zones[name] }
+}

@@ -1,0 +1,63 @@
+import FerryAPI
+import FerryCore
+import FerryStore
+
+extension StoreDoor: WindowStore {
+    func windows(reply: @escaping Reply<OffPeakWindows>) { control.windows(reply: reply) }
+
+    func changeWindows(
+        _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
+        reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
+    ) {
+        control.changeWindows(change) { [store] result in
+            store.schedules.wake()
+            reply(result)
+        }
+    }
+}
+
+extension StoreDoor: ScheduleStore {
+    func create(
+        _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
+        reply: @escaping Reply<Created<ScheduleRecord>>
+    ) {
+        control.createSchedule(schedule, idempotency) { [store] result in
+            store.schedules.wake()
+            reply(result.map { Created($0.record, isReplay: $0.isReplay) })
+        }
+    }
+
+    func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
+        control.schedule(id, tenant: tenant, reply: reply)
+    }
+
+    func schedules(
+        tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
+    ) {
+        control.schedules(tenant: tenant, before: before, limit: limit, reply: reply)
+    }
+
+    func change(
+        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
+    ) {
+        control.changeSchedule(id, tenant: tenant, revision: revision, template: template, change) {
+            [store] result in
+            store.schedules.wake()
+            reply(result)
+        }
+    }
+
+    func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
+        control.deleteSchedule(id, tenant: tenant, revision: revision) { reply($0.map { _ in }) }
+    }
+
+    func run(
+        _ id: ScheduleID, tenant: String, idempotency: Submission.Idempotency?, traceparent: String,
+        reply: @escaping Reply<Created<JobRecord>>
+    ) {
+        control.runSchedule(id, tenant: tenant, idempotency, traceparent: traceparent) { result in
+            reply(result.map { Created($0.record, isReplay: $0.isReplay) })
+        }
+    }
+}

@@ -1,0 +1,16 @@
+-- Keeps what has become of due schedules, whose rows the same transaction has locked. One array element a
+-- schedule: $1 ids, $2 next occurrences or null, $3 when they are looked at or null, $4 whether they wait for
+-- an earlier job, $5 the occurrences that were submitted or null, $6 their jobs or null, $7 how many were
+-- missed and $8 skipped. $9 now. Joined as finish_jobs.sql.
+UPDATE schedules s SET
+    next_scheduled_at = u.next, next_run_at = u.run_at, is_held = u.held,
+    last_scheduled_at = coalesce(u.scheduled_at, s.last_scheduled_at),
+    last_run_at = CASE WHEN u.job IS NULL THEN s.last_run_at ELSE $9::timestamptz END,
+    last_job = coalesce(u.job, s.last_job),
+    run_count = s.run_count + CASE WHEN u.job IS NULL THEN 0 ELSE 1 END,
+    missed_count = s.missed_count + u.missed, skipped_count = s.skipped_count + u.skipped
+FROM unnest(
+    $1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::boolean[], $5::timestamptz[], $6::uuid[],
+    $7::bigint[], $8::bigint[]
+) AS u(id, next, run_at, held, scheduled_at, job, missed, skipped)
+WHERE s.id = ANY (ARRAY[u.id])

@@ -1,0 +1,21 @@
+-- Keeps a schedule, once for each idempotency key. Locks: the key (waits for a transaction that inserts the
+-- same one), the new row. $1 id, $2 tenant, $3 now, $4 next occurrence or null, $5 when it runs or null,
+-- $6 whether it watches its jobs, $7 definition, $8 spec, $9 sealed secrets or null, $10 payload or null,
+-- $11 route, $12 key, $13 fingerprint, all null without a key, $14 this node. Returns the id; no row: the key
+-- exists.
+WITH fresh AS (
+    INSERT INTO idempotency_keys (
+        tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at)
+    SELECT $2::text, $11::text, $12::text, $13::bytea, ARRAY[$1::uuid], '{}', '{}', $14::uuid,
+        $3::timestamptz
+    WHERE $12::text IS NOT NULL
+    ON CONFLICT DO NOTHING
+    RETURNING key
+)
+INSERT INTO schedules (
+    id, tenant, created_at, updated_at, next_scheduled_at, next_run_at, watches_jobs, definition, spec,
+    secrets, payload)
+SELECT $1::uuid, $2::text, $3::timestamptz, $3::timestamptz, $4::timestamptz, $5::timestamptz, $6::boolean,
+    $7::text, $8::text, $9::bytea, $10::bytea
+WHERE $12::text IS NULL OR EXISTS (SELECT FROM fresh)
+RETURNING id

@@ -1,0 +1,138 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Submits the jobs of due schedules. Every node has one; rows that another node has locked are left to it.
+package final class ScheduleLane: Sendable {
+    typealias Cancel = @Sendable (JobID, _ tenant: String) -> Void
+
+    /// Seconds between looks when nobody says anything: another node may have made a schedule, and died.
+    private static let idleSeconds = 2.0
+    private static let sweepSeconds = 30.0
+    private static let sweepMax: Int32 = 2_000
+
+    private let context: StoreContext
+    private let mailbox = Mailbox<Void>()
+    private let cancel: Cancel
+    private let limitsChanged: @Sendable () -> Void
+
+    /// `limitsChanged`: a window with another rate has opened or closed.
+    init(
+        _ context: StoreContext, cancel: @escaping Cancel, limitsChanged: @escaping @Sendable () -> Void
+    ) {
+        self.context = context
+        self.cancel = cancel
+        self.limitsChanged = limitsChanged
+    }
+
+    /// Something may be due earlier than was known.
+    package func wake() { mailbox.send(()) }
+
+    func close() { mailbox.close() }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "schedules",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(20)
+            })
+        var sweep = Sweep()
+        while !mailbox.isClosed {
+            var pause = 1.0
+            do {
+                pause = try round(lane)
+                if context.configuration.isWorker { try startDiscretionary(lane) }
+                try sweepRuns(lane, &sweep)
+            } catch {
+                if !error.isConnectionLost {
+                    context.logger.error("schedules failed", metadata: ["error": "\(error)"])
+                }
+                pause = max(pause, Double(lane.retryIn / .milliseconds(1)) / 1_000)
+            }
+            _ = mailbox.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
+        }
+    }
+
+    /// Submits what is due; seconds until the next look.
+    private func round(_ lane: LaneConnection) throws(PostgresError) -> Double {
+        var countMax = Limits.scheduleBatchMax
+        while !mailbox.isClosed {
+            let work = ScheduleRound(context: context, countMax: countMax, now: context.clock.now())
+            let outcome: ScheduleRound.Outcome
+            do {
+                outcome = try lane.withConnection { connection throws(PostgresError) in
+                    try connection.transaction { connection throws(PostgresError) in
+                        try work.commit(&connection)
+                    }
+                }
+            } catch {
+                if error.isSessionChange {
+                    try context.readSessions(lane)
+                    continue
+                }
+                guard !error.isConnectionLost, !error.isRetryable, countMax > 1 else { throw error }
+                // One bad schedule fails alone.
+                context.logger.error(
+                    "schedules were refused by the database", metadata: ["error": "\(error)"])
+                countMax = 1
+                continue
+            }
+            if outcome.submitted.jobCount > 0 { context.noteSubmitted(outcome.submitted) }
+            for next in outcome.cancels { cancel(next.job, next.tenant) }
+            if outcome.dueCount < countMax { break }
+        }
+        return try lane.withConnection { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.nextSchedule)
+            guard rows.rowCount == 1 else { return Self.idleSeconds }
+            return min(Self.idleSeconds, max(0, rows.instant(0, 0) - context.clock.now()))
+        }
+    }
+
+    // MARK: Windows
+
+    /// Starts what may wait when the moment is good, and says which rate holds.
+    private func startDiscretionary(_ lane: LaneConnection) throws(PostgresError) {
+        let now = context.clock.now()
+        let work = DiscretionaryRound(context: context, now: now)
+        let (windows, startedCount) = try lane.withConnection { connection throws(PostgresError) in
+            let windows = OffPeakWindows(stored: try ControlLane.readWindows(&connection))
+            return (windows, try work.commit(&connection, windows))
+        }
+        if startedCount > 0 {
+            context.backlog.add(startedCount)
+            context.dispatcherWake.withLock { $0 }(nil)
+        }
+        let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)
+        if context.limits.note(windowRate: rate) { limitsChanged() }
+    }
+
+    // MARK: Housekeeping
+
+    private struct Sweep {
+        var nextAt: Int64 = 0
+        var after = JobID(high: 0, low: 0)
+    }
+
+    /// Forgets a stretch of runs whose jobs are deleted.
+    private func sweepRuns(_ lane: LaneConnection, _ sweep: inout Sweep) throws(PostgresError) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= sweep.nextAt else { return }
+        sweep.nextAt = now + Int64(Self.sweepSeconds * 1e9)
+        var parameters = Parameters()
+        parameters.append(sweep.after)
+        parameters.append(int32: Self.sweepMax)
+        let clock = context.clock
+        try lane.withConnection { [context] connection throws(PostgresError) in
+            try context.throughputs.exchange(&connection, now: clock.now())
+        }
+        let last: JobID? = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.sweepRuns, parameters).identifierOrNil(0, 0)
+        }
+        sweep.after = last ?? JobID(high: 0, low: 0)
+    }
+}

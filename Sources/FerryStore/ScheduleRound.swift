@@ -1,0 +1,144 @@
+import FerryCore
+import Logging
+import Postgres
+
+/// What is done about due schedules in one transaction: the rows are locked, their jobs inserted and the next
+/// occurrences written, all or nothing.
+struct ScheduleRound {
+    struct Outcome {
+        /// Rows that were due.
+        var dueCount = 0
+        var submitted = IntakeBatch.Outcome()
+        /// Jobs that stand in the way of a run that is to take their place.
+        var cancels: [(job: JobID, tenant: String)] = []
+    }
+
+    /// What is written about one schedule.
+    private struct Advance {
+        var id: ScheduleID
+        var turn = ScheduleTurn()
+        var job: JobID?
+    }
+
+    let context: StoreContext
+    let countMax: Int
+    let now: Timestamp
+
+    func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
+        var outcome = Outcome()
+        var parameters = Parameters()
+        parameters.append(int32: Int32(countMax))
+        parameters.append(now)
+        parameters.append(int32: Int32(Limits.scheduleOverlapMax))
+        let rows = try connection.execute(Statements.dueSchedules, parameters)
+        outcome.dueCount = rows.rowCount
+        guard rows.rowCount > 0 else { return outcome }
+        let sessions = context.sessions.current
+        var advances: [Advance] = []
+        var jobs: [NewJob] = []
+        for row in 0..<rows.rowCount {
+            let unfinished = rows.uuidArray(row, 18).compactMap { $0 }.map {
+                JobID(high: $0.high, low: $0.low)
+            }
+            let id: ScheduleID = rows.identifier(row, 0)
+            guard let stored = try? StoredSchedule(rows, row),
+                let turn = turn(stored, hasUnfinished: !unfinished.isEmpty)
+            else {
+                advances.append(postponed(id, rows.instant(row, 7), "it cannot be read"))
+                continue
+            }
+            if turn.cancelsPrevious {
+                outcome.cancels += unfinished.map { ($0, stored.record.tenant) }
+            }
+            var advance = Advance(id: id, turn: turn)
+            if let occurrence = turn.submits {
+                let job = stored.job(
+                    at: occurrence, id: context.identifiers.make(), traceparent: newTraceparent(),
+                    context.configuration.zones)
+                guard let job else {
+                    advances.append(postponed(id, occurrence, "its job cannot be made"))
+                    continue
+                }
+                switch sessions.verdict(on: [job], known: nil) {
+                case .acceptable, .changed:
+                    advance.job = job.id
+                    jobs.append(job)
+                case .invalidated, .unreadable:
+                    context.logger.warning(
+                        "a schedule's session takes no jobs",
+                        metadata: ["schedule.id": "\(id)", "session": "\(job.spec.session)"])
+                    advance.turn.submits = nil
+                    advance.turn.skippedCount += 1
+                }
+            }
+            advances.append(advance)
+        }
+        if !jobs.isEmpty {
+            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &connection)
+        }
+        _ = try connection.execute(Statements.advanceSchedules, written(advances))
+        return outcome
+    }
+
+    private func turn(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleTurn? {
+        let record = stored.record
+        guard let due = record.nextScheduledAt,
+            let recurrence = record.spec.recurrence(context.configuration.zones, createdAt: record.createdAt)
+        else { return nil }
+        return ScheduleTurn(
+            ScheduleTurn.Input(
+                id: record.id, spec: record.spec, recurrence: recurrence, scheduledAt: due,
+                isHeld: stored.isHeld, hasUnfinished: hasUnfinished, now: now))
+    }
+
+    /// Looked at again in an hour: an operator has something to repair.
+    private func postponed(_ id: ScheduleID, _ occurrence: Timestamp, _ why: String) -> Advance {
+        context.logger.error(
+            "a schedule does not run: \(why)",
+            metadata: ["schedule.id": "\(id)", "scheduled_at": "\(occurrence)"])
+        var turn = ScheduleTurn()
+        turn.next = occurrence
+        turn.nextRunAt = now + 3_600
+        return Advance(id: id, turn: turn)
+    }
+
+    private func submit(
+        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ connection: inout Connection
+    ) throws(PostgresError) -> IntakeBatch.Outcome {
+        let fresh = Set(try ScheduleRound.insertRuns(jobs, &connection))
+        // The others were submitted before; what remains is to go on.
+        for index in advances.indices where advances[index].job.map({ !fresh.contains($0) }) ?? false {
+            advances[index].job = nil
+            advances[index].turn.submits = nil
+        }
+        let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
+        guard !submission.jobs.isEmpty else { return IntakeBatch.Outcome() }
+        return try IntakeBatch([submission], context, mayLease: false).commit(
+            &connection, epoch: epoch)
+    }
+
+    /// The jobs whose occurrences nobody has submitted before.
+    static func insertRuns(
+        _ jobs: [NewJob], _ connection: inout Connection
+    ) throws(PostgresError) -> [JobID] {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, jobs) { $0.append($1.spec.occurrence?.schedule) }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.occurrence?.scheduledAt) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        return try connection.execute(Statements.insertRuns, parameters).identifiers()
+    }
+
+    private func written(_ advances: [Advance]) -> Parameters {
+        var parameters = Parameters(capacity: advances.count * 128)
+        parameters.appendArray(.uuid, advances) { $0.append($1.id) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.next) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.nextRunAt) }
+        parameters.appendArray(.bool, advances) { $0.append(bool: $1.turn.isHeld) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.submits) }
+        parameters.appendArray(.uuid, advances) { $0.append($1.job) }
+        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.turn.missedCount)) }
+        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.turn.skippedCount)) }
+        parameters.append(now)
+        return parameters
+    }
+}

@@ -1,0 +1,32 @@
+package import Postgres
+
+/// What schedules need.
+extension Statements {
+    package static let advanceSchedules = make(
+        "advance_schedules", PackageResources.advance_schedules_sql, parameters: 9)
+    package static let createSchedule = make(
+        "create_schedule", PackageResources.create_schedule_sql, parameters: 14)
+    package static let deleteSchedule = make(
+        "delete_schedule", PackageResources.delete_schedule_sql, parameters: 2)
+    package static let dueSchedules = make("due_schedules", PackageResources.due_schedules_sql, parameters: 3)
+    package static let insertRuns = make("insert_runs", PackageResources.insert_runs_sql, parameters: 3)
+    package static let listSchedules = make(
+        "list_schedules", PackageResources.list_schedules_sql, parameters: 3)
+    package static let nextSchedule = make("next_schedule", PackageResources.next_schedule_sql)
+    package static let noteRun = make("note_run", PackageResources.note_run_sql, parameters: 3)
+    package static let readSchedule = make("read_schedule", PackageResources.read_schedule_sql, parameters: 2)
+    package static let replaceSchedule = make(
+        "replace_schedule", PackageResources.replace_schedule_sql, parameters: 10)
+    package static let sweepRuns = make("sweep_runs", PackageResources.sweep_runs_sql, parameters: 2)
+
+    // What may wait for a good moment.
+    package static let deferJobs = make("defer_jobs", PackageResources.defer_jobs_sql, parameters: 3)
+    package static let discretionaryJobs = make(
+        "discretionary_jobs", PackageResources.discretionary_jobs_sql, parameters: 2)
+    package static let putThroughputs = make(
+        "put_throughputs", PackageResources.put_throughputs_sql, parameters: 3)
+    package static let readThroughputs = make(
+        "read_throughputs", PackageResources.read_throughputs_sql, parameters: 1)
+    package static let setSetting = make("set_setting", PackageResources.set_setting_sql, parameters: 2)
+    package static let startJobs = make("start_jobs", PackageResources.start_jobs_sql, parameters: 1)
+}

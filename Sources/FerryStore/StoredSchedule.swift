@@ -1,0 +1,57 @@
+import FerryCore
+import Postgres
+
+/// A schedule's row, with what is not shown.
+struct StoredSchedule: Sendable {
+    let record: ScheduleRecord
+    let sealedSecrets: [UInt8]?
+    let payload: [UInt8]?
+    let isHeld: Bool
+
+    /// Reads the columns of read_schedule.sql; throws when the definition is damaged.
+    init(_ rows: borrowing ResultSet, _ row: Int) throws(StoredJSONError) {
+        var record = ScheduleRecord(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1), revision: rows.int32(row, 2),
+            createdAt: rows.instant(row, 3), updatedAt: rows.instant(row, 4),
+            spec: try ScheduleSpec(storedJSON: rows.bytes(row, 5)), jobJSON: rows.bytes(row, 6))
+        record.nextScheduledAt = rows.instantOrNil(row, 7)
+        record.nextRunAt = rows.instantOrNil(row, 8)
+        record.lastScheduledAt = rows.instantOrNil(row, 9)
+        record.lastRunAt = rows.instantOrNil(row, 10)
+        record.lastJob = rows.identifierOrNil(row, 11)
+        record.counts.runs = rows.int64(row, 12)
+        record.counts.missed = rows.int64(row, 13)
+        record.counts.skipped = rows.int64(row, 14)
+        self.record = record
+        sealedSecrets = rows.bytesOrNil(row, 15)
+        payload = rows.bytesOrNil(row, 16)
+        isHeld = rows.bool(row, 17)
+    }
+
+    /// The job of one run. Nil: the template is damaged, or its zone is not known here any more.
+    func job(
+        at occurrence: Timestamp, id: JobID, traceparent: String, _ zones: some TimeZoneSource
+    ) -> NewJob? {
+        guard let zone = zones.rules(named: record.spec.timeZone),
+            let template = try? JobSpec(storedJSON: record.jobJSON),
+            let (spec, origin) = template.instance(
+                of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)
+        else { return nil }
+        // Its secrets are opened by whoever leases it.
+        return NewJob(
+            id: id, tenant: record.tenant, spec: spec, specJSON: spec.encodeStored(),
+            sealedSecrets: sealedSecrets, secrets: JobSecrets(), payload: payload, origin: origin,
+            traceparent: traceparent, retryOf: nil)
+    }
+}
+
+/// A trace of its own (W3C Trace Context §3.2).
+func newTraceparent() -> String {
+    var random = SystemRandomNumberGenerator()
+    let hex: (UInt64) -> String = { word in
+        let digits = String(word, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+    let word = { hex(UInt64.random(in: 1...UInt64.max, using: &random)) }
+    return "00-\(word())\(word())-\(word())-01"
+}

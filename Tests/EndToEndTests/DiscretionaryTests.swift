@@ -1,0 +1,138 @@
+import Curl
+import FerryCore
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Discretionary jobs", .onOwnThread)
+struct DiscretionaryTests {
+    private let never = #"{"windows":[{"name":"never","cron":"0 0 29 2 *","duration":60}]}"#
+    private let always = #"{"windows":[{"name":"always","cron":"* * * * *","duration":3600}]}"#
+
+    private func start() throws -> (ferry: FerryProcess, origin: ScriptedOrigin, database: TestDatabase) {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        return (ferry, origin, database)
+    }
+
+    private func body(_ origin: ScriptedOrigin, _ more: String = "") -> String {
+        #"{"kind":"data","request":{"url":"\#(origin.url)/"},"schedule":{"discretionary":true\#(more)}}"#
+    }
+
+    @Test(
+        "outside of any window a job waits, and opening one by PATCH starts it; without any it does not wait")
+    func window() throws {
+        let (ferry, origin, _) = try start()
+        defer { ferry.remove() }
+        defer { origin.stop() }
+        #expect(try ferry.run(body(origin))["state"]?.string == "succeeded", "the service is idle")
+        let closed = try ferry.json("PATCH", "/v1/admin/windows", never)
+        #expect(closed["windows"]?.array?.first?["open"]?.bool == false)
+        let id = try ferry.submit(body(origin))
+        let waiting = try ferry.json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=4"])
+        #expect(waiting["state"]?.string == "waiting" && waiting["waiting_for"]?.string == "discretionary")
+        #expect(waiting["waiting_reason"]?["code"]?.string == "discretionary")
+        #expect(waiting["schedule"]?["discretionary"]?.bool == true)
+        let latest = try #require(waiting["next_attempt_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
+        let created = try #require(waiting["created_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
+        #expect(abs(latest - created - (604_800 - 3_600 - 300)) < 1)
+        #expect(try ferry.json("GET", "/v1/admin/status")["jobs"]?["waiting"]?.integer == 1)
+        let open = try ferry.json("PATCH", "/v1/admin/windows", always)
+        #expect(open["windows"]?.array?.first?["open"]?.bool == true)
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        #expect(try ferry.json("GET", "/v1/admin/status")["jobs"]?["waiting"]?.integer == 0)
+        let shown = try ferry.json("GET", "/v1/admin/windows")["windows"]?.array?.first
+        #expect(shown?["name"]?.string == "always" && shown?["closes_at"]?.isNull == false)
+    }
+
+    @Test("one with a near deadline starts in time although no window is open, also when a patch brought it")
+    func deadline() throws {
+        let (ferry, origin, _) = try start()
+        defer { ferry.remove() }
+        defer { origin.stop() }
+        _ = try ferry.json("PATCH", "/v1/admin/windows", never)
+        let at = { (seconds: Double) in Timestamp(microseconds: wallMicroseconds()) + seconds }
+        let near = try ferry.submit(body(origin, #","deadline_at":"\#(at(8))""#))
+        let far = try ferry.submit(body(origin, #","deadline_at":"\#(at(8_000))""#))
+        let first = try ferry.json("GET", "/v1/jobs/\(near)")
+        #expect(first["waiting_for"]?.string == "discretionary", "\(first)")
+        let end = try ferry.finished(near)
+        #expect(end["state"]?.string == "succeeded", "\(end)")
+        #expect(try ferry.json("GET", "/v1/jobs/\(far)")["state"]?.string == "waiting")
+        let patch = #"{"schedule":{"deadline_at":"\#(at(6))"}}"#
+        #expect(try ferry.call("PATCH", "/v1/jobs/\(far)", patch).status == 200)
+        #expect(try ferry.finished(far)["state"]?.string == "succeeded")
+        let other = try ferry.submit(body(origin))
+        #expect(
+            try ferry.call("PATCH", "/v1/jobs/\(other)", #"{"schedule":{"discretionary":false}}"#).status
+                == 200)
+        #expect(try ferry.finished(other)["state"]?.string == "succeeded", "it waits no more")
+    }
+
+    @Test("a window's budget lets through as many jobs as it holds")
+    func budget() throws {
+        let (ferry, origin, _) = try start()
+        defer { ferry.remove() }
+        defer { origin.stop() }
+        _ = try ferry.json("PATCH", "/v1/admin/windows", never)
+        let ids = try (0..<6).map { _ in
+            try ferry.submit(body(origin, #","expected_bytes_to_receive":1000"#))
+        }
+        let daily = #"{"windows":[{"name":"d","cron":"0 0 * * *","duration":86400,"max_bytes":3000}]}"#
+        _ = try ferry.json("PATCH", "/v1/admin/windows", daily)
+        #expect(becomes { origin.requests.count == 3 })
+        let last = try ferry.json("GET", "/v1/jobs/\(ids[5])", headers: ["Prefer": "wait=5"])
+        #expect(last["state"]?.string == "waiting")
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test("a replayed submission says what it waits for")
+    func replay() throws {
+        let (ferry, origin, _) = try start()
+        defer { ferry.remove() }
+        defer { origin.stop() }
+        _ = try ferry.json("PATCH", "/v1/admin/windows", never)
+        let first = try ferry.call("POST", "/v1/jobs", body(origin), headers: ["Idempotency-Key": "d"])
+        let again = try ferry.call("POST", "/v1/jobs", body(origin), headers: ["Idempotency-Key": "d"])
+        for answer in [first, again] {
+            #expect(try answer.status == 201 && answer.json["waiting_for"]?.string == "discretionary")
+        }
+        #expect(try first.json["id"] == again.json["id"])
+        let impatient = body(origin, #","network_service_type":"responsive_data""#)
+        let refused = try ferry.json("POST", "/v1/jobs", impatient)
+        #expect(refused["errors"]?.array?.first?["pointer"]?.string == "#/schedule/discretionary")
+    }
+
+    @Test("a window's rate holds while it is open")
+    func rate() throws {
+        let (ferry, _, _) = try start()
+        defer { ferry.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("big", patternBytes(3_000_000))
+        let job = #"{"kind":"download","request":{"url":"\#(nginx.url)/big"}}"#
+        _ = try ferry.json(
+            "PATCH", "/v1/admin/windows",
+            #"""
+            {"windows":[{"name":"slow","cron":"* * * * *","duration":3600,"discretionary":false,
+             "max_bytes_per_second":500000}]}
+            """#)
+        // Known to the loops within one look of the lane.
+        #expect(
+            becomes(seconds: 30) {
+                let start = monotonicNanoseconds()
+                let end = try ferry.run(job)
+                return end["state"]?.string == "succeeded" && monotonicNanoseconds() - start > 2_000_000_000
+            })
+        _ = try ferry.json("PATCH", "/v1/admin/windows", #"{"windows":null}"#)
+        #expect(
+            becomes(seconds: 30) {
+                let start = monotonicNanoseconds()
+                return try ferry.run(job)["state"]?.string == "succeeded"
+                    && monotonicNanoseconds() - start < 1_500_000_000
+            })
+    }
+}

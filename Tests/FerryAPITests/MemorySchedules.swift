@@ -1,0 +1,100 @@
+import FerryAPI
+import FerryCore
+import Synchronization
+
+extension MemoryStore: WindowStore {
+    func windows(reply: @escaping Reply<OffPeakWindows>) { reply(.success(state.withLock { $0.windows })) }
+
+    func changeWindows(
+        _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
+        reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
+    ) {
+        do throws(InvalidFields) {
+            let windows = try change(state.withLock { $0.windows })
+            state.withLock { $0.windows = windows }
+            reply(.success(.success(windows)))
+        } catch {
+            reply(.success(.failure(error)))
+        }
+    }
+}
+
+extension MemoryStore: ScheduleStore {
+    private func changed(
+        _ id: ScheduleID, _ tenant: String, _ revision: Int32?, _ change: (inout ScheduleRecord) -> Void
+    ) -> Result<ScheduleRecord, StoreError> {
+        state.withLock { state in
+            guard var record = state.schedules[id], record.tenant == tenant else {
+                return .failure(.notFound)
+            }
+            if let revision, revision != record.revision {
+                return .failure(.stale(revision: record.revision))
+            }
+            change(&record)
+            state.schedules[id] = record
+            return .success(record)
+        }
+    }
+
+    func create(
+        _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
+        reply: @escaping Reply<Created<ScheduleRecord>>
+    ) {
+        let now = Timestamp(microseconds: 0)
+        let record = ScheduleRecord(
+            id: schedule.id, tenant: schedule.tenant, revision: 1, createdAt: now, updatedAt: now,
+            spec: schedule.spec, jobJSON: schedule.template.specJSON)
+        state.withLock { state in
+            state.schedules[schedule.id] = record
+            state.templates[schedule.id] = schedule.template
+        }
+        reply(.success(Created(record, isReplay: false)))
+    }
+
+    func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
+        reply(changed(id, tenant, nil) { _ in })
+    }
+
+    func schedules(
+        tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
+    ) {
+        let all = state.withLock { Array($0.schedules.values) }
+        let page = all.filter { record in
+            record.tenant == tenant && (before.map { record.id < $0 } ?? true)
+        }
+        reply(.success(Array(page.sorted { $0.id > $1.id }.prefix(limit))))
+    }
+
+    func change(
+        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
+    ) {
+        reply(
+            changed(id, tenant, revision) { record in
+                record.spec = change(record.spec)
+                record.revision += 1
+                if let template { record.jobJSON = template.specJSON }
+            })
+    }
+
+    func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
+        let found = changed(id, tenant, revision) { _ in }
+        if case .success = found { state.withLock { _ = $0.schedules.removeValue(forKey: id) } }
+        reply(found.map { _ in })
+    }
+
+    func run(
+        _ id: ScheduleID, tenant: String, idempotency: Submission.Idempotency?, traceparent: String,
+        reply: @escaping Reply<Created<JobRecord>>
+    ) {
+        reply(
+            changed(id, tenant, nil) { _ in }.map { record in
+                let job = JobRecord(
+                    id: JobID(high: 7, low: 7), tenant: tenant, state: .queued, waitingFor: nil, revision: 1,
+                    attempt: 0, failedAttemptCount: 0, node: nil, createdAt: record.createdAt, startedAt: nil,
+                    finishedAt: nil, nextAttemptAt: nil, retryOf: nil, specJSON: record.jobJSON,
+                    responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
+                return Created(job, isReplay: false)
+            })
+    }
+}

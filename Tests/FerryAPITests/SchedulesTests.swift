@@ -1,0 +1,130 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Schedules over the API")
+struct SchedulesTests {
+    private let body = #"""
+        {"cron":"0 6 * * *","job":{"kind":"download","request":{"url":"https://a.example/{scheduled_at:date}",
+         "headers":{"Authorization":"Bearer very-secret"}},"destination":{"path":"d/{scheduled_at:date}"}}}
+        """#
+
+    private func create(_ fixture: Fixture) throws -> (answer: Answer, path: String) {
+        let answer = try fixture.send("POST", "/v1/schedules", body, key: fixture.clientKey)
+        try #require(answer.status == 201, "\(answer.json)")
+        return (answer, try #require(answer.header("Location")))
+    }
+
+    @Test("a schedule is shown as it was accepted, its secrets as set")
+    func create() throws {
+        let fixture = Fixture()
+        let (answer, path) = try create(fixture)
+        let shown = answer.json
+        #expect(path == "/v1/schedules/\(shown["id"]?.string ?? "")" && answer.header("ETag") == "\"r1\"")
+        #expect(shown["cron"]?.string == "0 6 * * *" && shown["time_zone"]?.string == "UTC")
+        let request = shown["job"]?["request"]
+        #expect(request?["url"]?.string == "https://a.example/{scheduled_at:date}")
+        #expect(request?["headers"]?["Authorization"]?["set"]?.bool == true)
+        #expect(shown["job"]?["destination"]?["path"]?.string == "d/{scheduled_at:date}")
+        let template = try #require(fixture.store.state.withLock { $0.templates.values.first })
+        #expect(template.sealedSecrets?.first == 0xEE)
+        #expect(!String(decoding: template.specJSON, as: UTF8.self).contains("very-secret"))
+        let read = try fixture.send("GET", path, key: fixture.viewerKey)
+        #expect(read.status == 200 && read.json == shown)
+        let list = try fixture.send("GET", "/v1/schedules?limit=1", key: fixture.viewerKey)
+        #expect(list.json["data"]?.array == [shown] && list.json["next_cursor"]?.isNull == true)
+    }
+
+    @Test("what is wrong is a 422 with a pointer each, and nothing is kept")
+    func wrong() throws {
+        let fixture = Fixture()
+        let answer = try fixture.send(
+            "POST", "/v1/schedules",
+            #"{"cron":"61 * * * *","colour":1,"job":{"kind":"data","request":{"url":"http://10.0.0.1/"}}}"#)
+        #expect(answer.status == 422)
+        #expect(
+            answer.json["errors"]?.array?.compactMap { $0["pointer"]?.string }
+                == ["#/cron", "#/job/request/url", "#/colour"])
+        #expect(fixture.store.state.withLock { $0.schedules.isEmpty })
+    }
+
+    @Test("replaced, paused, resumed and deleted by its entity tag")
+    func changes() throws {
+        let fixture = Fixture()
+        let (_, path) = try create(fixture)
+        let stale = [(name: "If-Match", value: "\"r9\"")]
+        for (method, target, sent) in [
+            ("PUT", path, body), ("POST", path + "/pause", "{}"), ("POST", path + "/resume", "{}"),
+        ] {
+            #expect(try fixture.send(method, target, sent, stale).status == 412)
+        }
+        #expect(try fixture.send("DELETE", path, nil, stale).status == 412)
+        let paused = try fixture.send("POST", path + "/pause", "{}")
+        #expect(paused.json["enabled"]?.bool == false && paused.header("ETag") == "\"r2\"")
+        #expect(try fixture.send("POST", path + "/resume", "{}").json["enabled"]?.bool == true)
+        let other = #"{"interval":60,"job":{"kind":"data","request":{"url":"https://b.example/"}}}"#
+        let replaced = try fixture.send("PUT", path, other, [(name: "If-Match", value: "\"r3\"")])
+        #expect(replaced.status == 200 && replaced.json["interval"]?.double == 60)
+        #expect(replaced.json["cron"]?.isNull == true)
+        #expect(replaced.json["job"]?["request"]?["url"]?.string == "https://b.example/")
+        #expect(try fixture.send("DELETE", path).status == 204)
+        #expect(try fixture.send("GET", path).status == 404)
+    }
+
+    @Test("roles and tenants are kept apart")
+    func access() throws {
+        let fixture = Fixture()
+        let (_, path) = try create(fixture)
+        #expect(try fixture.send("POST", "/v1/schedules", body, key: fixture.viewerKey).status == 403)
+        #expect(try fixture.send("POST", path + "/run", "{}", key: fixture.viewerKey).status == 403)
+        for (method, target, sent) in [
+            ("GET", path, nil), ("PUT", path, body), ("DELETE", path, nil), ("POST", path + "/run", "{}"),
+        ] as [(String, String, String?)] {
+            #expect(try fixture.send(method, target, sent, key: fixture.strangerKey).status == 404)
+        }
+        #expect(try fixture.send("GET", "/v1/schedules/job_x").status == 404)
+        let list = try fixture.send("GET", "/v1/schedules", key: fixture.strangerKey)
+        #expect(list.json["data"]?.array?.isEmpty == true)
+    }
+
+    @Test("a run by hand answers with its job")
+    func run() throws {
+        let fixture = Fixture()
+        let (_, path) = try create(fixture)
+        let answer = try fixture.send("POST", path + "/run", "{}", key: fixture.clientKey)
+        #expect(answer.status == 201)
+        #expect(answer.header("Location") == "/v1/jobs/\(answer.json["id"]?.string ?? "")")
+        #expect(try fixture.send("POST", path + "/run", #"{"x":1}"#).status == 422)
+    }
+
+    @Test("jobs are listed by their schedule")
+    func filter() throws {
+        let fixture = Fixture()
+        let id = ScheduleID(high: 1, low: 2)
+        #expect(try fixture.send("GET", "/v1/jobs?schedule=\(id)").status == 200)
+        #expect(fixture.store.state.withLock { $0.queries.last?.schedule } == id)
+        #expect(try fixture.send("GET", "/v1/jobs?schedule=sch_1").status == 400)
+    }
+
+    @Test("windows are changed as a whole, by admins, and shown with what is open")
+    func windows() throws {
+        let fixture = Fixture()
+        let path = "/v1/admin/windows"
+        #expect(try fixture.send("GET", path).json["windows"]?.array?.isEmpty == true)
+        #expect(try fixture.send("GET", path, key: fixture.clientKey).status == 403)
+        let patch = #"{"windows":[{"name":"n","cron":"* * * * *","duration":60,"max_bytes":5}]}"#
+        #expect(try fixture.send("PATCH", path, patch, key: fixture.clientKey).status == 403)
+        let changed = try fixture.send("PATCH", path, patch)
+        let window = try #require(changed.json["windows"]?.array?.first)
+        #expect(changed.status == 200 && window["open"]?.bool == true && window["max_bytes"]?.integer == 5)
+        #expect(window["time_zone"]?.string == "UTC" && window["closes_at"]?.isNull == false)
+        let wrong = try fixture.send("PATCH", path, #"{"windows":[{"name":"n","cron":"x","duration":1}]}"#)
+        #expect(wrong.status == 422)
+        #expect(
+            wrong.json["errors"]?.array?.compactMap { $0["pointer"]?.string }.sorted()
+                == ["#/windows/0/cron", "#/windows/0/duration"])
+        #expect(try fixture.send("GET", path).json == changed.json)
+    }
+}

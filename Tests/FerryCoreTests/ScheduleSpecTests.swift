@@ -1,0 +1,119 @@
+import FerryCore
+import Testing
+
+@Suite("Schedules as they are sent")
+struct ScheduleSpecTests {
+    private let job = #""job":{"kind":"data","request":{"url":"https://a.example/"}}"#
+    private let now = Timestamp(microseconds: 1_795_298_400_000_000)
+
+    private func read(_ body: String) throws -> ValidatedSchedule {
+        let json = try JSON.parse(Array(body.utf8))
+        return try ValidatedSchedule(json, zones: KnownTimeZones(), now: now) { job throws(InvalidFields) in
+            try ValidatedJob(job, at: "#/job", refusal: { _ in nil })
+        }
+    }
+
+    private func pointers(_ body: String) throws -> [String] {
+        try #require(throws: InvalidFields.self) { try read(body) }.errors.map { "\($0.pointer) \($0.code)" }
+    }
+
+    @Test("what is not said has its standard value, and what is stored reads the same")
+    func standard() throws {
+        let spec = try read(#"{"cron":"@daily",\#(job)}"#).spec
+        #expect(spec.timeZone == "UTC" && spec.jitter == 0 && spec.missed == .runOnce)
+        #expect(spec.overlap == .allow && spec.isEnabled && spec.startAt == nil && spec.endAt == nil)
+        #expect(try ScheduleSpec(storedJSON: spec.encode()) == spec)
+        let other = try read(
+            #"""
+            {"interval":90,"cron":null,"description":"d","start_at":"2027-01-01T00:00:00Z",
+             "end_at":"2028-01-01T00:00:00Z","jitter":5,"missed":"skip","overlap":"queue","enabled":false,
+             \#(job)}
+            """#
+        ).spec
+        #expect(try ScheduleSpec(storedJSON: other.encode()) == other)
+        #expect(other.pattern == .interval(90) && !other.isEnabled && other.overlap == .queue)
+    }
+
+    @Test("each wrong field is named, all at once")
+    func wrong() throws {
+        #expect(try pointers("{}") == ["#/cron required", "#/job required"])
+        #expect(
+            try pointers(#"{"cron":"* * * * *","interval":5,\#(job)}"#) == ["#/interval invalid_combination"])
+        #expect(try pointers(#"{"cron":null,"interval":null,\#(job)}"#) == ["#/cron required"])
+        #expect(try pointers(#"{"cron":"0 0 30 2 *",\#(job)}"#) == ["#/cron invalid_value"])
+        for (field, code) in [
+            (#""cron":"x""#, "#/cron invalid_value"), (#""cron":5"#, "#/cron wrong_type"),
+            (#""interval":0.5"#, "#/interval out_of_range"), (#""interval":"5""#, "#/interval wrong_type"),
+        ] {
+            #expect(try pointers("{\(field),\(job)}") == [code])
+        }
+        let wrongs = [
+            (#""time_zone":"Mars/Base""#, "time_zone invalid_value"),
+            (#""time_zone":1"#, "time_zone wrong_type"),
+            (#""jitter":-1"#, "jitter out_of_range"), (#""missed":"x""#, "missed invalid_value"),
+            (#""overlap":null"#, "overlap wrong_type"), (#""enabled":1"#, "enabled wrong_type"),
+            (#""start_at":"tomorrow""#, "start_at invalid_value"),
+            (#""whatever":1"#, "whatever unknown_field"),
+            (#""end_at":"2020-01-01T00:00:00Z""#, "end_at invalid_combination"),
+            (
+                #""start_at":"2028-01-01T00:00:00Z","end_at":"2027-01-01T00:00:00Z""#,
+                "end_at invalid_combination"
+            ),
+        ]
+        for (field, expected) in wrongs {
+            #expect(try pointers(#"{"cron":"@daily",\#(field),\#(job)}"#) == ["#/" + expected])
+        }
+    }
+
+    @Test("the job is found right as any job is, and may not name one moment")
+    func template() throws {
+        #expect(
+            try pointers(#"{"cron":"@daily","job":{"kind":"data","request":{"url":"x"}}}"#)
+                == ["#/job/request/url invalid_value"])
+        let begin = #""schedule":{"earliest_begin_at":"2027-01-01T00:00:00Z"}"#
+        #expect(
+            try pointers(
+                #"{"cron":"@daily","job":{"kind":"data","request":{"url":"https://a.example/"},\#(begin)}}"#)
+                == ["#/job/schedule/earliest_begin_at invalid_combination"])
+    }
+
+    private func download(_ url: String, _ path: String) -> String {
+        #"{"cron":"@daily","job":{"kind":"download","request":{"url":"\#(url)"},"#
+            + #""destination":{"path":"\#(path)"}}}"#
+    }
+
+    @Test("placeholders become the time of the run, by the wall of the schedule's place")
+    func placeholders() throws {
+        let valid = try read(
+            download(
+                "https://a.example/{scheduled_at:date}.csv?t={scheduled_at:unix}&k={x}",
+                "r/{scheduled_at:year}/{scheduled_at:month}/{scheduled_at:day}-{scheduled_at:time}"))
+        #expect(valid.job.origin == "https://a.example:443")
+        let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
+        let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
+        let stored = try JobSpec(storedJSON: valid.job.spec.encodeStored())
+        let (spec, origin) = try #require(stored.instance(of: occurrence, zone("Europe/Berlin")))
+        #expect(origin == "https://a.example:443")
+        #expect(spec.request.url.hasPrefix("https://a.example/2027-01-01.csv?t=1798759815&k="))
+        #expect(spec.destination?.path == "r/2027/01/01-003015")
+        #expect(try JobSpec(storedJSON: spec.encodeStored()).occurrence == occurrence)
+        #expect(ScheduledText.expanded("{scheduled_at}", at: at, .utc) == "20261231T233015Z")
+        #expect(ScheduledText.expanded("{{scheduled_at:hour}}{", at: at, .utc) == "{23}{")
+        #expect(ScheduledText.expanded("a{b}c", at: at, .utc) == "a{b}c")
+    }
+
+    @Test("placeholders that do not exist, or would choose the server, are refused")
+    func wrongPlaceholders() throws {
+        for text in ["{scheduled_at:week}", "{scheduled_at:}", "{scheduled_at", "{scheduled_atx}"] {
+            #expect(
+                try pointers(download("https://a.example/\(text)", "a"))
+                    == ["#/job/request/url invalid_value"], "\(text)")
+            #expect(
+                try pointers(download("https://a.example/", "a\(text)"))
+                    == ["#/job/destination/path invalid_value"], "\(text)")
+        }
+        #expect(
+            try pointers(download("https://{scheduled_at:year}.example/", "a"))
+                == ["#/job/request/url invalid_value"])
+    }
+}

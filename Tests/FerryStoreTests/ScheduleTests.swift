@@ -1,0 +1,324 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Schedules", .serialized)
+struct ScheduleTests {
+    let database: TestDatabase
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        node = try TestNode(database.url)
+    }
+
+    private func schedule(
+        interval: Double, missed: String = "run_once", overlap: String = "allow", enabled: Bool = true
+    ) throws -> NewSchedule {
+        let json =
+            #"{"time_zone":"UTC","missed":"\#(missed)","overlap":"\#(overlap)","enabled":\#(enabled),"#
+            + #""interval":\#(interval)}"#
+        return NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+    }
+
+    private func create(_ schedule: NewSchedule, key: Submission.Idempotency? = nil) throws -> ScheduleRecord
+    {
+        let record: ScheduleRecord = try wait { reply in
+            node.store.control.createSchedule(schedule, key) { reply($0.map(\.record)) }
+        }.get()
+        node.store.schedules.wake()
+        return record
+    }
+
+    private func read(_ id: ScheduleID) throws -> ScheduleRecord {
+        try wait { node.store.control.schedule(id, tenant: "acme", reply: $0) }.get()
+    }
+
+    /// As if its time had come so many seconds ago, in steps of its interval.
+    private func age(_ id: ScheduleID, seconds: Double) throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                UPDATE schedules SET created_at = created_at - interval '\(seconds) s',
+                    next_scheduled_at = next_scheduled_at - interval '\(seconds) s',
+                    next_run_at = next_run_at - interval '\(seconds) s' WHERE id = '\(uuid(id))'
+                """)
+        node.store.schedules.wake()
+    }
+
+    private func uuid(_ id: ScheduleID) -> String {
+        let digits = Array(hex(id.high) + hex(id.low))
+        let parts = [0..<8, 8..<12, 12..<16, 16..<20, 20..<32].map { String(digits[$0]) }
+        return parts.joined(separator: "-")
+    }
+
+    private func hex(_ word: UInt64) -> String {
+        let digits = String(word, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+
+    private func jobs(of id: ScheduleID) throws -> [JobRecord] {
+        var query = JobQuery(tenant: "acme", limit: 500)
+        query.schedule = id
+        return try wait { node.store.control.jobs(query, reply: $0) }.get()
+    }
+
+    private func number(_ sql: String) throws -> Int64 {
+        var connection = try Connection(url: database.url)
+        return try connection.execute(Statement("number", sql)).int64(0, 0)
+    }
+
+    @Test("each occurrence becomes one job, which says what it is one of")
+    func runs() throws {
+        let made = try create(schedule(interval: 0.2))
+        let attempts = try node.attempts(3)
+        var occurrences: [Timestamp] = []
+        for attempt in attempts {
+            let occurrence = try #require(attempt.spec.occurrence)
+            #expect(occurrence.schedule == made.id && attempt.tenant == "acme")
+            #expect(attempt.traceparent?.utf8.count == 55)
+            occurrences.append(occurrence.scheduledAt)
+        }
+        #expect(occurrences == (1...3).map { made.createdAt + Double($0) * 0.2 })
+        let record = try read(made.id)
+        #expect(record.counts.runs >= 3 && record.counts.missed == 0)
+        #expect(record.lastJob != nil && record.lastRunAt.map { $0 >= occurrences[2] } == true)
+        #expect(record.revision == 1, "runs are no changes")
+        #expect(try jobs(of: made.id).count >= 3)
+        #expect(try jobs(of: ScheduleID(high: 1, low: 1)).isEmpty)
+    }
+
+    @Test("two nodes submit each occurrence once", .timeLimit(.minutes(1)))
+    func once() throws {
+        let other = try TestNode(database.url, slots: 0)
+        defer { other.store.stop() }
+        let ids = try (0..<40).map { _ in try create(schedule(interval: 0.1)).id }
+        try eventually("400 runs") {
+            other.store.schedules.wake()
+            node.store.schedules.wake()
+            return try number("SELECT sum(run_count)::bigint FROM schedules") >= 400
+        }
+        for id in ids {
+            _ = try wait { node.store.control.deleteSchedule(id, tenant: "acme", revision: nil, reply: $0) }
+                .get()
+        }
+        #expect(
+            try number("SELECT count(*) FROM schedule_runs")
+                == number("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM finished_jobs)"))
+    }
+
+    @Test(
+        "after a pause of the service: none, one for all, or all", arguments: ["skip", "run_once", "run_all"])
+    func missed(_ policy: String) throws {
+        let made = try create(schedule(interval: 1_000, missed: policy))
+        try age(made.id, seconds: 4_700)
+        let (runs, missed): (Int64, Int64) =
+            switch policy {
+            case "skip": (0, 4)
+            case "run_once": (1, 3)
+            default: (4, 0)
+            }
+        try eventually("it is made up for") {
+            let counts = try read(made.id).counts
+            return counts.runs == runs && counts.missed == missed
+        }
+        let record = try read(made.id)
+        #expect(record.nextScheduledAt == made.createdAt + 300)
+        #expect(try jobs(of: made.id).count == Int(runs))
+    }
+
+    @Test(
+        "an earlier job that is not over stops the next one, and its end lets it go on",
+        .timeLimit(.minutes(1)))
+    func queue() throws {
+        let made = try create(schedule(interval: 100, overlap: "queue"))
+        try age(made.id, seconds: 100)
+        let first = try node.attempt()
+        // The next occurrence, which comes in half a second.
+        try age(made.id, seconds: 99.5)
+        try eventually("it is held") {
+            try number("SELECT count(*) FROM schedules WHERE is_held") == 1
+        }
+        #expect(try read(made.id).counts.runs == 1)
+        node.end(first, success)
+        try eventually("the next one runs") {
+            node.store.schedules.wake()
+            return try read(made.id).counts.runs == 2
+        }
+        #expect(try read(made.id).counts.skipped == 0)
+    }
+
+    @Test("an occurrence is left out, or takes the place of the job before", .timeLimit(.minutes(1)))
+    func overlap() throws {
+        let skipping = try create(schedule(interval: 100, overlap: "skip"))
+        try age(skipping.id, seconds: 100)
+        _ = try node.attempt()
+        try age(skipping.id, seconds: 99.5)
+        try eventually("it is skipped") { try read(skipping.id).counts.skipped == 1 }
+        #expect(try read(skipping.id).counts.runs == 1)
+        let replacing = try create(schedule(interval: 100, overlap: "cancel_previous"))
+        try age(replacing.id, seconds: 100)
+        let previous = try node.attempt()
+        try age(replacing.id, seconds: 99.5)
+        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        var cancelled: [JobID] = []
+        while !cancelled.contains(previous.job), Sys.monotonicNanoseconds() < deadline {
+            cancelled += node.runner.cancelled.wait(milliseconds: 500)
+        }
+        #expect(cancelled.contains(previous.job))
+        #expect(try read(replacing.id).counts.runs == 1)
+        node.store.dispatcher.record(result(previous, .cancelled))
+        try eventually("the next one runs") {
+            node.store.schedules.wake()
+            return try read(replacing.id).counts.runs == 2
+        }
+    }
+
+    @Test("a schedule is changed, paused and removed by its revision, and no other tenant's")
+    func changes() throws {
+        let made = try create(schedule(interval: 100))
+        let paused: ScheduleRecord = try wait { reply in
+            node.store.control.changeSchedule(
+                made.id, tenant: "acme", revision: 1, template: nil,
+                { spec in
+                    var spec = spec
+                    spec.isEnabled = false
+                    return spec
+                }, reply: reply)
+        }.get()
+        #expect(paused.revision == 2 && paused.nextRunAt == nil && !paused.spec.isEnabled)
+        let stale: Result<ScheduleRecord, StoreError> = wait {
+            node.store.control.deleteSchedule(made.id, tenant: "acme", revision: 1, reply: $0)
+        }
+        #expect((try? stale.get()) == nil && stale.failure == .stale(revision: 2))
+        let foreign: Result<ScheduleRecord, StoreError> = wait {
+            node.store.control.schedule(made.id, tenant: "other", reply: $0)
+        }
+        #expect(foreign.failure == .notFound)
+        let removed: Result<ScheduleRecord, StoreError> = wait {
+            node.store.control.deleteSchedule(made.id, tenant: "acme", revision: 2, reply: $0)
+        }
+        #expect(removed.failure == nil)
+        let gone: Result<ScheduleRecord, StoreError> = wait {
+            node.store.control.schedule(made.id, tenant: "acme", reply: $0)
+        }
+        #expect(gone.failure == .notFound)
+    }
+
+    @Test("a creation and a run by hand are repeated with their key")
+    func idempotency() throws {
+        let key = { (body: UInt8) in
+            Submission.Idempotency(tenant: "acme", route: "POST /v1/schedules", key: "k", fingerprint: [body])
+        }
+        let first = try create(schedule(interval: 100, enabled: false), key: key(1))
+        #expect(try create(schedule(interval: 100), key: key(1)).id == first.id)
+        let other: Result<ScheduleRecord, StoreError> = wait { reply in
+            guard let schedule = try? schedule(interval: 5) else { return }
+            node.store.control.createSchedule(schedule, key(2)) { reply($0.map(\.record)) }
+        }
+        #expect(other.failure == .idempotencyKeyReused)
+        let run = { () throws -> (JobID, Bool) in
+            let accepted = try wait { reply in
+                node.store.control.runSchedule(
+                    first.id, tenant: "acme",
+                    .init(tenant: "acme", route: "run", key: "r", fingerprint: [1]), traceparent: "t",
+                    reply: reply)
+            }.get()
+            return (accepted.record.id, accepted.isReplay)
+        }
+        let (job, isReplay) = try run()
+        #expect(!isReplay)
+        let (again, isAgain) = try run()
+        #expect(again == job && isAgain)
+        let record = try read(first.id)
+        #expect(record.counts.runs == 1 && record.lastJob == job && record.nextRunAt == nil)
+        #expect(try jobs(of: first.id).map(\.id) == [job])
+        #expect(try node.attempt().job == job)
+    }
+
+    @Test("a schedule whose row is damaged is put off, and the others run")
+    func damaged() throws {
+        let bad = try create(schedule(interval: 100))
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE schedules SET spec = '{'")
+        let good = try create(schedule(interval: 100))
+        try age(bad.id, seconds: 100)
+        try age(good.id, seconds: 100)
+        #expect(try node.attempt().spec.occurrence?.schedule == good.id)
+        try eventually("it is put off") {
+            try number(
+                """
+                SELECT count(*) FROM schedules WHERE run_count = 0
+                    AND next_run_at > now() + interval '50 min'
+                """
+            )
+                == 1
+        }
+    }
+
+    @Test("the due ones among a hundred thousand are found by the index")
+    func plan() throws {
+        var options = ConnectionOptions()
+        options.pinsPlans = true
+        var connection = try Connection(url: database.url, options: options)
+        try connection.execute(
+            script: """
+                INSERT INTO schedules (id, tenant, created_at, updated_at, next_scheduled_at, next_run_at,
+                    watches_jobs, definition, spec)
+                SELECT gen_random_uuid(), 'many', now(), now(), now() + n * interval '1 min',
+                    now() + n * interval '1 min', false, '{}', '{}'
+                FROM generate_series(1, 100000) n;
+                """)
+        var parameters = Parameters()
+        parameters.append(int32: 200)
+        parameters.append(timestamp: 0)
+        parameters.append(int32: 100)
+        let explained = Statement(
+            "explained", "EXPLAIN (ANALYZE, BUFFERS OFF) " + Statements.dueSchedules.sql, parameters: 3)
+        let rows = try connection.execute(explained, parameters)
+        let plan = (0..<rows.rowCount).map { rows.text($0, 0) }.joined(separator: "\n")
+        #expect(plan.contains("schedules_due") && !plan.contains("Sort"), "\(plan)")
+        #expect(try connection.execute(Statements.nextSchedule).rowCount == 1)
+    }
+
+    @Test("runs of deleted jobs are forgotten, the others are kept")
+    func sweep() throws {
+        let made = try create(schedule(interval: 100))
+        try age(made.id, seconds: 100)
+        let attempt = try node.attempt()
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO schedule_runs SELECT gen_random_uuid(), now(), gen_random_uuid()
+                FROM generate_series(1, 5)
+                """
+        )
+        var parameters = Parameters()
+        parameters.append(uuid: 0, 0)
+        parameters.append(int32: 4)
+        var looks = 0
+        while true {
+            let rows = try connection.execute(Statements.sweepRuns, parameters)
+            looks += 1
+            guard let last = rows.uuidOrNil(0, 0) else { break }
+            parameters.removeAll()
+            parameters.append(uuid: last.high, last.low)
+            parameters.append(int32: 4)
+        }
+        #expect(looks == 2)
+        #expect(try number("SELECT count(*) FROM schedule_runs") == 1)
+        #expect(try jobs(of: made.id).map(\.id) == [attempt.job])
+    }
+}
+
+extension Result {
+    fileprivate var failure: Failure? {
+        if case .failure(let error) = self { error } else { nil }
+    }
+}

@@ -11,6 +11,8 @@ package struct APIConfiguration: Sendable {
     package var adminKey: String?
     /// Whether jobs may ask for HTTP/3.
     package var hasHTTP3 = false
+    /// Seconds for which finished jobs stay.
+    package var retentionSeconds = 604_800.0
     package init(version: String, adminKey: String?) {
         self.version = version
         self.adminKey = adminKey
@@ -136,7 +138,9 @@ package final class API: RequestHandler {
         identifiers = IdentifierGenerator { clock.now() }
         keyTable = KeyTable(adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
-        node = .reading(hasHTTP3: configuration.hasHTTP3)
+        var node = NodeAbilities.reading(hasHTTP3: configuration.hasHTTP3)
+        node.retentionSeconds = configuration.retentionSeconds
+        self.node = node
     }
 
     /// Streams of events that are open.

@@ -8,6 +8,8 @@ package struct NodeAbilities: Sendable {
     package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
     /// Whether libcurl has HTTP/3.
     package var hasHTTP3: Bool
+    /// Seconds for which the service keeps finished jobs: the most that a session can ask for.
+    package var retentionSeconds = 604_800.0
 
     package init(
         hasHTTP3: Bool = false,

@@ -235,13 +235,18 @@ struct JobDecoding {
         _ schedule: inout JobSpec.Schedule, _ isAsked: Bool?, _ fields: inout FieldReader
     ) {
         let isAwaited = schedule.networkServiceType == .responsiveData
-        let canBe = !isAwaited && schedule.dependsOn.isEmpty
+        let canBe = !isAwaited && schedule.dependsOn.isEmpty && !schedule.confirmsBeforeBegin
         schedule.isDiscretionary = isAsked ?? (schedule.isDiscretionary && canBe)
         guard isAsked == true else { return }
         if isAwaited {
             fields.complain(
                 "discretionary", "invalid_combination",
                 "Somebody waits for responsive_data: it starts at once.")
+        }
+        if schedule.confirmsBeforeBegin {
+            fields.complain(
+                "discretionary", "invalid_combination",
+                "Whoever confirms a job chooses the moment: leave one of the two out.")
         }
         if !schedule.dependsOn.isEmpty {
             fields.complain(

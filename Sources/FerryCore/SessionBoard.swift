@@ -29,6 +29,9 @@ package struct SessionSnapshot: Sendable {
         records.compactMapValues(\.configuration.bytesPerSecondMax)
     }
 
+    /// The shortest that a session asks for, in seconds.
+    package var retentionMin: Double? { records.values.compactMap(\.configuration.retention).min() }
+
     /// Nil: nobody has configured it.
     package func record(_ tenant: String, _ name: String) -> SessionRecord? {
         records.isEmpty ? nil : records[SessionKey(tenant: tenant, name: name)]

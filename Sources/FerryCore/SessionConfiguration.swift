@@ -50,9 +50,10 @@ package enum SessionName {
     /// Takes the jobs that name none; it is always there.
     package static let standard = "default"
 
-    /// 1 to 128 letters, digits and `-._~:@`: nothing that has to be escaped in a path.
+    /// 1 to 128 letters, digits and `-._~:@`: nothing that has to be escaped in a path. Nor one of dots
+    /// alone, which clients take out of paths (RFC 3986 §5.2.4).
     package static func isValid(_ name: String) -> Bool {
-        (1...Limits.nameByteCountMax).contains(name.utf8.count)
+        (1...Limits.nameByteCountMax).contains(name.utf8.count) && name != "." && name != ".."
             && name.utf8.allSatisfy { byte in
                 switch byte {
                 case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

@@ -60,7 +60,9 @@ extension JobDecoding {
         }
         session.bytesPerSecondMax = fields.integer(
             "max_bytes_per_second", in: 1...Self.byteCountMax, isNullable: true)
-        fields.off("retention", .null, "A session's retention is")
+        if let retention = fields.value("retention"), !retention.isNull {
+            session.retention = fields.number("retention", in: 1...node.retentionSeconds)
+        }
         fields.off("sends_launch_events", .bool(true), "Switching webhooks off is")
     }
 

@@ -80,6 +80,7 @@ final class Application: Sendable {
         settings.openWebhookKeys = { box.webhookKeys($0) }
         let zones = ZoneFiles()
         settings.zones = zones
+        settings.retentionSeconds = configuration.retentionSeconds
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(
@@ -102,7 +103,9 @@ final class Application: Sendable {
         var sweeper: Sweeper?
         if isWorker {
             let paths = StoragePaths(configuration)
-            sweeper = Sweeper(store: store, roots: { paths.roots }, logger: logger)
+            sweeper = Sweeper(
+                store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,
+                retentionSeconds: configuration.retentionSeconds, logger: logger)
         }
         sweeper?.start()
         return Application(

@@ -48,6 +48,8 @@ package struct Configuration: Sendable {
     package var drainSeconds: Double
     /// Seconds for which events are kept.
     package var eventRetention: Double
+    /// Seconds for which finished jobs and the files kept for them stay.
+    package var retentionSeconds: Double
 
     /// Why a configuration cannot be used: one sentence that names the setting.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -100,6 +102,7 @@ package struct Setting: Sendable {
         Setting("FERRY_HTTP_CONNECTIONS", "simultaneous connections of the API", "2000"),
         Setting("FERRY_RATE_LIMIT", "requests a second of one key", "20000"),
         Setting("FERRY_RATE_BURST", "requests at once of one key", "40000"),
+        Setting("FERRY_RETENTION", "seconds for which finished jobs and kept files stay, at least", "604800"),
         Setting("FERRY_DRAIN_SECONDS", "seconds that running transfers get after SIGTERM", "20"),
         Setting("FERRY_EVENT_RETENTION", "seconds for which events are kept", "604800"),
     ]
@@ -218,6 +221,7 @@ extension Configuration {
         httpConnections = try read.integer("FERRY_HTTP_CONNECTIONS", 16...10_000)
         rateLimit = try read.number("FERRY_RATE_LIMIT", 1...1e9)
         rateBurst = try read.number("FERRY_RATE_BURST", 1...1e9)
+        retentionSeconds = try read.number("FERRY_RETENTION", 1...315_360_000)
         drainSeconds = try read.number("FERRY_DRAIN_SECONDS", 0...3600)
         eventRetention = try read.number("FERRY_EVENT_RETENTION", 60...315_360_000)
         try checkSecrets()

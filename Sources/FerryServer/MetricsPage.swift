@@ -119,6 +119,10 @@ final class MetricsPage: Sendable {
         page.add(
             .counter, "ferry_dispatch_seconds_total", "Seconds in commits of results and claims.",
             counts.dispatchSeconds)
+        page.add(
+            .counter, "ferry_finished_jobs_removed_total",
+            "Finished jobs whose retention was over; estimated where whole partitions went.",
+            counts.removedJobs)
         page.add(.counter, "ferry_database_reconnects_total", "Connections made again.", counts.reconnects)
         page.add(
             .counter, "ferry_results_fenced_total", "Results that came after the lease was lost.",

@@ -45,6 +45,7 @@ final class Surface: Sendable {
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
         settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
+        settings.retentionSeconds = configuration.retentionSeconds
         let api = API(settings, ports, logger: logger)
         page.connect(api.requestMetrics) { [weak api] in api?.listenerCount ?? 0 }
         var limits = ServerLimits()

@@ -132,7 +132,7 @@ package final class ControlLane: JobLookup {
         StoredJob]
     {
         var parameters = Parameters()
-        parameters.appendArray(.uuid, ids) { $0.append($1) }
+        parameters.appendArray(.uuid, ids.sorted()) { $0.append($1) }
         let rows = try connection.execute(Statements.readJobs, parameters)
         var found: [JobID: StoredJob] = [:]
         for row in 0..<rows.rowCount {

@@ -70,6 +70,16 @@ extension ControlLane {
             return .success(goes)
         }
     }
+
+    /// Which of these jobs are there, finished or not.
+    package func known(_ jobs: [JobID], reply: @escaping Reply<Set<JobID>>) {
+        perform("known_jobs", isRead: true, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Set<JobID>, StoreError> in
+            var parameters = Parameters()
+            parameters.appendArray(.uuid, jobs) { $0.append($1) }
+            return .success(Set(try connection.execute(Statements.knownJobs, parameters).identifiers()))
+        }
+    }
 }
 
 extension Parameters {

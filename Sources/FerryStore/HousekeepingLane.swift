@@ -3,21 +3,26 @@ import Logging
 import Postgres
 import Sys
 
-/// What somebody has to do for everybody, and what may take its time: cancels and ends invalidated sessions.
-/// Every node does it, as far as no other one is at it; what a dead one has begun the next one goes on with.
+/// What somebody has to do for everybody, and what may take its time: cancels and ends invalidated sessions,
+/// keeps the history of finished jobs. Every node does it, as far as no other one is at it; what a dead one
+/// has begun the next one goes on with.
 package final class HousekeepingLane: Sendable {
     /// Jobs that one transaction cancels at most.
     private static let batchMax: Int32 = 200
     /// "ferryend": between nodes that cancel.
     private static let sessionLock: Int64 = 0x6665_7272_7965_6e64
     private static let intervalMilliseconds: Int32 = 3_000
+    /// Nanoseconds between two looks at the history.
+    private static let historyInterval: Int64 = 30_000_000_000
+
+    /// More often where jobs stay for a short time only.
+    private static func historyInterval(_ configuration: StoreConfiguration) -> Int64 {
+        min(historyInterval, Int64(configuration.retentionSeconds / 4 * 1e9))
+    }
 
     private let context: StoreContext
 
     init(_ context: StoreContext) { self.context = context }
-
-    /// To be called after something was invalidated. Any thread.
-    func wake() { context.chores.send(()) }
 
     func close() { context.chores.close() }
 
@@ -28,18 +33,27 @@ package final class HousekeepingLane: Sendable {
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
-                options.statementTimeout = .seconds(20)
+                // A partition is looked through at once.
+                options.statementTimeout = .seconds(300)
             })
+        var history = History(context)
+        var nextHistory = Sys.monotonicNanoseconds()
         while !context.chores.isClosed {
-            _ = context.chores.wait(milliseconds: Self.intervalMilliseconds)
             do throws(PostgresError) {
                 var hasMore = true
                 while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
                 try endSessions(lane)
+                let now = Sys.monotonicNanoseconds()
+                if now >= nextHistory {
+                    nextHistory = now + Self.historyInterval(context.configuration)
+                    try history.keep(lane)
+                }
             } catch {
-                guard !error.isConnectionLost else { continue }
-                context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
+                if !error.isConnectionLost {
+                    context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
+                }
             }
+            _ = context.chores.wait(milliseconds: Self.intervalMilliseconds)
         }
     }
 

@@ -47,6 +47,7 @@ package enum Migrator {
         Migration(version: 13, name: "operations", sql: PackageResources._013_operations_sql),
         Migration(version: 14, name: "lots", sql: PackageResources._014_lots_sql),
         Migration(version: 12, name: "schedules", sql: PackageResources._012_schedules_sql),
+        Migration(version: 14, name: "history", sql: PackageResources._014_history_sql),
     ]
 
     private static let lockAndCreate = """

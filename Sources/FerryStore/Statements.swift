@@ -131,7 +131,7 @@ package enum Statements {
         "write_events", PackageResources.write_events_sql, parameters: 3)
 
     /// All of them, for the test.
-    package static let all = general + ofSessions + webhooks
+        all, general, let, ofHistory, ofSessions, package, static, webhooks,
 
     private static let general = [
         addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,

@@ -41,6 +41,11 @@ package struct StoreConfiguration: Sendable {
     package var readLaneCount = 1
     /// Seconds for which events are kept.
     package var eventRetention = Limits.eventRetentionSeconds
+    /// Seconds for which finished jobs stay, at least, where their session does not say less.
+    package var retentionSeconds = 604_800.0
+    /// Of the jobs in one partition, by when they were made; nil: as fits the retention.
+    package var historySeconds: Double?
+    var historyWidthSeconds: Double { historySeconds ?? max(3_600, retentionSeconds / 4) }
     /// Seconds of silence after which a node has lost its jobs, and between its heartbeats.
     package var leaseSeconds = Limits.leaseSeconds
     package var heartbeatSeconds = Limits.heartbeatSeconds

@@ -23,6 +23,8 @@ package final class StoreMetrics: Sendable {
         package var rescuedJobs: Int64
         /// Age of the oldest transaction that keeps dead rows from being removed, at the last look.
         package var oldestTransactionSeconds: Double
+        /// Finished jobs whose retention was over; about, where whole partitions went.
+        package var removedJobs: Int64
         /// Dead rows of `jobs` at the last look.
         package var deadRowCount: Int64
         /// Events that this node's relay has given a number.
@@ -53,6 +55,7 @@ package final class StoreMetrics: Sendable {
     let fencedResults = Atomic<Int64>(0)
     let rescuedJobs = Atomic<Int64>(0)
     let oldestTransactionMilliseconds = Atomic<Int64>(0)
+    let removedJobs = Atomic<Int64>(0)
     let deadRows = Atomic<Int64>(0)
     let numberedEvents = Atomic<Int64>(0)
     let relayLagMicroseconds = Atomic<Int64>(0)
@@ -78,6 +81,7 @@ package final class StoreMetrics: Sendable {
             fencedResults: fencedResults.load(ordering: .relaxed),
             rescuedJobs: rescuedJobs.load(ordering: .relaxed),
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
+            removedJobs: removedJobs.load(ordering: .relaxed),
             deadRowCount: deadRows.load(ordering: .relaxed),
             numberedEvents: numberedEvents.load(ordering: .relaxed),
             relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6,

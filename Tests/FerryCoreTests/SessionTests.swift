@@ -163,6 +163,13 @@ struct SessionTests {
         #expect(try job(upload, in: scope).spec.retry.attemptCountMax == Limits.jobAttemptCountMax)
     }
 
+    @Test("names are those that paths can have")
+    func names() {
+        for name in ["a", "default", "A-1.b_c~d:e@f", "..."] { #expect(SessionName.isValid(name)) }
+        let long = String(repeating: "a", count: 129)
+        for name in ["", ".", "..", "a/b", "a b", "ä", "a\u{0}", long] { #expect(!SessionName.isValid(name)) }
+    }
+
     @Test("another tenant's session of the same name means nothing")
     func tenants() throws {
         let scope = try scope(Self.everything, tenant: "other")

@@ -91,6 +91,11 @@ def map_body(context, body):
         _simplify_schedule(body)
     if isinstance(body, dict) and isinstance(body.get("windows"), list):
         _simplify_windows(body["windows"])
+    if isinstance(body, dict) and "request" not in body:
+        _simplify(body)
+        keeps = body.get("retention")
+        if isinstance(keeps, (int, float)) and not isinstance(keeps, bool) and keeps <= 315_360_000:
+            body["retention"] = min(keeps, 604_800)
     for job in _jobs(body):
         _simplify(job.get("request"))
         _free(job.get("schedule"))

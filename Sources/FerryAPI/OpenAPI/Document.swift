@@ -53,10 +53,12 @@ private func writePaths(into writer: inout JSONWriter) {
             writeReference("parameters", "HostName", into: &writer)
             writer.endArray()
         } else if pattern.contains("{id}") {
+            let schema =
+                pattern.hasPrefix("/v1/sessions/")
+                ? ##"{"$ref": "#/components/schemas/SessionName"}"## : #"{"type": "string"}"#
             writer.name("parameters")
             writer.raw(
-                Array(#"[{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}]"#.utf8)
-            )
+                Array(#"[{"name": "id", "in": "path", "required": true, "schema": \#(schema)}]"#.utf8))
         }
         for route in routes where route.pattern == pattern {
             write(route, method: route.method, into: &writer)

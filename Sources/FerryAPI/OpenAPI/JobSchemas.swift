@@ -18,7 +18,7 @@ let jobRequestSchemas = #"""
     "JobCommon": {
       "type": "object",
       "properties": {
-        "session": {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,128}$", "default": "default"},
+        "session": {"$ref": "#/components/schemas/SessionName", "default": "default"},
         "description": {
           "type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$",
           "description": "At most 1,024 bytes of UTF-8, without U+0000."

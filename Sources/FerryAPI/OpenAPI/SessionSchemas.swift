@@ -1,5 +1,6 @@
 /// Sessions, as JSON Schema 2020-12.
 let sessionSchemas = #"""
+    "SessionName": {"type": "string", "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"},
     "SessionRequest": {
       "description": "What the jobs of a session get that say nothing else, and what they share. Jobs keep \#
     what they were accepted with.",
@@ -28,7 +29,11 @@ let sessionSchemas = #"""
           "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991,
           "description": "Of its transfers on all nodes together, both directions; a change holds at once."
         },
-        "retention": {"type": "null"},
+        "retention": {
+          "type": ["number", "null"], "minimum": 1, "maximum": 315360000,
+          "description": "Seconds for which finished jobs and the files kept for them stay; at most the \#
+    service's, which is the default."
+        },
         "sends_launch_events": {"const": true},
         "timeout_for_request": {
           "type": "number", "minimum": 1, "maximum": 604800, "default": 60, "description": "Seconds."

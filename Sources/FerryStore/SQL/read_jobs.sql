@@ -1,4 +1,5 @@
--- Reads jobs by id, finished or not. Locks nothing. $1 ids. Columns 0 to 19 as in claim_jobs.sql.
+-- Reads jobs by id, finished or not. Locks nothing. $1 ids, sorted: the first and the last one tell the
+-- partitions. Columns 0 to 19 as in claim_jobs.sql.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
     j.payload, j.error, j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
@@ -12,4 +13,5 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     j.started_at, NULL, NULL, false, j.retry_of, j.spec, j.secrets, j.payload,
     j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result, j.body,
     j.resume_data, false, NULL, NULL
-FROM finished_jobs j WHERE j.id = ANY ($1::uuid[])
+FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs j ON j.id = ANY (ARRAY[u.id])
+WHERE j.id >= ($1::uuid[])[1] AND j.id <= ($1::uuid[])[cardinality($1::uuid[])]

@@ -1,0 +1,214 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Finished jobs by time: partitions are added ahead and removed as a whole, jobs that are kept for a shorter
+/// time are deleted in batches. Lives on the thread of the housekeeping lane.
+struct History {
+    /// "ferryhis": between nodes.
+    private static let lock: Int64 = 0x6665_7272_7968_6973
+    private static let batchMax: Int32 = 500
+    /// Jobs that may stay when their partition goes: those that ended long after they were accepted.
+    private static let lateCountMax = 1_000
+    /// Nanoseconds after which a partition that had to stay is looked through again.
+    private static let lateInterval: Int64 = 3_600_000_000_000
+    /// Seconds; what stays for less is deleted in batches.
+    private static let shortRetention = 86_400.0
+    /// A partition is looked through once.
+    private static let timeout = Duration.seconds(300)
+
+    private struct Partition {
+        let name: String
+        /// It holds the jobs that were made before, since the end of the one before it.
+        let end: Timestamp
+        let isAttached: Bool
+        let rowCount: Int64
+
+        init?(name: String, isAttached: Bool, rowCount: Int64) {
+            guard let milliseconds = Int64(name.suffix(12), radix: 16) else { return nil }
+            self.name = name
+            end = Timestamp(microseconds: milliseconds * 1_000)
+            self.isAttached = isAttached
+            self.rowCount = rowCount
+        }
+    }
+
+    private let context: StoreContext
+    /// By partition; instants of the monotonic clock.
+    private var nextLooks: [String: Int64] = [:]
+
+    init(_ context: StoreContext) { self.context = context }
+
+    private var retention: Double { context.configuration.retentionSeconds }
+
+    /// Everything that is due.
+    mutating func keep(_ lane: LaneConnection) throws(PostgresError) {
+        do throws(PostgresError) {
+            try deleteExpired(lane)
+            try dropOld(lane)
+            var isAdded = true
+            while isAdded { isAdded = try addNext(lane) }
+        } catch {
+            // Somebody reads for long; the next round comes soon.
+            guard error.sqlState == Self.lockNotAvailable else { throw error }
+        }
+    }
+
+    private static let lockNotAvailable = "55P03"
+
+    // MARK: Partitions
+
+    /// True: one was added, and another one may be needed.
+    private func addNext(_ lane: LaneConnection) throws(PostgresError) -> Bool {
+        let width = context.configuration.historyWidthSeconds
+        let now = context.clock.now()
+        return try exclusively(lane) { connection throws(PostgresError) in
+            guard let last = try Self.partitions(&connection).last(where: \.isAttached),
+                last.end < now + 2 * width
+            else { return false }
+            var parameters = Parameters()
+            parameters.append(JobID.first(at: last.end))
+            parameters.append(JobID.first(at: max(last.end, now) + width))
+            _ = try connection.execute(Statements.addHistory, parameters)
+            return true
+        } ?? false
+    }
+
+    private mutating func dropOld(_ lane: LaneConnection) throws(PostgresError) {
+        let since = context.clock.now() + -retention
+        let partitions = try lane.withConnection { connection throws(PostgresError) in
+            try Self.partitions(&connection)
+        }
+        for partition in partitions where partition.isAttached && partition.end < since {
+            try detach(partition, since, lane)
+        }
+        for partition in partitions where partition.end < since {
+            try drop(partition, since, lane)
+        }
+    }
+
+    private mutating func detach(
+        _ partition: Partition, _ since: Timestamp, _ lane: LaneConnection
+    ) throws(PostgresError) {
+        let now = Sys.monotonicNanoseconds()
+        guard nextLooks[partition.name, default: 0] <= now else { return }
+        var look = Parameters()
+        look.append(text: partition.name)
+        look.append(since)
+        look.append(int32: Int32(Self.lateCountMax) + 1)
+        let late: [JobID] = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.lateHistory, look, timeout: Self.timeout).identifiers()
+        }
+        guard late.count <= Self.lateCountMax else {
+            nextLooks[partition.name] = now + Self.lateInterval
+            return
+        }
+        var parameters = Parameters()
+        parameters.append(text: partition.name)
+        parameters.appendArray(.uuid, late) { $0.append($1) }
+        _ = try exclusively(lane) { [parameters] connection throws(PostgresError) in
+            guard
+                try Self.partitions(&connection).contains(where: {
+                    $0.name == partition.name && $0.isAttached
+                })
+            else { return }
+            _ = try connection.execute(Statements.detachHistory, parameters)
+        }
+    }
+
+    private mutating func drop(
+        _ partition: Partition, _ since: Timestamp, _ lane: LaneConnection
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(text: partition.name)
+        parameters.append(since)
+        let isDropped =
+            try exclusively(lane) { [parameters] connection throws(PostgresError) in
+                guard
+                    try Self.partitions(&connection).contains(where: {
+                        $0.name == partition.name && !$0.isAttached
+                    })
+                else { return false }
+                _ = try connection.execute(Statements.dropHistory, parameters, timeout: Self.timeout)
+                return true
+            } ?? false
+        guard isDropped else { return }
+        nextLooks[partition.name] = nil
+        context.metrics.removedJobs.add(partition.rowCount, ordering: .relaxed)
+        context.logger.info(
+            "finished jobs were removed with their partition",
+            metadata: ["partition": "\(partition.name)", "count": "\(partition.rowCount)"])
+    }
+
+    private static func partitions(_ connection: inout Connection) throws(PostgresError) -> [Partition] {
+        let rows = try connection.execute(Statements.readHistory)
+        return (0..<rows.rowCount).compactMap { row in
+            Partition(name: rows.text(row, 0), isAttached: rows.bool(row, 1), rowCount: rows.int64(row, 2))
+        }
+    }
+
+    /// A transaction of one node at a time; nil: another one is at it.
+    private func exclusively<Value>(
+        _ lane: LaneConnection, _ body: (inout Connection) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value? {
+        try lane.withConnection { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) -> Value? in
+                guard try connection.execute(Statements.tryLock, .int64(Self.lock)).bool(0, 0) else {
+                    return nil
+                }
+                return try body(&connection)
+            }
+        }
+    }
+
+    // MARK: Batches
+
+    private func deleteExpired(_ lane: LaneConnection) throws(PostgresError) {
+        let now = context.clock.now()
+        for record in context.sessions.current.records.values {
+            guard let own = record.configuration.retention, own < retention else { continue }
+            let isDefault = record.key.name == SessionName.standard
+            var parameters = Parameters()
+            parameters.append(text: record.key.tenant)
+            if !isDefault { parameters.append(text: record.key.name) }
+            parameters.append(JobID.first(at: now + -own))
+            parameters.append(now + -own)
+            parameters.append(int32: Self.batchMax)
+            let statement = isDefault ? Statements.expireDefaultJobs : Statements.expireSessionJobs
+            try delete(statement, parameters, lane)
+        }
+        var parameters = Parameters()
+        // The partitions are too wide for it, and there cannot be many.
+        let isShort = retention < Self.shortRetention
+        if isShort { parameters.append(JobID.first(at: now + -retention)) }
+        parameters.append(now + -retention)
+        parameters.append(int32: Self.batchMax)
+        try delete(isShort ? Statements.expireJobs : Statements.expireRestJobs, parameters, lane)
+        var old = Parameters()
+        old.append(DeliveryID.first(at: now + -retention))
+        old.append(int32: Self.batchMax)
+        try delete(Statements.expireDeliveries, old, lane, isOfJobs: false)
+    }
+
+    private func delete(
+        _ statement: Statement, _ parameters: Parameters, _ lane: LaneConnection, isOfJobs: Bool = true
+    ) throws(PostgresError) {
+        while !context.chores.isClosed {
+            let count =
+                try exclusively(lane) { connection throws(PostgresError) in
+                    try connection.execute(statement, parameters).rowCount
+                } ?? 0
+            if isOfJobs { context.metrics.removedJobs.add(Int64(count), ordering: .relaxed) }
+            if count < Int(Self.batchMax) { return }
+        }
+    }
+}
+
+extension Identifier {
+    /// The first one of that time.
+    static func first(at instant: Timestamp) -> Self {
+        Self(high: UInt64(max(0, instant.microseconds / 1_000)) << 16, low: 0)
+    }
+}

@@ -1,0 +1,18 @@
+-- Deletes finished jobs of a tenant's default session, as expire_session_jobs.sql. $1 tenant, $2 only ids
+-- below this one, $3 only what ended before, $4 how many at most. Returns their ids.
+WITH old AS (
+    SELECT id FROM finished_jobs
+    WHERE tenant = $1::text AND id < $2::uuid AND session = 'default' AND finished_at < $3::timestamptz
+    ORDER BY tenant, id LIMIT $4::integer FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM finished_jobs j USING old WHERE j.id = ANY (ARRAY[old.id]) RETURNING j.id
+), untold AS (
+    DELETE FROM deliveries d USING gone g WHERE d.job = ANY (ARRAY[g.id]) RETURNING d.id, d.state
+), tries AS (
+    DELETE FROM delivery_tries t USING untold u WHERE t.delivery = ANY (ARRAY[u.id])
+), counted AS (
+    INSERT INTO job_counts AS c (shard, deliveries_pending)
+    SELECT current_setting('ferry.shard'), -count(*) FROM untold WHERE state = 'pending' HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+)
+SELECT id FROM gone

@@ -1,0 +1,4 @@
+-- Says which of these jobs are there, finished or not. Locks nothing. $1 ids. Joined as in read_jobs.sql.
+SELECT j.id FROM jobs j WHERE j.id = ANY ($1::uuid[])
+UNION ALL
+SELECT j.id FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs j ON j.id = ANY (ARRAY[u.id])

@@ -1,0 +1,43 @@
+import Curl
+import FerryCore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("Retention", .onOwnThread)
+struct RetentionTests {
+    @Test("finished jobs and the files kept for them go when their time is over, unfinished ones stay")
+    func retention() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_RETENTION": "4"])
+        defer { ferry.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(1_000))
+        let body = #"{"kind":"download","request":{"url":"\#(nginx.url)/file"}}"#
+        let job = try ferry.run(body)
+        let id = try #require(job["id"]?.string)
+        #expect(job["state"]?.string == "succeeded")
+        #expect(try ferry.call("GET", "/v1/jobs/\(id)/content").body == patternBytes(1_000))
+        let waiting = try ferry.submit(
+            #"{"kind":"data","request":{"url":"\#(nginx.url)/file"},"#
+                + #""schedule":{"earliest_begin_at":"2100-01-01T00:00:00Z"}}"#)
+        let destination = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"mine"}}"#)
+        #expect(destination["state"]?.string == "succeeded")
+        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
+        let kept = ferry.directory + "/results"
+        #expect(becomes(seconds: 40) { keptFiles(below: kept) == 0 })
+        #expect(try ferry.json("GET", "/v1/jobs/\(waiting)")["state"]?.string == "waiting")
+        #expect(readFile(ferry.files + "/mine") == patternBytes(1_000), "a client's own file stays")
+        let metrics = try ferry.call("GET", "/metrics").text
+        #expect(metrics.contains("\nferry_finished_jobs_removed_total "))
+        let session = try ferry.call("PUT", "/v1/sessions/s", #"{"retention":5}"#)
+        #expect(session.status == 422, "no longer than the service")
+        #expect(try ferry.call("PUT", "/v1/sessions/s", #"{"retention":2}"#).status == 201)
+    }
+
+    private func keptFiles(below directory: String) -> Int {
+        names(in: directory).reduce(0) { $0 + names(in: "\(directory)/\($1)").count }
+    }
+}

@@ -1,0 +1,189 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("The history of finished jobs")
+struct HistoryTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func rows(_ sql: String) throws -> [String] {
+        var connection = try Connection(url: database.url)
+        let rows = try connection.execute(Statement("test_\(sql.utf8.count)", sql))
+        return (0..<rows.rowCount).map { rows.text($0, 0) }
+    }
+
+    private func partitions() throws -> [String] {
+        try rows(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'finished_jobs'::regclass "
+                + "ORDER BY 1")
+    }
+
+    private func finish(_ node: TestNode, session: String = "default") throws -> JobID {
+        let job = try node.submit(newJob(session: session))
+        node.end(try node.attempt(), success)
+        return job.id
+    }
+
+    @Test("partitions are added ahead, and a job is found in the one of its time by its identifier alone")
+    func ahead() throws {
+        let node = try TestNode(database.url) { $0.historySeconds = 43_200 }
+        defer { node.store.stop() }
+        eventually("two partitions are ahead") { (try? partitions().count) ?? 0 >= 3 }
+        let id = try finish(node)
+        #expect(try node.job(id).get().record.state == .succeeded)
+        let found = try rows("SELECT DISTINCT tableoid::regclass::text FROM finished_jobs")
+        #expect(found.count == 1 && found != ["finished_jobs_rest"])
+    }
+
+    @Test("lookups by identifier read one partition, with plans that were made once")
+    func plans() throws {
+        let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
+        eventually("two partitions are ahead") { (try? partitions().count) ?? 0 >= 3 }
+        node.store.stop()
+        var options = ConnectionOptions()
+        options.pinsPlans = true
+        var connection = try Connection(url: database.url, options: options)
+        let job: JobID = TestNode.identifiers.make()
+        for (statement, arguments) in [
+            (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[]"),
+            (Statements.readAttempts, "'\(uuid(job))', 'acme'"), (Statements.deleteJob, "'\(uuid(job))', 1"),
+            (Statements.judgeJobs, "ARRAY['\(uuid(job))']::uuid[], 1"),
+            (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[]"),
+        ] {
+            try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
+            let rows = try connection.execute(
+                Statement(
+                    "explain_\(statement.name)",
+                    "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) EXECUTE \(statement.name)(\(arguments))"))
+            let plan = (0..<rows.rowCount).map { rows.text($0, 0) }
+            let read = plan.filter { $0.contains(" on finished_jobs_") && !$0.contains("never executed") }
+            #expect(read.allSatisfy { $0.contains("Index") || $0.contains("Delete") }, "\(plan)")
+            #expect(
+                read.count { $0.contains("Scan") } <= 1, "\(statement.name): \(plan.joined(separator: "\n"))")
+        }
+    }
+
+    @Test("a partition goes when the retention of its jobs is over; who ended later stays")
+    func dropping() throws {
+        try addOld("gone", days: 9, ended: 9)
+        try addOld("late", days: 9, ended: 1)
+        try addOld("young", days: 1, ended: 1)
+        #expect(try rows("SELECT session FROM finished_jobs ORDER BY 1") == ["gone", "late", "young"])
+        // As if the partition of that time had been made then.
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: Self.splitting)
+        let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
+        defer { node.store.stop() }
+        eventually("the old partition is dropped") {
+            (try? rows("SELECT session FROM finished_jobs ORDER BY 1")) == ["late", "young"]
+        }
+        let rest = try rows("SELECT session FROM finished_jobs_rest")
+        #expect(rest == ["late"])
+        let tables = try rows("SELECT relname::text FROM pg_class WHERE relname = '\(Self.oldPartition)'")
+        #expect(tables.isEmpty)
+        #expect(node.store.metrics.removedJobs >= 0)
+    }
+
+    private static let day: Int64 = 86_400_000
+    private static let oldEnd = (Sys.wallMicroseconds() / 1_000 - 8 * day) / day * day
+
+    private static func first(_ milliseconds: Int64) -> String {
+        let digits = String(milliseconds, radix: 16)
+        let text = String(repeating: "0", count: 12 - digits.count) + digits
+        return "\(text.prefix(8))-\(text.suffix(4))-0000-0000-000000000000"
+    }
+
+    private static var oldPartition: String {
+        "finished_jobs_" + first(oldEnd).replacing("-", with: "").prefix(12)
+    }
+
+    /// The first partition becomes two, the older of which ends eight days ago.
+    private static var splitting: String {
+        """
+        BEGIN;
+        DO $$
+        DECLARE
+            young text := (SELECT min(inhrelid::regclass::text) FROM pg_inherits
+                WHERE inhparent = 'finished_jobs'::regclass AND inhrelid::regclass::text ~ '_[0-9a-f]{12}$');
+            until text := rpad(right(young, 12), 32, '0');
+        BEGIN
+            EXECUTE format('ALTER TABLE finished_jobs DETACH PARTITION %I', young);
+            CREATE TABLE \(oldPartition) (LIKE finished_jobs INCLUDING CONSTRAINTS);
+            EXECUTE format(
+                'INSERT INTO \(oldPartition) SELECT * FROM %I WHERE id < ''\(first(oldEnd))''', young);
+            EXECUTE format('DELETE FROM %I WHERE id < ''\(first(oldEnd))''', young);
+            ALTER TABLE finished_jobs ATTACH PARTITION \(oldPartition)
+                FOR VALUES FROM (MINVALUE) TO ('\(first(oldEnd))');
+            EXECUTE format('ALTER TABLE finished_jobs ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                young, '\(first(oldEnd))', until);
+        END $$;
+        COMMIT;
+        """
+    }
+
+    private func addOld(_ session: String, days: Int64, ended: Int64) throws {
+        let id = Self.first(Sys.wallMicroseconds() / 1_000 - days * Self.day)
+        let unique = id.dropLast(6) + "\(100_000 + session.utf8.reduce(0) { $0 * 7 + Int($1) } % 900_000)"
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO finished_jobs (id, created_at, finished_at, revision, attempt, failed_attempts,
+                    kind, state, tenant, session, origin, spec)
+                VALUES ('\(unique)', now() - interval '\(days) days', now() - interval '\(ended) days',
+                    2, 1, 0, 'data', 'succeeded', 'acme', '\(session)', 'http://a:80', '{}')
+                """)
+    }
+
+    @Test("a session's own retention takes its jobs, and no others")
+    func sessions() throws {
+        let node = try TestNode(database.url) { $0.retentionSeconds = 604_800 }
+        defer { node.store.stop() }
+        let (short, other, standard) = (
+            try finish(node, session: "short"), try finish(node, session: "other"), try finish(node)
+        )
+        var configuration = SessionConfiguration()
+        configuration.retention = 0.01
+        let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
+        let key = SessionKey(tenant: "acme", name: "short")
+        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        // The next look comes with the next start.
+        node.store.stop()
+        let next = try TestNode(database.url)
+        defer { next.store.stop() }
+        try eventually("its job is gone") { () throws in
+            if case .failure(.notFound) = next.job(short) { true } else { false }
+        }
+        #expect(try next.job(other).get().record.state == .succeeded)
+        #expect(try next.job(standard).get().record.state == .succeeded)
+        let known = try wait { next.store.control.known([short, other, standard], reply: $0) }.get()
+        #expect(known == [other, standard])
+    }
+
+    @Test("where jobs stay for a short time they are deleted one by one, with their deliveries")
+    func short() throws {
+        let node = try TestNode(database.url) { $0.retentionSeconds = 1 }
+        defer { node.store.stop() }
+        let job = try node.submit(newJob(webhook: true))
+        node.end(try node.attempt(), success)
+        let waiting = try node.submit(newJob(beginAt: Timestamp(microseconds: 4_000_000_000_000_000)))
+        eventually("it is gone") { if case .failure(.notFound) = node.job(job.id) { true } else { false } }
+        #expect(try rows("SELECT id::text FROM deliveries").isEmpty)
+        #expect(try node.job(waiting.id).get().record.state == .waiting)
+        #expect(try node.status().deliveriesPending == 0)
+        #expect(node.store.metrics.removedJobs == 1)
+    }
+
+    private func uuid(_ id: JobID) -> String {
+        func hex(_ word: UInt64) -> String {
+            let digits = String(word, radix: 16)
+            return String(repeating: "0", count: 16 - digits.count) + digits
+        }
+        let text = hex(id.high) + hex(id.low)
+        return text
+    }
+}

@@ -198,3 +198,8 @@ extension EventType {
         }
     }
 }
+
+extension Delivery {
+    /// What the receiver's answer may decide.
+    package var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
+}

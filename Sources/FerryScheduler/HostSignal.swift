@@ -24,6 +24,8 @@ package enum HostSignal: Sendable, Equatable {
             self = Self.answer(result.response?.status, retryAfter: result.response?.retryAfterSeconds)
         case .failed(let error, let retryAfter):
             self = Self.failure(error, status: result.response?.status, retryAfter: retryAfter)
+        case .asked:
+            self = .answered
         case .cancelled, .suspended, .released:
             self = .none
         }

@@ -128,6 +128,12 @@ final class MetricsPage: Sendable {
             .counter, "ferry_results_fenced_total", "Results that came after the lease was lost.",
             counts.fencedResults)
         page.add(.counter, "ferry_jobs_rescued_total", "Jobs taken back from dead nodes.", counts.rescuedJobs)
+        page.add(.gauge, "ferry_backlog", "Whether jobs are known to queue.", parts.store.hasBacklog ? 1 : 0)
+        appendQueue(counts, to: &page)
+        appendHosts(counts, to: &page)
+    }
+
+    private func appendQueue(_ counts: StoreMetrics.Snapshot, to page: inout PrometheusText) {
         page.add(
             .counter, "ferry_events_numbered_total", "Events that this node's relay has numbered.",
             counts.numberedEvents)
@@ -150,6 +156,9 @@ final class MetricsPage: Sendable {
                 ([("reason", "overloaded")], Double(counts.overloadedJobs)),
                 ([("reason", "too_many_jobs")], Double(counts.surplusJobs)),
             ])
+    }
+
+    private func appendHosts(_ counts: StoreMetrics.Snapshot, to page: inout PrometheusText) {
         page.add(
             .counter, "ferry_connectivity_waits_total",
             "Attempts that ended because nobody reached their host, and let their job wait.",
@@ -168,7 +177,6 @@ final class MetricsPage: Sendable {
                 ([("reachable", "true")], Double(counts.hostsKnown - counts.hostsUnreachable)),
                 ([("reachable", "false")], Double(counts.hostsUnreachable)),
             ])
-        page.add(.gauge, "ferry_backlog", "Whether jobs are known to queue.", parts.store.hasBacklog ? 1 : 0)
     }
 
     private func appendWebhooks(to page: inout PrometheusText) {

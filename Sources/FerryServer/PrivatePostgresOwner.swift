@@ -147,7 +147,7 @@ final class PostgresOwner {
     private var arguments: [String] {
         let settings: [(String, String)] = [
             ("listen_addresses", ""), ("unix_socket_directories", socketDirectory),
-            ("unix_socket_permissions", "0700"), ("port", "5432"), ("max_connections", "40"),
+            ("unix_socket_permissions", "0700"), ("port", "5432"), ("max_connections", "60"),
             ("shared_buffers", "64MB"), ("huge_pages", "off"), ("jit", "off"),
             ("max_parallel_workers_per_gather", "0"),
             // One server without standbys: less log, two processes fewer.

@@ -14,7 +14,7 @@ struct WebhookAnswers: Sendable {
     /// A body without a `disposition` says nothing. The first valid answer counts; what comes later, or is
     /// wrong, changes nothing.
     func take(_ delivery: Delivery, _ body: [UInt8]) {
-        guard let kind = delivery.type.question, let job = delivery.job,
+        guard let kind = delivery.question, let job = delivery.job,
             let json = try? JSON.parse(body), json["disposition"] != nil
         else { return }
         let answer: JobAnswer

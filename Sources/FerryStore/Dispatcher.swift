@@ -228,7 +228,9 @@ struct Dispatcher {
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
         for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
         for case .wait(let wait) in round.endings where wait.isWanted { isWanted = true }
-        if !round.endings.isEmpty || !outcome.claims.isEmpty { context.events.written(isWanted: isWanted) }
+        if !round.endings.isEmpty || !outcome.claims.jobs.isEmpty {
+            context.events.written(isWanted: isWanted)
+        }
     }
 
     /// Begins what was leased, and ends at once what must not begin.

@@ -126,7 +126,7 @@ final class HostLane: Sendable {
         // Before they are claimed.
         health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
         if outcome.releasedCount > 0 {
-            context.backlog.add(outcome.releasedCount)
+            context.backlog.addUnknown()
             wakeDispatcher()
         }
         for origin in outcome.probes { probe(origin, &progress) }
@@ -182,7 +182,7 @@ final class HostLane: Sendable {
             return count
         }
         guard released > 0 else { return }
-        context.backlog.add(released)
+        context.backlog.addUnknown()
         wakeDispatcher()
     }
 }

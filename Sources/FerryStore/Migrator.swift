@@ -44,10 +44,10 @@ package enum Migrator {
         Migration(version: 9, name: "hosts", sql: PackageResources._009_hosts_sql),
         Migration(version: 10, name: "host_health", sql: PackageResources._010_host_health_sql),
         Migration(version: 11, name: "hints", sql: PackageResources._011_hints_sql),
+        Migration(version: 12, name: "schedules", sql: PackageResources._012_schedules_sql),
         Migration(version: 13, name: "operations", sql: PackageResources._013_operations_sql),
         Migration(version: 14, name: "lots", sql: PackageResources._014_lots_sql),
-        Migration(version: 12, name: "schedules", sql: PackageResources._012_schedules_sql),
-        Migration(version: 14, name: "history", sql: PackageResources._014_history_sql),
+        Migration(version: 15, name: "history", sql: PackageResources._015_history_sql),
     ]
 
     private static let lockAndCreate = """

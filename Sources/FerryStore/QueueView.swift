@@ -74,8 +74,8 @@ struct QueueView {
 
     // MARK: Rounds
 
-    /// Slots worth reserving: no more than may be found, so that jobs which come meanwhile can still be leased
-    /// with their acceptance. 0: nothing is known to be there.
+    /// Slots worth reserving: no more than may be found, so that jobs which come meanwhile can still be
+    /// leased with their acceptance. 0: nothing is known to be there.
     var wantedSlots: Int {
         guard schedule.hasReady else { return 0 }
         guard let count = context.backlog.count else { return Limits.claimBatchMax }

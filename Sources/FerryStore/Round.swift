@@ -22,6 +22,11 @@ struct Round {
         /// Others depend on what has ended.
         var hasDependencyNews = false
 
+        /// Rows of next_due.sql.
+        fileprivate mutating func noteDue(_ rows: borrowing ResultSet) {
+            nextDue = rows.rowCount > 0 ? rows.instantOrNil(0, 0) : nil
+        }
+
         fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
             for row in 0..<rows.rowCount {
                 let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 5))
@@ -83,8 +88,7 @@ struct Round {
             outcome.hasDependencyNews = finished.hasDependents
         }
         if promotes {
-            let due = next(&results)
-            outcome.nextDue = due.rowCount > 0 ? due.instantOrNil(0, 0) : nil
+            outcome.noteDue(next(&results))
             if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
             outcome.questions = DueQuestion.all(next(&results))
         }

@@ -104,7 +104,7 @@ package final class ScheduleLane: Sendable {
             return (windows, try work.commit(&connection, windows))
         }
         if startedCount > 0 {
-            context.backlog.add(startedCount)
+            context.backlog.addUnknown()
             context.dispatcherWake.withLock { $0 }(nil)
         }
         let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)

@@ -131,31 +131,33 @@ package enum Statements {
         "write_events", PackageResources.write_events_sql, parameters: 3)
 
     /// All of them, for the test.
-        all, general, let, ofHistory, ofSessions, package, static, webhooks,
+    package static let all = general + ofSessions + ofHistory + webhooks
 
-    private static let general = [
-        addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
-        addDependencies, answerJob, askBegin, askJobs, dueQuestions, flagDependencies, followEvents,
-        hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
-        releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, writeEvents,
-        resolveDependencies,
-        beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
-        countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,
-        expiredJobs, findLots, finishJobs, listAudit, readOperations, removeOldAudit,
-        foldCounts,
-        heartbeat,
-        heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockLots, lockOldLots,
-        lockRescue, lookLots, nextDeadline,
-        nextDue,
-        notify, promoteJobs,
-        putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,
-        readPermits,
-        readSetting,
-        readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode, removeOldKeys,
-        removeOldLots,
-        requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
-        submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
-    ] + ofHosts
+    private static let general =
+        [
+            addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
+            addDependencies, answerJob, askBegin, askJobs, dueQuestions, flagDependencies, followEvents,
+            hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
+            releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, writeEvents,
+            resolveDependencies,
+            beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
+            countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,
+            expiredJobs, findLots, finishJobs, listAudit, readOperations, removeOldAudit,
+            foldCounts,
+            heartbeat,
+            heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockLots, lockOldLots,
+            lockRescue, lookLots, nextDeadline,
+            nextDue,
+            notify, promoteJobs,
+            putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,
+            readPermits,
+            readSetting,
+            readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode,
+            removeOldKeys,
+            removeOldLots,
+            requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
+            submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
+        ] + ofHosts
 
     // Hosts.
     package static let awaitConnectivity = make(

@@ -77,7 +77,7 @@ final class StoreContext: Sendable {
         let wake = dispatcherWake.withLock { $0 }
         if !outcome.queued.isEmpty {
             if configuration.isWorker { specs.insert(outcome.queued) }
-            backlog.add(outcome.queued.count)
+            backlog.add(outcome.additions)
             wake(nil)
         }
         if let earliest = outcome.earliestBegin { wake(earliest) }

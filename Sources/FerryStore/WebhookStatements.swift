@@ -19,7 +19,8 @@ extension Statements {
         "replay_deliveries", PackageResources.replay_deliveries_sql, parameters: 6)
 
     static let webhooks = [
-        createWebhook, deleteWebhook, editWebhook, hasWebhooks, listWebhooks, lookAtLanes, pingWebhook, readFirstWebhook,
+        createWebhook, deleteWebhook, editWebhook, hasWebhooks, listWebhooks, lookAtLanes, pingWebhook,
+        readFirstWebhook,
         readInterests, readWebhook, removeOldDeliveries, replayDeliveries,
     ]
 }

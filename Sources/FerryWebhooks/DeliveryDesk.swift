@@ -144,7 +144,7 @@ final class DeliveryDesk {
         exchange.method = "POST"
         exchange.headers = message.headers
         exchange.body = message.body
-        exchange.byteLimit = delivery.type.question == nil ? 1_024 : Limits.answerByteCountMax
+        exchange.byteLimit = delivery.question == nil ? 1_024 : Limits.answerByteCountMax
         exchange.deadline = configuration.totalTimeout
         exchange.connectTimeout = configuration.connectTimeout
         exchange.allowsAddress = { [policy = configuration.policy] address in
@@ -159,7 +159,7 @@ final class DeliveryDesk {
 
     private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
         let now = doors.clock.now()
-        if delivery.type.question != nil, case .success(let answer) = outcome,
+        if delivery.question != nil, case .success(let answer) = outcome,
             (200..<300).contains(answer.status)
         {
             configuration.takeAnswer(delivery, answer.body)

@@ -62,9 +62,9 @@ struct WebhookTests {
         -> [String]
     {
         try (0..<count).map { number in
+            let request = #"{"url":"\#(origin.url)/f/\#(number)"}"#
             let job = try ferry.run(
-                #"{"kind":"data","session":"\#(session)","request":{"url":"\#(origin.url)/f/\#(number)"}\#(extra)}"#
-            )
+                #"{"kind":"data","session":"\#(session)","request":\#(request)\#(extra)}"#)
             return job["id"]?.string ?? ""
         }
     }

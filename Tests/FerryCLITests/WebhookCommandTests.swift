@@ -2,6 +2,7 @@ import ArgumentParser
 import FerryCLI
 import FerryCore
 import Synchronization
+import Sys
 import Testing
 
 @Suite("Webhook commands")
@@ -30,7 +31,7 @@ struct WebhookCommandTests {
         }
     }
 
-    private func ran(_ arguments: [String], _ service: FakeService) -> CommandRun {
+    private func ran(_ arguments: [String], _ service: FakeService) -> Run {
         run(Webhooks.self, arguments + ["--url", service.url])
     }
 

@@ -96,7 +96,7 @@ struct EventTests {
             for attempt in try node.attempts(3) { node.end(attempt, success) }
             try node.waitForDeliveries(3)
             for (index, delivery) in try claim(3, node).enumerated() {
-                #expect(delivery.type == .jobSucceeded)
+                #expect(delivery.type == EventType.jobSucceeded.rawValue)
                 #expect(try finished() == round - 1, "a delivery is on its way")
                 let verdict: DeliveryTry.Verdict = index == 1 ? .givenUp : .accepted
                 record(delivery, verdict, node)
@@ -104,7 +104,8 @@ struct EventTests {
             try eventually("the session's events are over") { try finished() == round }
             let last = try #require(try claim(1, node).first)
             #expect(
-                last.type == .sessionEventsFinished && last.job == nil && last.jobJSON == Array("null".utf8))
+                last.type == EventType.sessionEventsFinished.rawValue && last.job == nil
+                    && last.jobJSON == Array("null".utf8))
             #expect(try finished() == round)
             record(last, .accepted, node)
             try node.waitForDeliveries(0)
@@ -118,7 +119,9 @@ struct EventTests {
 
     private func claim(_ count: Int, _ node: TestNode) throws -> [Delivery] {
         let due = Mailbox<[Delivery]>()
-        node.store.deliveries.claim(limit: 10, leaseSeconds: 30) { deliveries, _ in due.send(deliveries) }
+        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+            due.send($0.due)
+        }
         let deliveries = try #require(due.wait(milliseconds: 20_000).first)
         #expect(deliveries.count == count)
         return deliveries

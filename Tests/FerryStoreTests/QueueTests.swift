@@ -32,8 +32,8 @@ struct QueueTests {
         return all
     }
 
-    /// Fills the only slot of a node, submits the jobs so that they queue, and returns the order in which they
-    /// begin once the slot is free.
+    /// Fills the only slot of a node, submits the jobs so that they queue, and returns the order in which
+    /// they begin once the slot is free.
     private func order(of jobs: [NewJob]) throws -> [Attempt] {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -151,7 +151,7 @@ struct QueueTests {
     }
 
     @Test(
-        "an origin that is backed off waits, the others go on, and afterwards it goes on without lost attempts"
+        "an origin that is backed off waits, others go on, and afterwards it goes on without lost attempts"
     )
     func backoff() throws {
         let node = try TestNode(database.url, slots: 1)

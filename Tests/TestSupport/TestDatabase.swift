@@ -110,7 +110,7 @@ package final class TestServer: Sendable {
             "postgres",
             [
                 "-D", "\(directory)/data", "-k", directory, "-c", "listen_addresses=", "-c", "fsync=off",
-                "-c", "shared_buffers=64MB", "-c", "max_connections=100", "-c", "log_min_messages=warning",
+                "-c", "shared_buffers=64MB", "-c", "max_connections=500", "-c", "log_min_messages=warning",
             ])
         pid.withLock { $0 = process }
         let deadline = Sys.monotonicNanoseconds() + 20_000_000_000

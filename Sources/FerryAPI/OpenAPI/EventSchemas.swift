@@ -5,8 +5,8 @@ let eventSchemas = #"""
     "EventType": {
       "enum": [
         "job.created", "job.started", "job.waiting_for_connectivity", "job.will_begin", "job.challenge",
-        "job.redirect", "job.resumed_at_offset", "job.attempt_failed", "job.succeeded", "job.failed", "job.cancelled",
-        "session.events_finished", "session.invalidated"
+        "job.redirect", "job.resumed_at_offset", "job.attempt_failed", "job.succeeded", "job.failed",
+        "job.cancelled", "session.events_finished", "session.invalidated"
       ]
     },
     "Event": {

@@ -22,8 +22,6 @@ final class EventStreams: EventSink {
     private let jobs: any JobReader
     private let progress: @Sendable (JobID) -> TransferProgress?
     private let state = Mutex(State())
-    /// Held while the store is told whether somebody listens.
-    private let following = Mutex<Void>(())
     private let ending = Mailbox<Never>()
     private let hasBegun = Atomic<Bool>(false)
 
@@ -47,13 +45,11 @@ final class EventStreams: EventSink {
         }
         if !hasBegun.exchange(true, ordering: .relaxed) { begin() }
         if let after { stream.start(after: after) }
-        following.withLock { _ in
-            events.follow(self) { [self] in
-                if let job = subject.job {
-                    openJob(job, after: after, stream, call)
-                } else {
-                    openLog(after: after, stream, call)
-                }
+        events.follow(self) { [self] in
+            if let job = subject.job {
+                openJob(job, after: after, stream, call)
+            } else {
+                openLog(after: after, stream, call)
             }
         }
     }
@@ -81,10 +77,7 @@ final class EventStreams: EventSink {
             if state.streams.isEmpty { state.running = [:] }
             return state.streams.isEmpty
         }
-        guard isLast else { return }
-        following.withLock { _ in
-            if state.withLock({ $0.streams.isEmpty }) { events.stopFollowing() }
-        }
+        if isLast { events.stopFollowing { [self] in count > 0 } }
     }
 
     /// The last answer of a stream that could not be opened.

@@ -110,5 +110,6 @@ package protocol EventReader: Sendable {
     func lastEvent(reply: @escaping Reply<EventID>)
     /// Gives the sink what gets its number from now on. `ready`: from here on nothing is missed.
     func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void)
-    func stopFollowing()
+    /// Ends that, unless `isNeeded` when its turn has come.
+    func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool)
 }

@@ -125,7 +125,9 @@ extension StoreDoor: EventReader {
         store.tail.follow(sink, ready: ready)
     }
 
-    func stopFollowing() { store.tail.stopFollowing() }
+    func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool) {
+        store.tail.stopFollowing(unless: isNeeded)
+    }
 }
 
 extension StoreDoor: DeliveryReader {

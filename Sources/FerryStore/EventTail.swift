@@ -11,7 +11,7 @@ package final class EventTail: Sendable {
         case wake
         /// `ready`: what gets its number from now on will be received.
         case follow(any EventSink, ready: @Sendable () -> Void)
-        case stop
+        case stop(unless: @Sendable () -> Bool)
     }
 
     private static let interval: Int32 = 1_000
@@ -25,14 +25,12 @@ package final class EventTail: Sendable {
 
     /// Any thread. `ready` comes once, on the tail's thread; when the database is away, after it is back.
     package func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void) {
-        context.events.hasListeners.store(true, ordering: .relaxed)
         if !mailbox.send(.follow(sink, ready: ready)) { ready() }
     }
 
-    /// Nobody listens any more.
-    package func stopFollowing() {
-        context.events.hasListeners.store(false, ordering: .relaxed)
-        mailbox.send(.stop)
+    /// Nobody listens any more, unless somebody has come when this is looked at.
+    package func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool) {
+        mailbox.send(.stop(unless: isNeeded))
     }
 
     func wake() { mailbox.send(.wake) }
@@ -58,9 +56,12 @@ package final class EventTail: Sendable {
                 switch message {
                 case .wake: break
                 case .follow(let sink, let ready):
+                    context.events.hasListeners.store(true, ordering: .relaxed)
                     if reader == nil { reader = Reader(sink: sink) }
                     waiting.append(ready)
-                case .stop:
+                case .stop(let isNeeded):
+                    guard !isNeeded() else { continue }
+                    context.events.hasListeners.store(false, ordering: .relaxed)
                     reader = nil
                     lane.close()
                 }

@@ -67,5 +67,7 @@ extension MemoryStore {
         ready()
     }
 
-    func stopFollowing() { state.withLock { $0.sink = nil } }
+    func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool) {
+        if !isNeeded() { state.withLock { $0.sink = nil } }
+    }
 }

@@ -40,8 +40,8 @@ final class EventStreams: EventSink {
         guard let stream = enter(subject) else {
             return call.fail(
                 Problem(
-                    .overloaded,
-                    "This node serves \(Limits.eventListenerCountMax) streams of events already."))
+                    .tooManyStreams,
+                    "This node ends, or serves \(Limits.eventListenerCountMax) streams of events already."))
         }
         if !hasBegun.exchange(true, ordering: .relaxed) { begin() }
         if let after { stream.start(after: after) }

@@ -30,6 +30,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case internalError = "internal_error"
     case storeUnavailable = "store_unavailable"
     case overloaded
+    case tooManyStreams = "too_many_streams"
 
     var status: Int {
         switch self {
@@ -49,7 +50,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .preconditionRequired: 428
         case .rateLimited, .tooManyJobs, .overloaded: 429
         case .internalError: 500
-        case .storeUnavailable: 503
+        case .storeUnavailable, .tooManyStreams: 503
         }
     }
 
@@ -84,6 +85,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .internalError: "Something went wrong here"
         case .storeUnavailable: "The database is not available"
         case .overloaded: "Too much is waiting"
+        case .tooManyStreams: "This node serves no more streams"
         }
     }
 }
@@ -107,7 +109,8 @@ struct Problem: Error, Sendable {
         title = code.title
         self.detail = detail
         switch code {
-        case .storeUnavailable, .idempotencyKeyInProgress: fields.append(("Retry-After", "1"))
+        case .storeUnavailable, .tooManyStreams, .idempotencyKeyInProgress:
+            fields.append(("Retry-After", "1"))
         default: break
         }
     }

@@ -13,7 +13,7 @@ extension WebhookEndpoint {
 
     /// This endpoint after a merge patch (RFC 7396), found right as a new one.
     package func merging(_ patch: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) -> Self {
-        guard case .object = patch else {
+        guard case .object(let changes) = patch else {
             throw InvalidFields("#", "wrong_type", "This must be an object, not \(patch.typeName).")
         }
         var writer = JSONWriter()
@@ -21,6 +21,11 @@ extension WebhookEndpoint {
         writeMembers(into: &writer)
         writer.endObject()
         guard let shown = try? JSON.parse(writer.bytes) else { return self }
+        // What is removed has to be known as well.
+        if let unknown = changes.first(where: { shown[$0.name] == nil }) {
+            throw InvalidFields(
+                "#/\(pointerStep(unknown.name))", "unknown_field", "There is no field of this name here.")
+        }
         return try Self(shown.merged(with: patch), refusal: refusal)
     }
 }

@@ -189,6 +189,13 @@ final class MetricsPage: Sendable {
             ])
         page.add(.counter, "ferry_webhook_given_up_total", "Deliveries given up.", counts.givenUpCount)
         page.add(.gauge, "ferry_webhooks_in_flight", "Deliveries on the wire.", counts.inFlightCount)
+        page.add(
+            .gauge, "ferry_webhooks_waiting", "Claimed deliveries that wait for a place.", counts.waitingCount
+        )
+        page.add(
+            .counter, "ferry_webhook_returned_total",
+            "Claimed deliveries that went back untried: their receiver fails, or is slow.",
+            counts.returnedCount)
         page.beginHistogram("ferry_webhook_duration_seconds", "Duration of tries.")
         page.histogram(
             "ferry_webhook_duration_seconds", labels: [], bounds: WebhookMetrics.durationBounds,

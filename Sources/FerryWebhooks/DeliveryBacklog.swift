@@ -16,6 +16,8 @@ struct DeliveryBacklog {
         case accepted(duration: Double)
         /// It answers, if not as hoped.
         case refused
+        /// It wants nothing more: its endpoint will be disabled.
+        case gone
         /// It does not, or asks to be left alone (`retryAfter`, seconds).
         case failed(retryAfter: Double?)
     }
@@ -130,8 +132,10 @@ struct DeliveryBacklog {
         return lane.waitingCount < lane.placeCount && lane.room(now) > 0
     }
 
-    /// When the first of the lanes that are left alone may be tried; nil: there is none.
-    var nextProbeAt: Timestamp? { lanes.values.lazy.compactMap { $0.breaker.opensAt }.min() }
+    /// When the next of the lanes that are left alone may be tried; nil: there is none, or they all may.
+    func nextProbe(after now: Timestamp) -> Timestamp? {
+        lanes.values.lazy.compactMap { $0.breaker.opensAt }.filter { $0 > now }.min()
+    }
 
     // MARK: Sending
 
@@ -182,13 +186,13 @@ struct DeliveryBacklog {
         case .accepted(let duration):
             lane.window.accepted(duration: duration, wasFull: wasFull)
             lane.breaker.answered()
-        case .refused: lane.breaker.answered()
+        case .refused, .gone: lane.breaker.answered()
         case .failed(let retryAfter):
             lane.window.failed()
             hasOpened = lane.breaker.failed(retryAfter: retryAfter, now: now, jitter: jitter)
         }
         var returned: [Item] = []
-        if hasOpened || (lane.isOrdered && endsRun) {
+        if hasOpened || outcome == .gone || (lane.isOrdered && endsRun) {
             returned = lane.removeAll()
             waitingCount -= returned.count
         }

@@ -68,7 +68,7 @@ final class DeliveryDesk {
         let now = doors.clock.now()
         let poll = now + configuration.pollSeconds
         backlog.note(found.revisions)
-        nextClaimAt = min(found.next ?? poll, backlog.nextProbeAt ?? poll, poll)
+        nextClaimAt = min(found.next ?? poll, backlog.nextProbe(after: now) ?? poll, poll)
         let tryTime = Double(configuration.totalTimeout) / 1_000 + Self.reportMargin
         let startBefore = claimedAt + max(0, configuration.leaseSeconds - tryTime)
         var items: [DeliveryBacklog.Item] = []
@@ -171,7 +171,7 @@ final class DeliveryDesk {
         var isRetried = false
         if case .retry = verdict { isRetried = true }
         let returned = backlog.finished(
-            delivery.lane, .init(answer, duration: duration), endsRun: isRetried, now: now,
+            delivery.lane, .init(answer, of: delivery, duration: duration), endsRun: isRetried, now: now,
             jitter: doors.jitter())
         if !returned.isEmpty {
             doors.logger.notice(
@@ -292,8 +292,9 @@ final class DeliveryDesk {
 }
 
 extension DeliveryBacklog.Outcome {
-    fileprivate init(_ answer: DeliveryAnswer, duration: Double) {
+    fileprivate init(_ answer: DeliveryAnswer, of delivery: Delivery, duration: Double) {
         switch answer {
+        case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
         case .status(200..<300, _): self = .accepted(duration: duration)
         case .status(429, let retryAfter), .status(503, let retryAfter):
             self = .failed(retryAfter: retryAfter)

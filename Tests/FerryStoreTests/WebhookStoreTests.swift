@@ -247,7 +247,8 @@ struct WebhookStoreTests {
             node.store.control.pingWebhook(webhook.id, tenant: "acme", traceparent: nil, reply: $0)
         }.get()
         let due = try claim().due
-        #expect(due.map(\.id) == [id] && due.first?.isPing == true && due.first?.isOrdered == false)
+        try #require(due.map(\.id) == [id])
+        #expect(due[0].isPing && !due[0].isOrdered)
         node.store.deliveries.record([tried(due[0], .givenUp, status: 410)])
         try eventually("it is over") { try node.status().deliveriesPending == 1 }
         #expect(try read(webhook.id).get().disabledReason == .requested)

@@ -130,12 +130,24 @@ struct LaneTests {
         }
         #expect(returned == 11 && backlog.waitingCount == 0)
         #expect(backlog.rooms(total: 100, now: now).lanes[lane] == 0)
-        #expect(backlog.nextProbeAt == now + 5)
+        #expect(backlog.nextProbe(after: now) == now + 5 && backlog.nextProbe(after: now + 5) == nil)
         #expect(backlog.rooms(total: 100, now: now + 5).lanes[lane] == 1)
         backlog.tidy(now + 20)
         #expect(backlog.rooms(total: 100, now: now).lanes[lane] == 0)
         backlog.tidy(now + 66)
         #expect(backlog.rooms(total: 100, now: now).lanes.isEmpty)
+    }
+
+    @Test("after 410 nothing more of an endpoint is sent, and its breaker stays closed")
+    func gone() throws {
+        var backlog = DeliveryBacklog(concurrency: 100)
+        let rooms = backlog.rooms(total: 100, now: now)
+        backlog.add(try (0..<16).map { try item($0, lane: "a") }, rooms: rooms, now: now)
+        let lane = try item(0, lane: "a").delivery.lane
+        while backlog.next() != nil {}
+        let returned = backlog.finished(lane, .gone, endsRun: false, now: now, jitter: 0)
+        #expect(returned.count == 12 && backlog.inFlightCount == 3 && backlog.waitingCount == 0)
+        #expect(backlog.nextProbe(after: now) == nil)
     }
 
     @Test("an ordered lane sends one at a time; after a failure the rest goes back")

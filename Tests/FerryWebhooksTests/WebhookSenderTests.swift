@@ -177,6 +177,45 @@ struct WebhookSenderTests {
         #expect(bench.sender.metrics.inFlightCount == 4 && bench.sender.metrics.waitingCount <= 12)
     }
 
+    @Test("a clock that is set back by a day delays nothing")
+    func clockSetBack() throws {
+        let receiver = try Receiver(Receiver.status("200 OK"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        #expect(bench.deliver([.example(1, url: receiver.url)]).first?.verdict == .accepted)
+        bench.clock.advance(-86_400)
+        // Nobody wakes the sender: what is due now was not yet when it looked last.
+        bench.queue.add([.example(2, url: receiver.url)])
+        #expect(take(1, from: bench.queue.tries).first?.verdict == .accepted)
+    }
+
+    @Test("a receiver that fails is left alone, and what was claimed for it goes back untried")
+    func leftAlone() throws {
+        let failing = try Receiver(Receiver.status("500 Internal Server Error"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            failing.stop()
+        }
+        bench.queue.add((0..<100).map { .example($0, url: failing.url) })
+        bench.sender.wake()
+        let tries = take(16, from: bench.queue.tries)
+        let tried = tries.filter { $0.verdict != .returned }
+        #expect((5...8).contains(tried.count) && tries.count == 16, "a window of four, and one failure each")
+        #expect(bench.sender.metrics.returnedCount == Int64(16 - tried.count))
+        bench.sender.wake()
+        bench.clock.advance(4)
+        bench.sender.wake()
+        bench.clock.advance(2)
+        bench.sender.wake()
+        // One tries whether it is back.
+        let probe = take(1, from: bench.queue.tries)
+        #expect(probe.count == 1 && probe.first?.status == 500)
+    }
+
     @Test("results come in batches, and many wake-ups make few claims")
     func batches() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))

@@ -1,8 +1,8 @@
 -- Leases due deliveries to a sender by moving the time of their next try. Of an ordered lane it takes what is
 -- due from the first pending one on, without a gap. Locks: due rows that nobody else has locked; of ordered
 -- lanes also rows that somebody has. The rows' own state is compared by what it is not: see record_tries.sql.
--- $1 how many at most, $2 seconds of the lease; one array element a lane: $3 lanes, $4 how many at most of
--- it, $5 whether it is ordered.
+-- $1 how many at most of either kind of lanes, $2 seconds of the lease; one array element a lane: $3 lanes,
+-- $4 how many at most of it, $5 whether it is ordered.
 WITH free AS (
     SELECT d.id FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
     CROSS JOIN LATERAL (
@@ -29,5 +29,8 @@ WITH free AS (
 SELECT c.id, c.lane, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     coalesce(w.url, c.url), c.secrets, c.job_json, c.traceparent, c.tries, c.endpoint, w.is_ordered, w.format,
     w.retry_delays, w.revision, w.keys
-FROM claimed c LEFT JOIN webhooks w ON w.id = c.endpoint
+FROM claimed c LEFT JOIN LATERAL (
+    SELECT url, is_ordered, format, retry_delays, revision, keys FROM webhooks
+    WHERE id = c.endpoint OFFSET 0
+) w ON true
 ORDER BY c.position

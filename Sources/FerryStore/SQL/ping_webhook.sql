@@ -5,8 +5,8 @@ WITH made AS (
     INSERT INTO deliveries (
         id, event, job, sequence, occurred_at, next_try_at, type, tenant, session, url, job_json, endpoint,
         traceparent)
-    SELECT $3::uuid, $4::uuid, NULL, 0, $5::timestamptz, $5::timestamptz, 'webhook.ping', w.tenant, '', w.url,
-        'null', w.id, $6::text
+    SELECT $3::uuid, $4::uuid, NULL, 0, $5::timestamptz, least($5::timestamptz, now()), 'webhook.ping',
+        w.tenant, '', w.url, 'null', w.id, $6::text
     FROM webhooks w WHERE w.id = $1::uuid AND w.tenant = $2::text AND w.deleted_at IS NULL
     RETURNING id
 ), counted AS (

@@ -5,6 +5,7 @@ import TestSupport
 /// A receiver of webhooks that hands each delivery to the test.
 final class WebhookReceiver: Sendable {
     struct Delivery: Sendable {
+        let path: String
         let id: String
         let timestamp: String
         let signature: String
@@ -64,7 +65,8 @@ final class WebhookReceiver: Sendable {
         let deliveries = deliveries
         origin = try ScriptedOrigin.answering { request, body in
             let delivery = Delivery(
-                id: request.header("webhook-id") ?? "", timestamp: request.header("webhook-timestamp") ?? "",
+                path: request.path, id: request.header("webhook-id") ?? "",
+                timestamp: request.header("webhook-timestamp") ?? "",
                 signature: request.header("webhook-signature") ?? "",
                 traceparent: request.header("traceparent") ?? "", body: body)
             let answer = status(delivery)

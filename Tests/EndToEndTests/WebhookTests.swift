@@ -11,15 +11,17 @@ struct WebhookTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    private func create(_ receiver: WebhookReceiver, _ extra: String = "") throws -> JSON {
-        try ferry.json("POST", "/v1/webhooks", #"{"url":"\#(receiver.url)/hook"\#(extra)}"#)
+    /// Others run jobs at the same service: each endpoint has a session of its own.
+    private func create(_ receiver: WebhookReceiver, session: String, _ extra: String = "") throws -> JSON {
+        try ferry.json(
+            "POST", "/v1/webhooks", #"{"url":"\#(receiver.url)/hook","session":"\#(session)"\#(extra)}"#)
     }
 
     @Test("a test sends a request that both of the endpoint's keys have signed, and shows what came back")
     func ping() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
-        let endpoint = try create(receiver)
+        let endpoint = try create(receiver, session: "pinged")
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
         let delivery = try ferry.json("POST", path + "/test", "{}")
         #expect(delivery["type"]?.string == "webhook.ping" && delivery["state"]?.string == "accepted")
@@ -39,7 +41,7 @@ struct WebhookTests {
     func rotation() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
-        let first = try create(receiver)
+        let first = try create(receiver, session: "rotated")
         let path = "/v1/webhooks/\(first["id"]?.string ?? "")"
         let second = try ferry.json("POST", path + "/rotate_secret", "{}")
         _ = try ferry.json("POST", path + "/test", "{}")
@@ -78,8 +80,8 @@ struct WebhookTests {
         let receiver = try WebhookReceiver { _ in refusals.next() % 4 == 3 ? 500 : 204 }
         defer { receiver.stop() }
         let endpoint = try create(
-            receiver,
-            #","ordered":true,"session":"in-order","events":["job.created","job.succeeded"],"#
+            receiver, session: "in-order",
+            #","ordered":true,"events":["job.created","job.succeeded"],"#
                 + #""metadata":{"team":"a"},"retry":{"delays":[1,1,1]}"#)
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
         let ids = try run(4, origin, session: "in-order", #","metadata":{"team":"a","x":"y"}"#)
@@ -110,7 +112,7 @@ struct WebhookTests {
         let receiver = try WebhookReceiver { _ in isBack.load(ordering: .relaxed) ? 204 : 410 }
         defer { receiver.stop() }
         let since = Timestamp(microseconds: Sys.wallMicroseconds()) + -60
-        let endpoint = try create(receiver, #","ordered":true,"session":"gone","events":["job.created"]"#)
+        let endpoint = try create(receiver, session: "gone", #","ordered":true,"events":["job.created"]"#)
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
         let job = #"{"kind":"data","session":"gone","request":{"url":"\#(origin.url)/f/1"}}"#
         // Their events have their deliveries together.
@@ -134,6 +136,49 @@ struct WebhookTests {
         #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
         #expect(becomes { try count("accepted") == 3 })
         #expect(try ferry.call("DELETE", path).status == 204)
+    }
+
+    @Test("of a hundred endpoints ten are dead; the others get everything, in order where they want it")
+    func manyEndpoints() throws {
+        let database = try TestDatabase()
+        let own = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { own.remove() }
+        let origin = try HalfwayOrigin(free: 1_000)
+        defer { origin.stop() }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let gate = Gate()
+        let silent = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            _ = gate.pass()
+        }
+        defer {
+            gate.open()
+            silent.stop()
+        }
+        let closed = "http://127.0.0.1:\(try FreePort.find())"
+        for number in 0..<100 {
+            let url = number < 5 ? silent.url : number < 10 ? closed : receiver.url
+            let answer = try own.call(
+                "POST", "/v1/webhooks",
+                #"{"url":"\#(url)/\#(number)","ordered":\#(number % 2 == 0),"events":["job.succeeded"]}"#)
+            #expect(answer.status == 201)
+        }
+        let ids = try own.submitBatch(origin.batch(0..<20))
+        let told = receiver.deliveries.wait(for: 1_800, seconds: 60)
+        #expect(told.count == 1_800)
+        let sequences = Dictionary(grouping: told, by: \.path).mapValues { deliveries in
+            deliveries.compactMap { $0.json["data"]?["sequence"]?.integer }
+        }
+        #expect(sequences.count == 90)
+        for (path, numbers) in sequences {
+            #expect(Set(numbers).count == 20, "\(path)")
+            let isOrdered = (Int(path.dropFirst()) ?? 1) % 2 == 0
+            if isOrdered { #expect(numbers == numbers.sorted(), "\(path)") }
+        }
+        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        let pending = try own.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer ?? 0
+        #expect(pending >= 200, "what the dead ones miss waits")
     }
 
     @Test("after kill -9 an ordered endpoint misses nothing, and nothing comes before what came first")
@@ -173,7 +218,7 @@ struct WebhookTests {
     @Test("a test of a receiver that is not there shows why, once, and does not disable the endpoint")
     func deadReceiver() throws {
         let receiver = try WebhookReceiver()
-        let endpoint = try create(receiver)
+        let endpoint = try create(receiver, session: "dead")
         receiver.stop()
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
         let delivery = try ferry.json("POST", path + "/test", "{}")

@@ -63,3 +63,50 @@ def test_what_was_not_accepted_comes_again_with_the_same_id(ferry, receiver):
     assert first.body == second.body
     assert int(second.headers["webhook-timestamp"]) > int(first.headers["webhook-timestamp"])
     assert verified(second) == json.loads(first.body)
+
+
+def endpoint(ferry, receiver, path, **fields):
+    answer = ferry.call("POST", "/v1/webhooks", json={"url": receiver.url + path, **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def test_the_reference_library_accepts_an_endpoints_signature_and_skips_the_other_kind(ferry, receiver):
+    made = endpoint(ferry, receiver, "/endpoint", session="pings")
+    ping = ferry.call("POST", f"/v1/webhooks/{made['id']}/test", json={})
+    assert ping.status_code == 200 and ping.json()["state"] == "accepted", ping.text
+    message = eventually(20, lambda: receiver.received("/endpoint"), "ping")[0]
+    assert verified(message, made["secret"])["type"] == "webhook.ping"
+    assert [entry.split(",")[0] for entry in message.headers["webhook-signature"].split()] == ["v1", "v1a"]
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        verified(message, WEBHOOK_SECRET)
+
+
+def test_during_a_rotation_the_reference_library_accepts_the_old_and_the_new_secret(ferry, receiver):
+    old = endpoint(ferry, receiver, "/rotated", session="pings")
+    new = ferry.call("POST", f"/v1/webhooks/{old['id']}/rotate_secret", json={"overlap_seconds": 60}).json()
+    assert ferry.call("POST", f"/v1/webhooks/{old['id']}/test", json={}).json()["state"] == "accepted"
+    message = eventually(20, lambda: receiver.received("/rotated"), "ping")[0]
+    assert old["secret"] != new["secret"]
+    assert verified(message, old["secret"]) == verified(message, new["secret"])
+    assert ferry.call("DELETE", f"/v1/webhooks/{old['id']}").status_code == 204
+
+
+def test_an_endpoint_gets_cloudevents_of_the_jobs_that_it_wants(ferry, receiver):
+    made = endpoint(ferry, receiver, "/cloud", format="cloudevents", events=["job.succeeded"],
+                    metadata={"kind": "cloud"})
+    receiver.files["/file"] = b"twelve bytes"
+    for metadata in ({"kind": "other"}, {"kind": "cloud", "more": "x"}):
+        answer = ferry.call("POST", "/v1/jobs", json={
+            "kind": "download", "request": {"url": receiver.url + "/file"}, "metadata": metadata,
+            "destination": {"path": f"webhooks/cloud-{metadata['kind']}"}})
+        assert answer.status_code == 201, answer.text
+    message = eventually(20, lambda: receiver.received("/cloud"), "event")[0]
+    assert message.headers["content-type"].startswith("application/cloudevents+json")
+    event = verified(message, made["secret"])
+    assert event["specversion"] == "1.0" and event["type"] == "ferry.job.succeeded"
+    assert event["id"] == message.headers["webhook-id"]
+    assert event["subject"] == event["data"]["job"]["id"]
+    assert event["data"]["job"]["metadata"] == {"kind": "cloud", "more": "x"}
+    assert len(receiver.received("/cloud")) == 1
+    assert ferry.call("DELETE", f"/v1/webhooks/{made['id']}").status_code == 204

@@ -42,7 +42,8 @@ package struct SessionSnapshot: Sendable {
     /// Whether jobs may be accepted that were read when `known` was the epoch (nil: they do not depend on
     /// their sessions' configuration).
     package func verdict(on jobs: [NewJob], known: Int64?) -> Verdict {
-        if let known, known != epoch, known < removal { return .changed }
+        // Known before a session was removed, or from a database that has forgotten it.
+        if let known, known < removal || known > epoch { return .changed }
         guard !records.isEmpty else { return .acceptable }
         for job in jobs {
             guard let record = records[SessionKey(tenant: job.tenant, name: job.spec.session)] else {
@@ -66,11 +67,13 @@ package final class SessionBoard: Sendable {
 
     package var current: SessionSnapshot { state.withLock { $0 } }
 
-    /// Puts up what was read; false when something newer is there already.
+    /// Puts up what was read, also when it is older than what it was read in place of; false when something
+    /// newer is there already.
     @discardableResult
-    package func put(_ snapshot: SessionSnapshot) -> Bool {
+    package func put(_ snapshot: SessionSnapshot, inPlaceOf known: SessionSnapshot? = nil) -> Bool {
         state.withLock { state in
-            guard snapshot.epoch > state.epoch else { return false }
+            let isOlder = snapshot.epoch < state.epoch && state.epoch == known?.epoch
+            guard snapshot.epoch > state.epoch || isOlder else { return false }
             state = snapshot
             return true
         }

@@ -20,6 +20,21 @@ extension StoreContext {
 
     func readSessions(_ connection: inout Connection) throws(PostgresError) {
         let known = sessions.current
+        var snapshot = try sessions(after: known, &connection)
+        // The database has forgotten changes: it is a copy from before them.
+        if snapshot.epoch < known.epoch {
+            snapshot = try sessions(after: SessionSnapshot(), &connection)
+            logger.warning(
+                "the database knows less about sessions than before",
+                metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
+        }
+        if sessions.put(snapshot, inPlaceOf: known) { attemptRunner?.setSessionRates(snapshot.rates) }
+    }
+
+    /// What is known with what has changed since.
+    private func sessions(
+        after known: SessionSnapshot, _ connection: inout Connection
+    ) throws(PostgresError) -> SessionSnapshot {
         let rows = try connection.execute(Statements.changedSessions, .int64(known.epoch))
         let (epoch, removal) = (rows.int64(0, 11), rows.int64(0, 12))
         var records = removal > known.epoch ? [:] : known.records
@@ -27,8 +42,7 @@ extension StoreContext {
             let record = session(rows, row)
             records[record.key] = record
         }
-        let snapshot = SessionSnapshot(epoch: epoch, removal: removal, records: records)
-        if sessions.put(snapshot) { attemptRunner?.setSessionRates(snapshot.rates) }
+        return SessionSnapshot(epoch: epoch, removal: removal, records: records)
     }
 
     /// Reads the columns of changed_sessions.sql.

@@ -103,6 +103,23 @@ struct SessionTests {
         #expect(counts.queued + counts.running == 10)
     }
 
+    @Test("a database that has forgotten changes, as a copy from before them does, is believed")
+    func forgetting() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try put(node, draft { $0.weight = 2 }).get()
+        _ = try put(node, draft { $0.weight = 3 }, if: .revision(1)).get()
+        let known = node.store.sessionBoard.current.epoch
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "DELETE FROM session_configurations; UPDATE session_epoch SET epoch = 0, removal = 0")
+        _ = try submit(node, [newJob(session: "s")], epoch: nil).get()
+        #expect(node.store.sessionBoard.current.epoch == 0)
+        #expect(node.store.sessionBoard.current.records.isEmpty)
+        #expect(submit(node, [newJob(session: "s")], epoch: known).failure == .sessionsChanged)
+        guard case .created = try put(node, draft()).get() else { throw Unexpected() }
+    }
+
     @Test("nothing is lost when sessions change while jobs are accepted on two nodes")
     func race() throws {
         let nodes = [try TestNode(database.url, slots: 2), try TestNode(database.url, slots: 2)]

@@ -63,7 +63,7 @@ extension JobDecoding {
         if let retention = fields.value("retention"), !retention.isNull {
             session.retention = fields.number("retention", in: 1...node.retentionSeconds)
         }
-        fields.off("sends_launch_events", .bool(true), "Switching webhooks off is")
+        session.sendsLaunchEvents = fields.bool("sends_launch_events") ?? true
     }
 
     private func sessionDefaults(_ fields: inout FieldReader, _ session: inout SessionConfiguration) {

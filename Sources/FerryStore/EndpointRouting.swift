@@ -14,7 +14,11 @@ enum EndpointRouting {
     ) throws(PostgresError) -> Int {
         let interests = try interests(of: Set(rows.map(\.tenant)), &connection, context)
         guard !interests.isEmpty else { return 0 }
-        let wanted = rows.flatMap { row in row.events.filter { interests.mayWant($0) } }
+        let sessions = try sessions(&connection, context)
+        let told = rows.filter {
+            sessions.record($0.tenant, $0.session)?.configuration.sendsLaunchEvents ?? true
+        }
+        let wanted = told.flatMap { row in row.events.filter { interests.mayWant($0) } }
         var count = 0
         var start = 0
         while start < wanted.count {
@@ -32,6 +36,15 @@ enum EndpointRouting {
             count += try EventRouter.add(drafts, &connection, context)
         }
         return count
+    }
+
+    /// As they are now.
+    private static func sessions(
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> SessionSnapshot {
+        let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
+        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
+        return context.sessions.current
     }
 
     private static func interests(

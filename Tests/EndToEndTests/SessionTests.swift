@@ -87,6 +87,33 @@ struct SessionTests {
         #expect(try nodes.second.call("POST", "/v1/jobs", again).status == 201, "the name is free again")
     }
 
+    @Test("endpoints hear nothing of a session without launch events; its jobs' own webhooks do")
+    func launchEvents() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { ferry.remove() }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let endpoint = #"{"url":"\#(receiver.url)/endpoint","events":["job.succeeded"]}"#
+        #expect(try ferry.call("POST", "/v1/webhooks", endpoint).status == 201)
+        #expect(try ferry.call("PUT", "/v1/sessions/quiet", #"{"sends_launch_events":false}"#).status == 201)
+        let quiet = #"{"kind":"data","session":"quiet","request":{"url":"\#(origin.url)/"}"#
+        let own = #","webhook":{"url":"\#(receiver.url)/own"}"#
+        for body in [quiet + "}", quiet + own + "}"] {
+            #expect(try ferry.run(body)["state"]?.string == "succeeded")
+        }
+        let loud = try ferry.run(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
+        #expect(loud["state"]?.string == "succeeded")
+        let deliveries = receiver.deliveries.wait(for: 2, seconds: 30).map(\.json)
+        let sessions = deliveries.compactMap { $0["data"]?["session"]?.string }
+        #expect(sessions.sorted() == ["default", "quiet"], "\(deliveries)")
+        #expect(receiver.deliveries.wait(for: 1, seconds: 1).isEmpty)
+    }
+
     @Test("the limit of a session holds for its jobs on all nodes, and a change of it at once")
     func rate() throws {
         let nodes = try Pair()

@@ -34,7 +34,10 @@ let sessionSchemas = #"""
           "description": "Seconds for which finished jobs and the files kept for them stay; at most the \#
     service's, which is the default."
         },
-        "sends_launch_events": {"const": true},
+        "sends_launch_events": {
+          "type": "boolean", "default": true,
+          "description": "Whether webhook endpoints hear of its jobs. A job's own webhook always does."
+        },
         "timeout_for_request": {
           "type": "number", "minimum": 1, "maximum": 604800, "default": 60, "description": "Seconds."
         },

@@ -62,7 +62,8 @@ package struct LotSchedule: Sendable {
     private var shares = FairShares<String>()
     /// Blocked lots, by the time at which they are tried again.
     private var blocked = RankedHeap<Int64, Timestamp>()
-    private var blockedOf: [String: Set<Int64>] = [:]
+    /// Those that belong to one origin, blocked or not.
+    private var lotsOf: [String: Set<Int64>] = [:]
 
     package init() {}
 
@@ -87,6 +88,7 @@ package struct LotSchedule: Sendable {
         } else {
             guard known.count < Self.lotCountMax else { return }
             known[lot.id] = Known(lot: lot, head: head, limit: limit)
+            if let origin = lot.origin { lotsOf[origin, default: []].insert(lot.id) }
             tenants[lot.tenant, default: Tenant()]
                 .sessions[lot.session, default: Session()].lotCount += 1
         }
@@ -99,26 +101,23 @@ package struct LotSchedule: Sendable {
         guard let entry = known[id] else { return }
         setAside(entry.lot)
         blocked.set(id, instant)
-        if let origin = entry.lot.origin { blockedOf[origin, default: []].insert(id) }
     }
 
-    /// Nothing blocks the lot any more.
-    package mutating func unblock(_ id: Int64) {
-        guard blocked.remove(id) != nil else { return }
-        if let origin = known[id]?.lot.origin {
-            blockedOf[origin]?.remove(id)
-            if blockedOf[origin]?.isEmpty == true { blockedOf[origin] = nil }
-        }
-        makeReady(id)
+    /// Nothing of the origin can be claimed before, whatever the lot.
+    package mutating func block(origin: String, until instant: Timestamp) {
+        for lot in lotsOf[origin] ?? [] where !blocked.contains(lot) { block(lot, until: instant) }
+    }
+
+    /// Nothing blocks the lot any more. `instant`: one that is tried again before that stays blocked.
+    package mutating func unblock(_ id: Int64, unlessBefore instant: Timestamp) {
+        guard let until = blocked.rank(of: id), until >= instant else { return }
+        unblock(id)
     }
 
     /// Blocked lots of an origin are tried again: something of it has ended.
     package mutating func wake(origin: String) {
-        guard !blocked.isEmpty, let lots = blockedOf.removeValue(forKey: origin) else { return }
-        for lot in lots {
-            blocked.remove(lot)
-            makeReady(lot)
-        }
+        guard !blocked.isEmpty, let lots = lotsOf[origin] else { return }
+        for lot in lots { unblock(lot) }
     }
 
     /// Blocked lots whose time has come are tried again.
@@ -203,6 +202,10 @@ package struct LotSchedule: Sendable {
         shares.insert(lot.tenant)
     }
 
+    private mutating func unblock(_ id: Int64) {
+        if blocked.remove(id) != nil { makeReady(id) }
+    }
+
     /// Takes a lot out of those that are ready, and its session and tenant with the last one.
     private mutating func setAside(_ lot: Lot) {
         tenants[lot.tenant]?.sessions[lot.session]?.ready.remove(lot.id)
@@ -214,6 +217,10 @@ package struct LotSchedule: Sendable {
     private mutating func forget(_ lot: Lot) {
         setAside(lot)
         known[lot.id] = nil
+        if let origin = lot.origin {
+            lotsOf[origin]?.remove(lot.id)
+            if lotsOf[origin]?.isEmpty == true { lotsOf[origin] = nil }
+        }
         tenants[lot.tenant]?.sessions[lot.session]?.lotCount -= 1
         guard tenants[lot.tenant]?.sessions[lot.session]?.lotCount == 0 else { return }
         tenants[lot.tenant]?.sessions[lot.session] = nil

@@ -13,6 +13,8 @@ struct RankedHeap<Key: Hashable & Sendable, Rank: Comparable & Sendable>: Sendab
 
     func contains(_ key: Key) -> Bool { places[key] != nil }
 
+    func rank(of key: Key) -> Rank? { places[key].map { entries[$0].rank } }
+
     /// Inserts a key, or gives it another rank.
     mutating func set(_ key: Key, _ rank: Rank) {
         if let place = places[key] {

@@ -12,6 +12,8 @@ struct Claims: Sendable {
     var wide: [LotSchedule.Ask] = []
     /// Wide lots whose session is limited by now: what queues there is diverted.
     var limited: Set<Int64> = []
+    /// Wide lots that may have jobs of limited origins.
+    var suspects: Set<Int64> = []
     var narrow: [Narrow] = []
     /// Begin to look after this lot; nil: no look.
     var lookAfter: Int64?
@@ -48,8 +50,11 @@ struct Claims: Sendable {
         var lookedUpTo: Int64?
     }
 
-    /// Wide lots whose first rows may have to be diverted.
-    private var diverts: Bool { !wide.isEmpty && (hasHosts || !limited.isEmpty) }
+    /// Whether the first rows of a wide lot are looked at for what has to be diverted.
+    func diverts(_ lot: Lot) -> Bool { limited.contains(lot.id) || suspects.contains(lot.id) }
+
+    private var diverted: [LotSchedule.Ask] { wide.filter { diverts($0.lot) } }
+    private var diverts: Bool { !limited.isEmpty || !suspects.isEmpty }
 
     // MARK: Statements
 
@@ -77,10 +82,10 @@ struct Claims: Sendable {
 
     private var diversion: Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.int64, wide) { $0.append(int64: $1.lot.id) }
-        parameters.appendArray(.bool, wide) { $0.append(bool: limited.contains($1.lot.id)) }
+        parameters.appendArray(.int64, diverted) { $0.append(int64: $1.lot.id) }
+        parameters.appendArray(.bool, diverted) { $0.append(bool: limited.contains($1.lot.id)) }
         // Beyond what is asked for, so that a limited origin does not stop the others for long.
-        parameters.append(int32: Int32((wide.map(\.count).max() ?? 0) + Limits.claimBatchMax))
+        parameters.append(int32: Int32((diverted.map(\.count).max() ?? 0) + Limits.claimBatchMax))
         return parameters
     }
 

@@ -8,6 +8,9 @@ import Sys
 struct QueueView {
     private let context: StoreContext
     private var schedule = LotSchedule()
+    /// Wide lots of which a claim has found less than it asked for while origins are limited: either they are
+    /// empty, or the next round has something to divert.
+    private var suspects: Set<Int64> = []
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.
@@ -28,6 +31,7 @@ struct QueueView {
     /// ends on other nodes has to be found so.
     private static let fullPause = 0.1
     private static let fullPauseStep = 0.001
+    private static let fullPauseMax = 5.0
 
     init(_ context: StoreContext) { self.context = context }
 
@@ -99,6 +103,7 @@ struct QueueView {
             } else {
                 claims.wide.append(ask)
                 if share.connectionLimit != nil { claims.limited.insert(ask.lot.id) }
+                if suspects.contains(ask.lot.id) { claims.suspects.insert(ask.lot.id) }
             }
         }
         if looks {
@@ -123,8 +128,8 @@ struct QueueView {
         let now = context.clock.now()
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
-            let hasMore = leased.count == ask.count || outcome.diverted.contains(ask.lot.id)
-            schedule.settle(ask, claimed: leased.count, hasMore ? .more : .empty, head: leased.last)
+            schedule.settle(
+                ask, claimed: leased.count, depth(ask, leased.count, claims, outcome), head: leased.last)
         }
         for narrow in claims.narrow {
             let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
@@ -139,16 +144,29 @@ struct QueueView {
             if let until = found.blockedUntil {
                 schedule.block(found.lot.id, until: until)
             } else if claims.lookAfter != nil {
-                schedule.unblock(found.lot.id)
+                // One that is only full is tried again soon enough.
+                schedule.unblock(found.lot.id, unlessBefore: now + Self.fullPauseMax)
             }
         }
         if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
     }
 
+    private mutating func depth(
+        _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
+    ) -> LotSchedule.Depth {
+        if claimed == ask.count || outcome.diverted.contains(ask.lot.id) { return .more }
+        if claims.hasHosts && !claims.diverts(ask.lot) {
+            suspects.insert(ask.lot.id)
+            return .more
+        }
+        suspects.remove(ask.lot.id)
+        return .empty
+    }
+
     /// Lets those who accept jobs know whether any are left that go before theirs.
     func publish() { context.backlog.claimed(since: mark, isDeep: schedule.hasReady) }
 
-    private func depth(
+    private mutating func depth(
         _ ask: LotSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
         _ now: Timestamp
     ) -> LotSchedule.Depth {
@@ -157,7 +175,13 @@ struct QueueView {
         if let until = permits.blockedUntil { return .blocked(until: until) }
         guard claimed == permits.count else { return .empty }
         let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
-        return .blocked(until: now + pause)
+        let until = now + min(pause, Self.fullPauseMax)
+        if let origin = ask.lot.origin,
+            context.configuration.hosts.limit(of: origin)?.connectionLimit != nil
+        {
+            schedule.block(origin: origin, until: until)
+        }
+        return .blocked(until: until)
     }
 
     private mutating func settleLook(_ outcome: Claims.Outcome, _ nanoseconds: Int64) {
@@ -182,6 +206,7 @@ struct QueueView {
     mutating func abandon(_ claims: Claims) {
         for ask in claims.wide + claims.narrow.map(\.ask) { schedule.settle(ask, claimed: 0, .more) }
         (lookAfter, lookNanoseconds, lookedFor) = (.min, 0, nil)
+        context.backlog.addUnknown()
     }
 
     /// After an error that waiting may help against.

@@ -11,11 +11,12 @@ import TestSupport
 final class ClaimFigures: AttemptRunner, CommitObserver {
     private static let jobCount = 20_000
     private static let hostCount = 10_000
+    private static let wideLot = 1_000_000
 
     private let finished = Mailbox<Int>()
     private let dispatcher = Mutex<DispatcherLane?>(nil)
 
-    /// `queued`: rows that wait already when the measured ones come, a third of them behind a begin date.
+    /// `queued`: rows that are there already and of which none goes before the measured ones.
     static func print(queued: Int) throws {
         let database = try TestDatabase()
         try Migrator.migrate(url: database.url)
@@ -41,28 +42,39 @@ final class ClaimFigures: AttemptRunner, CommitObserver {
         Swift.print("\(nanoseconds) ns  store: claim and finish a job, \(queued) more in the queue")
     }
 
-    /// Rows as submissions write them, of many hosts, without the submissions.
+    /// Rows as submissions write them, of many hosts, without the submissions. Of those that come later a
+    /// tenth waits for a begin date, and the hosts of a third are backed off.
     private static func fill(_ connection: inout Connection, count: Int) throws(PostgresError) {
         try connection.execute(
             script: """
-                INSERT INTO lots (id, tenant, session) VALUES (nextval('lot_numbers'), 'bench', 'default');
+                INSERT INTO lots (id, tenant, session) VALUES (\(wideLot), 'bench', 'default');
+                INSERT INTO lots (id, tenant, session, origin)
+                SELECT -1 - h, 'bench', 'default', 'http://host-' || h || '.example:80'
+                FROM generate_series(0, \(hostCount - 1), 3) AS h WHERE \(count) > \(jobCount);
+                INSERT INTO hosts (origin, blocked_until)
+                SELECT origin, now() + '1 hour' FROM lots WHERE id < 0;
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, waiting_for,
                     next_attempt_at, tenant, session, origin, lot, urgency, spec)
                 SELECT ('0190' || lpad(to_hex(n), 12, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid, now(),
                     now() + '1 day', 0.5, 'download', state::job_state,
                     CASE WHEN state = 'waiting' THEN 'begin_date' END::waiting_for,
-                    CASE WHEN state = 'waiting' THEN now() + '1 hour' END, 'bench', 'default', origin, 1, now(),
+                    CASE WHEN state = 'waiting' THEN now() + '1 hour' END, 'bench', 'default', origin,
+                    CASE WHEN host % 3 = 0 THEN -1 - host ELSE \(wideLot) END, now(),
                     '{"kind":"download","session":"default","request":{"url":"' || origin || '/' || n ||
                     '","method":"GET"},"destination":{"path":"' || n || '","if_exists":"replace"}}'
                 FROM (
-                    SELECT n, 'http://host-' || n % \(hostCount) || '.example:80' AS origin,
-                        CASE WHEN n > \(jobCount) AND n % 3 = 0 THEN 'waiting' ELSE 'queued' END AS state
-                    FROM generate_series(1, \(count)) AS n
+                    SELECT n, host, 'http://host-' || host || '.example:80' AS origin,
+                        CASE WHEN n > \(jobCount) AND n % 10 = 0 THEN 'waiting' ELSE 'queued' END AS state
+                    FROM (
+                        SELECT n, CASE WHEN n <= \(jobCount) AND n % \(hostCount) % 3 = 0 THEN 1 ELSE 0 END
+                            + n % \(hostCount) AS host
+                        FROM generate_series(1, \(count)) AS n
+                    ) AS drawn
                 ) AS made;
                 INSERT INTO job_counts (shard, queued, waiting)
                 SELECT 'bench', count(*) FILTER (WHERE state = 'queued'),
                     count(*) FILTER (WHERE state = 'waiting') FROM jobs;
-                ANALYZE jobs;
+                ANALYZE jobs; ANALYZE lots; ANALYZE hosts;
                 """)
     }
 

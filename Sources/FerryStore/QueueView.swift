@@ -128,15 +128,14 @@ struct QueueView {
         let now = context.clock.now()
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
-            schedule.settle(
-                ask, claimed: leased.count, depth(ask, leased.count, claims, outcome), head: leased.last)
+            let depth = depth(ask, leased.count, claims, outcome)
+            schedule.settle(ask, claimed: leased.count, depth, head: leased.last)
         }
         for narrow in claims.narrow {
             let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
             let permits = outcome.permits[narrow.ask.lot.id]
-            schedule.settle(
-                narrow.ask, claimed: leased.count, depth(narrow.ask, leased.count, permits, now),
-                head: leased.last)
+            let depth = depth(narrow.ask, leased.count, permits, now)
+            schedule.settle(narrow.ask, claimed: leased.count, depth, head: leased.last)
         }
         let sessions = context.sessions.current
         for found in outcome.found {

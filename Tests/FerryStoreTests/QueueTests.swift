@@ -90,6 +90,34 @@ struct QueueTests {
         #expect(try node.attempt().job == old.id)
     }
 
+    @Test("three nodes together keep the shares of sessions within five in a hundred")
+    func shares() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        let jobs = (0..<2_000).map { newJob(session: $0 < 1_000 ? "a" : "b") }
+        for start in stride(from: 0, to: jobs.count, by: 500) {
+            _ = try api.submit(Array(jobs[start..<start + 500])).get()
+        }
+        let order = Mailbox<Attempt>()
+        let workers = try (0..<3).map { _ in try TestNode(database.url, slots: 4) }
+        defer { workers.forEach { $0.store.stop() } }
+        let seen = Mutex<Set<JobID>>([])
+        for worker in workers {
+            let serve: @Sendable (Attempt) -> Void = { [dispatcher = worker.store.dispatcher] attempt in
+                guard seen.withLock({ $0.insert(attempt.job).inserted }) else { return }
+                order.send(attempt)
+                dispatcher.record(result(attempt, success))
+            }
+            worker.runner.react(serve)
+            // Those that began before somebody listened.
+            worker.runner.begun.take().forEach(serve)
+        }
+        let attempts = try began(order, jobs.count)
+        let head = attempts.prefix(1_000).filter { $0.spec.session == "a" }.count
+        #expect(abs(head - 500) <= 25)
+        #expect(Set(attempts.map(\.job)).count == jobs.count)
+    }
+
     /// How many attempts of the limited origin run, and the most that ever did.
     private final class Gauge: Sendable {
         private let counts = Mutex((now: 0, most: 0))

@@ -39,6 +39,9 @@ package struct LotSchedule: Sendable {
     /// Lots that are known at once, about 20 MB; those beyond are found when others are empty.
     package static let lotCountMax = 50_000
 
+    /// Into how many steps a plan is cut, at least.
+    private static let stepCount = 16
+
     private struct Known {
         let lot: Lot
         var head: Timestamp
@@ -149,10 +152,12 @@ package struct LotSchedule: Sendable {
                 continue
             }
             if before == 0 { order.append(id) }
-            counts[id] = before + 1
-            left -= 1
-            charge(next.lot, 1)
-            if let limit = next.limit, before + 1 >= limit {
+            // Several at a time, so that a large claim is not decided job by job.
+            let taken = max(1, min(left / Self.stepCount, (next.limit ?? .max) - before))
+            counts[id] = before + taken
+            left -= taken
+            charge(next.lot, taken)
+            if let limit = next.limit, before + taken >= limit {
                 setAside(next.lot)
                 aside.append(id)
             }

@@ -139,6 +139,10 @@ struct Dispatcher {
         let wanted = queue.wantedSlots
         reserved = slots.reserve(upTo: max(0, wanted - ending))
         let claims = queue.plan(min(wanted, ending + reserved), looks: queue.looks(now))
+        if claims.wide.isEmpty && claims.narrow.isEmpty {
+            slots.release(reserved)
+            reserved = 0
+        }
         if claims.isEmpty { queue.publish() }
         return claims
     }

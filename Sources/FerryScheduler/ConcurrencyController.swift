@@ -135,7 +135,8 @@ package struct ConcurrencyController: Sendable, Equatable {
         lastTrouble = now
         let before = limit
         // What began before the last cut ends in trouble as well: that is the same trouble.
-        if let before, let lastCut, now - lastCut < min(60, max(1, 2 * meanSeconds)), before > 0 {
+        if before != nil, let lastCut, now - lastCut < min(60, max(1, 2 * meanSeconds)) {
+            window = Window(start: now)
             return nil
         }
         lastCut = now

@@ -88,7 +88,7 @@ package struct HostCondition: Sendable, Equatable {
     /// When it may be that nothing has to be remembered of it, or that its limit goes.
     private func forgettingAt(_ now: Timestamp) -> Timestamp? {
         if controller.limit != nil { return now + Self.idleSeconds }
-        guard settings == HostSettings() else { return nil }
+        guard settings == HostSettings(), unreachableSince == nil, releaseCount == 0 else { return nil }
         return max((lastReportAt ?? now) + Self.idleSeconds, now + 1)
     }
 

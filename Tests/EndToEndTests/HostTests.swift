@@ -31,6 +31,37 @@ struct HostTests {
         return try ferry.submitBatch(#"{"jobs":[\#(jobs)]}"#)
     }
 
+    @Test("429 with Retry-After holds all jobs of its host on both nodes, and another host's run on")
+    func retryAfter() throws {
+        let first = try start()
+        defer { first.remove() }
+        let second = try start()
+        defer { second.remove() }
+        let busy = try ThrottlingOrigin(seconds: 4)
+        defer { busy.stop() }
+        let calm = try ThrottlingOrigin(seconds: 0)
+        defer { calm.stop() }
+        #expect(becomes { try first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let told = try submit(busy.url, 0..<1, first)
+        let throttled = try #require(busy.throttled.wait(seconds: 20).first)
+        for ferry in [first, second] {
+            #expect(becomes { try host(busy.url, ferry)["state"]?.string == "backing_off" })
+        }
+        let held = try submit(busy.url, 1..<11, second) + submit(busy.url, 11..<21, first)
+        let free = try submit(calm.url, 0..<20, second)
+        for id in free { #expect(try first.finished(id)["state"]?.string == "succeeded") }
+        #expect(busy.requestCount == 1, "nobody asked meanwhile")
+        #expect(monotonicNanoseconds() - throttled < 4_000_000_000, "the other host was not held")
+        let one = try second.json("GET", "/v1/jobs/\(held[0])")
+        #expect(one["state"]?.string == "queued" || one["state"]?.string == "waiting", "\(one)")
+        for id in told + held { #expect(try first.finished(id)["state"]?.string == "succeeded") }
+        let next = try #require(busy.answered.wait().first)
+        #expect(next - throttled >= 4_000_000_000, "after \((next - throttled) / 1_000_000) ms")
+        let known = try host(busy.url, first)
+        let kinds = (known["decisions"]?.array ?? []).compactMap { $0["kind"]?.string }
+        #expect(kinds.contains("backed_off") && kinds.contains("limited"), "\(known)")
+    }
+
     @Test("a restart keeps what is known of a host")
     func restart() throws {
         let ferry = try start()

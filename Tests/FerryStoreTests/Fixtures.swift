@@ -70,7 +70,8 @@ final class TestNode: Sendable {
 
     init(
         _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
-        leaseSeconds: Double = Limits.leaseSeconds, adjust: (inout StoreConfiguration) -> Void = { _ in }
+        leaseSeconds: Double = Limits.leaseSeconds, prober: (any HostProber)? = nil,
+        adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
         logger.logLevel = .critical
@@ -89,7 +90,7 @@ final class TestNode: Sendable {
         configuration.heartbeatSeconds = leaseSeconds / 5
         adjust(&configuration)
         store = Store(configuration)
-        try store.start(runner: runner, observer: observer)
+        try store.start(runner: runner, observer: observer, prober: prober)
     }
 
     /// Submits and waits for the answer.

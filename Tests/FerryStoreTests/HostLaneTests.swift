@@ -1,0 +1,175 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Hosts in trouble")
+struct HostLaneTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private let origin = "https://away.example:443"
+
+    private func couldNotConnect() -> AttemptResult.Outcome {
+        .failed(
+            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            retryAfter: nil)
+    }
+
+    /// An attempt that was answered with 429.
+    private func throttled(_ attempt: Attempt, retryAfter: Double) -> AttemptResult {
+        AttemptResult(
+            attempt: attempt,
+            outcome: .failed(
+                TransferError(
+                    .unacceptableStatus, "The server answered with status 429.", phase: .waiting,
+                    isRetryable: true), retryAfter: retryAfter),
+            response: TransferResponse(
+                status: 429, url: attempt.spec.request.url, headers: [], mimeType: nil,
+                suggestedFilename: nil, expectedContentLength: nil), bytesReceived: 0, bytesSent: 0)
+    }
+
+    @Test("its jobs wait and lose nothing, one probe at a time looks for them, and they are let go")
+    func unreachable() throws {
+        let prober = ScriptedProber()
+        let node = try TestNode(database.url, slots: 8, prober: prober)
+        defer { node.store.stop() }
+        _ = try node.submit((0..<6).map { _ in newJob(host: "away.example", attemptCountMax: 1) }).get()
+        for attempt in try node.attempts(6) { node.end(attempt, couldNotConnect()) }
+        try eventually("all wait") { try countedStates(database.url) == ["waiting": 6] }
+        let first = try #require(prober.asked.wait(milliseconds: 10_000).first)
+        #expect(first.origin == origin)
+        #expect(prober.asked.take().isEmpty, "the probe that runs is the only one")
+        first.reply(
+            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true))
+        let second = try #require(prober.asked.wait(milliseconds: 10_000).first)
+        let waiting = try node.status()
+        #expect(waiting.waiting == 6 && waiting.running == 0, "nobody tried meanwhile")
+        second.reply(nil)
+        let again = try node.attempts(6)
+        #expect(again.allSatisfy { $0.failedAttemptCount == 0 })
+        for attempt in again { node.end(attempt, success) }
+        #expect(try countedStates(database.url).isEmpty)
+    }
+
+    @Test("a job whose own way led elsewhere waits by itself, and nobody looks for its host")
+    func elsewhere() throws {
+        let prober = ScriptedProber()
+        let node = try TestNode(database.url, prober: prober)
+        defer { node.store.stop() }
+        let job = try node.submit(newJob(host: "elsewhere.example"))
+        let attempt = try node.attempt()
+        node.store.dispatcher.record(
+            AttemptResult(
+                attempt: attempt, outcome: couldNotConnect(), response: nil, bytesReceived: 0, bytesSent: 0,
+                endedElsewhere: true))
+        // A second later, without anybody's help.
+        let next = try node.attempt()
+        #expect(next.job == job.id && next.failedAttemptCount == 0 && next.number == 2)
+        node.end(next, success)
+        #expect(prober.asked.take().isEmpty)
+    }
+
+    @Test("what one node is told every node keeps to, and the decisions are kept")
+    func shared() throws {
+        let first = try TestNode(database.url, slots: 1)
+        defer { first.store.stop() }
+        let second = try TestNode(database.url, slots: 1)
+        defer { second.store.stop() }
+        _ = try first.submit(newJob(host: "busy.example"))
+        let nodes = [first, second]
+        first.store.dispatcher.record(throttled(try first.attempt(), retryAfter: 600))
+        for node in nodes {
+            eventually("it is held back everywhere") {
+                node.hosts.limit(of: "https://busy.example:443")?.blockedUntil != nil
+            }
+        }
+        let host = try wait { second.store.control.host("https://busy.example:443", reply: $0) }.get()
+        #expect(host.state == "backing_off" && host.connectionLimit == 1)
+        #expect(host.reason?.code == "backing_off")
+        let kinds = try host.decisions.map { try JSON.parse($0)["kind"]?.string }
+        #expect(kinds == ["backed_off", "limited"], "the newest first")
+        let patch = try HostPatch(JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
+        let changed = try wait {
+            second.store.control.changeHost("https://busy.example:443", patch, reply: $0)
+        }.get().get()
+        #expect(changed.state == "limited" && changed.backoffUntil == nil)
+        for node in nodes {
+            eventually("it is free again") {
+                node.hosts.limit(of: "https://busy.example:443")?.blockedUntil == nil
+            }
+        }
+    }
+
+    @Test("jobs that wait for a host nobody looks for are let go")
+    func stranded() throws {
+        let node = try TestNode(database.url, prober: ScriptedProber())
+        defer { node.store.stop() }
+        let job = try node.submit(newJob(host: "away.example"))
+        node.end(try node.attempt(), couldNotConnect())
+        try eventually("it waits") { try countedStates(database.url) == ["waiting": 1] }
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE jobs SET next_attempt_at = NULL WHERE state = 'waiting'")
+        #expect(try node.attempt().job == job.id)
+    }
+
+    @Test("however many hosts are in trouble, only so many are remembered")
+    func bounded() throws {
+        let health = HostHealth()
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let attempt = try node.attempt()
+        for number in 0..<12_000 {
+            let one = Attempt(
+                job: attempt.job, number: 1, failedAttemptCount: 0, revision: 1, tenant: attempt.tenant,
+                createdAt: attempt.createdAt, startedAt: attempt.startedAt, spec: attempt.spec,
+                specJSON: attempt.specJSON, secrets: attempt.secrets, payload: nil,
+                origin: "https://h\(number).example:443", traceparent: nil, retryOf: nil,
+                isCancelRequested: false)
+            let result = result(one, couldNotConnect())
+            for _ in 0..<HostHealth.failureCountMin { health.note(result, HostSignal(result)) }
+        }
+        let reports = health.takeReports(.max)
+        #expect(reports.count == HostHealth.countMax)
+        #expect(health.takeReports(.max).isEmpty, "told once")
+        health.putBack(reports)
+        #expect(health.takeReports(.max).count == HostHealth.countMax, "or again")
+    }
+
+    @Test("healthy hosts leave nothing behind, and one accident is none")
+    func quiet() throws {
+        let health = HostHealth()
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let attempt = try node.attempt()
+        let good = result(attempt, success)
+        for _ in 0..<1_000 { health.note(good, HostSignal(good)) }
+        #expect(health.isQuiet)
+        let bad = result(attempt, couldNotConnect())
+        health.note(bad, HostSignal(bad))
+        health.note(good, HostSignal(good))
+        health.note(bad, HostSignal(bad))
+        #expect(health.takeReports(.max).isEmpty && health.messages.take().isEmpty)
+    }
+}
+
+/// Keeps what it is asked until the test answers.
+final class ScriptedProber: HostProber {
+    struct Question: Sendable {
+        let origin: String
+        let reply: @Sendable (TransferError?) -> Void
+    }
+    let asked = Mailbox<Question>()
+
+    func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void) {
+        asked.send(Question(origin: origin, reply: reply))
+    }
+}

@@ -61,23 +61,25 @@ package struct Submit: ParsableCommand {
         /// The same jobs, each with these members of its schedule; dependencies are added to its own.
         func scheduled(_ members: [JSON.Member]) -> Submission {
             guard !members.isEmpty, let json = try? JSON.parse(body) else { return self }
-            let patched = { (job: JSON) in
-                guard job.members != nil else { return job }
-                let own = job["schedule"]?["depends_on"]?.array ?? []
-                let all = members.map { member in
-                    JSON.Member(
-                        member.name, member.value.array.map { .array(own + $0) } ?? member.value)
-                }
-                return job.merged(with: .object([.init("schedule", .object(all))]))
-            }
             var writer = JSONWriter()
             if isBatch {
-                let jobs = (json["jobs"]?.array ?? []).map(patched)
+                let jobs = (json["jobs"]?.array ?? []).map { Self.scheduled($0, members) }
                 writer.value(json.merged(with: .object([.init("jobs", .array(jobs))])))
             } else {
-                writer.value(patched(json))
+                writer.value(Self.scheduled(json, members))
             }
             return Submission(isBatch: isBatch, body: writer.bytes)
+        }
+
+        private static func scheduled(_ job: JSON, _ members: [JSON.Member]) -> JSON {
+            // What is no job, the service says.
+            guard job.members != nil else { return job }
+            let own = job["schedule"]?["depends_on"]?.array ?? []
+            let all = members.map { member -> JSON.Member in
+                guard let added = member.value.array else { return member }
+                return JSON.Member(member.name, .array(own + added))
+            }
+            return job.merged(with: .object([JSON.Member("schedule", .object(all))]))
         }
 
         private init(isBatch: Bool, body: [UInt8]) {

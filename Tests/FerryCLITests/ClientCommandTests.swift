@@ -134,6 +134,38 @@ struct ClientCommandTests {
         }
     }
 
+    @Test("what comes after another job, and until when, is said to get and to every job of a submission")
+    func schedules() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            let options = [
+                "--url", service.url, "--after", "job_x", "--after", "job_y", "--deadline",
+                "2026-11-21T22:00:00Z",
+            ]
+            #expect(
+                run(Get.self, ["http://a.example/x", "--no-wait", "--priority", "1"] + options).status == 0)
+            let lines =
+                #"{"kind":"data"}"# + "\n"
+                + ##"{"kind":"data","schedule":{"priority":1,"depends_on":["#/jobs/0"]}}"##
+            write(lines, to: "\(directory)/jobs")
+            #expect(run(Submit.self, ["\(directory)/jobs"] + options).status == 0)
+            let bodies = service.requests.take().filter { $0.method == "POST" }.map { request -> JSON in
+                (try? JSON.parse(Array(request.body.utf8))) ?? .null
+            }
+            let names = { (job: JSON) -> [String] in
+                job["schedule"]?["depends_on"]?.array?.compactMap(\.string) ?? []
+            }
+            let batch = bodies.last?["jobs"]?.array ?? []
+            #expect(bodies.first.map(names) == ["job_x", "job_y"] && bodies.count == 2)
+            #expect(batch.map(names) == [["job_x", "job_y"], ["#/jobs/0", "job_x", "job_y"]])
+            for job in batch + bodies.prefix(1) {
+                #expect(job["schedule"]?["deadline_at"]?.string == "2026-11-21T22:00:00Z")
+            }
+            #expect(batch.last?["schedule"]?["priority"]?.double == 1)
+        }
+    }
+
     @Test("submit takes one job, arrays, batches and lines")
     func submit() throws {
         try withTemporaryDirectory { directory in

@@ -12,14 +12,6 @@ extension JobSpec.Schedule {
         return .deadlineExceeded
     }
 
-    /// What is left of it for a job that somebody repeats now: nothing that was waited for, and no deadline
-    /// that has passed.
-    package mutating func `repeat`(at now: Timestamp) {
-        dependsOn = []
-        confirmsBeforeBegin = false
-        if let deadlineAt, deadlineAt <= now { self.deadlineAt = nil }
-    }
-
     /// What a job ends as that has not ended by then.
     package func overdue(createdAt: Timestamp, phase: TransferError.Phase) -> TransferError {
         let code = overdueCode(createdAt: createdAt)
@@ -28,5 +20,17 @@ extension JobSpec.Schedule {
             code == .deadlineExceeded
                 ? "The job's deadline has passed." : "The time for the whole job is over.",
             phase: phase, isRetryable: false)
+    }
+}
+
+extension JobSpec {
+    /// What somebody who repeats a job now does not want again: what was waited for, what was answered, and a
+    /// deadline that has passed.
+    package mutating func `repeat`(at now: Timestamp) {
+        schedule.dependsOn = []
+        schedule.confirmsBeforeBegin = false
+        if let deadline = schedule.deadlineAt, deadline <= now { schedule.deadlineAt = nil }
+        answers = nil
+        request.original = nil
     }
 }

@@ -80,6 +80,9 @@ struct QuestionTests {
     func follow() throws {
         let after = try goingOn(.redirect(status: 302, hop), #"{"disposition":"follow"}"#, draft())
         #expect(after.spec.startHop(attempt: 2) == hop && after.spec.startHop(attempt: 3) == nil)
+        var again = after.spec
+        again.repeat(at: now)
+        #expect(again.startHop(attempt: 2) == nil, "a repeated job begins at its own URL")
         #expect(after.spec.answers?.approved == [hop.url])
         #expect(after.spec.answers?.last?.source.name == "key_1")
         let rejected = try goingOn(.redirect(status: 302, hop), #"{"disposition":"reject"}"#, draft())

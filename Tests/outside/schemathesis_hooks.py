@@ -122,6 +122,11 @@ def map_body(context, body):
         _simplify(job.get("request"))
         _free(job.get("schedule"))
         _combine(job)
+        request, redirects = job.get("request"), job.get("redirects")
+        # What is not idempotent is not sent again for a question.
+        if isinstance(request, dict) and isinstance(redirects, dict) and redirects.get("policy") == "ask" \
+                and request.get("method") not in (None, "GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
+            redirects["policy"] = "follow"
         retry = job.get("retry")
         if isinstance(retry, dict):
             first, last = retry.get("initial_delay"), retry.get("max_delay")

@@ -79,7 +79,9 @@ let jobRequestSchemas = #"""
         "properties": {
           "request": {
             "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
-          }
+          },
+          "on_challenge": {"const": "fail"},
+          "redirects": {"properties": {"policy": {"enum": ["follow", "reject"]}}}
         }
       },
       "unevaluatedProperties": false

@@ -101,7 +101,7 @@ let patchSchemas = #"""
         "network_service_type": {"enum": [null, "background", "default", "responsive_data"]},
         "earliest_begin_at": {"type": ["string", "null"], "format": "date-time"},
         "deadline_at": {"type": ["string", "null"], "format": "date-time"},
-        "discretionary": {"enum": [null, false]},
+        "discretionary": {"type": ["boolean", "null"]},
         "waits_for_connectivity": {"type": ["boolean", "null"]},
         "confirm_before_begin": {"type": ["boolean", "null"]},
         "expected_bytes_to_send": {

@@ -76,38 +76,74 @@ let questionSchemas = #"""
       "description": "Null removes a field; names are the same whatever their case."
     },
     "BeginAnswer": {
-      "type": "object", "required": ["disposition"], "additionalProperties": false,
+      "oneOf": [
+        {
+          "type": "object", "required": ["disposition"], "additionalProperties": false,
+          "properties": {"disposition": {"enum": ["continue_loading", "cancel"]}}
+        },
+        {"$ref": "#/components/schemas/NewRequestAnswer"}
+      ]
+    },
+    "NewRequestAnswer": {
+      "type": "object", "required": ["disposition", "request"], "additionalProperties": false,
       "properties": {
-        "disposition": {"enum": ["continue_loading", "use_new_request", "cancel"]},
+        "disposition": {"const": "use_new_request"},
         "request": {"$ref": "#/components/schemas/NewRequest"}
       }
     },
     "RedirectAnswer": {
-      "type": "object", "required": ["disposition"], "additionalProperties": false,
       "description": "reject: the redirect itself is the answer.",
-      "properties": {
-        "disposition": {"enum": ["follow", "reject", "use_new_request", "cancel"]},
-        "request": {"$ref": "#/components/schemas/NewRequest"}
-      }
+      "oneOf": [
+        {
+          "type": "object", "required": ["disposition"], "additionalProperties": false,
+          "properties": {"disposition": {"enum": ["follow", "reject", "cancel"]}}
+        },
+        {"$ref": "#/components/schemas/NewRequestAnswer"}
+      ]
     },
     "ChallengeAnswer": {
-      "type": "object", "required": ["disposition"], "additionalProperties": false,
       "description": "reject_protection_space: the next way that the server offers is asked about.",
-      "properties": {
-        "disposition": {
-          "enum": [
-            "use_credential", "perform_default_handling", "reject_protection_space", "cancel"
-          ]
-        },
-        "credential": {
-          "type": "object", "additionalProperties": false,
-          "description": "User and password, or a token.",
+      "oneOf": [
+        {
+          "type": "object", "required": ["disposition"], "additionalProperties": false,
           "properties": {
-            "user": {"type": "string", "maxLength": 255},
-            "password": {"type": "string", "maxLength": 1024, "writeOnly": true},
-            "token": {"type": "string", "minLength": 1, "maxLength": 8192, "writeOnly": true}
+            "disposition": {"enum": ["perform_default_handling", "reject_protection_space", "cancel"]}
+          }
+        },
+        {
+          "type": "object", "required": ["disposition", "credential"], "additionalProperties": false,
+          "properties": {
+            "disposition": {"const": "use_credential"},
+            "credential": {"$ref": "#/components/schemas/Credential"}
           }
         }
-      }
+      ]
+    },
+    "Credential": {
+      "description": "For Basic and Digest user and password, for Bearer a token. Sealed, and never shown.",
+      "oneOf": [
+        {
+          "type": "object", "required": ["user"], "additionalProperties": false,
+          "properties": {
+            "user": {
+              "type": "string", "maxLength": 255, "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
+              "description": "At most 255 bytes of UTF-8."
+            },
+            "password": {
+              "type": "string", "maxLength": 1024, "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
+              "writeOnly": true, "description": "At most 1,024 bytes of UTF-8."
+            }
+          }
+        },
+        {
+          "type": "object", "required": ["token"], "additionalProperties": false,
+          "properties": {
+            "token": {
+              "type": "string", "minLength": 1, "maxLength": 8192, "pattern": "^[ -~]*$",
+              "writeOnly": true
+            }
+          }
+        }
+      ]
     }
     """#

@@ -53,24 +53,34 @@ extension JobAnswer {
         return disposition
     }
 
+    /// As in `request.auth`.
     private static func credential(_ fields: inout FieldReader, _ complaints: Complaints) -> Credential? {
         guard var object = fields.object("credential") else { return nil }
-        let user = object.string("user", byteCounts: 0...Limits.userByteCountMax)
+        let user = object.string("user", byteCounts: 1...Limits.userByteCountMax)
         let password = object.string("password", byteCounts: 0...Limits.passwordByteCountMax)
         let token = object.string("token", byteCounts: 1...Limits.tokenByteCountMax)
         object.finish()
-        let hasControls = [user, password, token].contains { text in
-            text?.utf8.contains { $0 < 0x20 || $0 == 0x7F } ?? false
+        // RFC 7617 §2: no colon, no control characters.
+        if let user, user.utf8.contains(UInt8(ascii: ":")) || hasControls(user) {
+            object.complain("user", "invalid_value", "A user's name has no colon and no control characters.")
         }
-        if hasControls {
-            complaints.add(object.path, "invalid_value", "A credential has no control characters.")
+        if let password, hasControls(password) {
+            object.complain("password", "invalid_value", "A password has no control characters.")
+        }
+        if let token, !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
+            object.complain("token", "invalid_value", "A token is visible ASCII without spaces.")
         }
         if let token, user == nil, password == nil { return Credential(user: nil, secret: token) }
-        if let user, token == nil { return Credential(user: user, secret: password ?? "") }
+        if let user, let password, token == nil { return Credential(user: user, secret: password) }
         if complaints.isEmpty {
-            complaints.add(object.path, "invalid_combination", "Give user and password, or a token.")
+            complaints.add(
+                object.path, "invalid_combination", "Give either user and password, or a token.")
         }
         return nil
+    }
+
+    private static func hasControls(_ text: String) -> Bool {
+        text.utf8.contains { $0 < 0x20 || $0 == 0x7F }
     }
 }
 

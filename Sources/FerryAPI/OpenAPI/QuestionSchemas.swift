@@ -123,25 +123,16 @@ let questionSchemas = #"""
       "description": "For Basic and Digest user and password, for Bearer a token. Sealed, and never shown.",
       "oneOf": [
         {
-          "type": "object", "required": ["user"], "additionalProperties": false,
+          "type": "object", "required": ["user", "password"], "additionalProperties": false,
           "properties": {
-            "user": {
-              "type": "string", "maxLength": 255, "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
-              "description": "At most 255 bytes of UTF-8."
-            },
-            "password": {
-              "type": "string", "maxLength": 1024, "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
-              "writeOnly": true, "description": "At most 1,024 bytes of UTF-8."
-            }
+            "user": {"$ref": "#/components/schemas/UserName"},
+            "password": {"$ref": "#/components/schemas/Password"}
           }
         },
         {
           "type": "object", "required": ["token"], "additionalProperties": false,
           "properties": {
-            "token": {
-              "type": "string", "minLength": 1, "maxLength": 8192, "pattern": "^[ -~]*$",
-              "writeOnly": true
-            }
+            "token": {"type": "string", "minLength": 1, "maxLength": 8192, "pattern": "^[!-~]+$"}
           }
         }
       ]

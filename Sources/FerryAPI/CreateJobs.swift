@@ -61,13 +61,9 @@ extension API {
         }
         var secrets = source.secrets
         secrets.resumePoint = nil
-<<<<<<< HEAD
-        spec.schedule.repeat(at: ports.clock.now())
+        spec.repeat(at: ports.clock.now())
         // The schedule has submitted the job that this one repeats.
         spec.occurrence = nil
-=======
-        spec.repeat(at: ports.clock.now())
->>>>>>> b13c6da (schedule: a repeated job takes no answers over)
         return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
     }
 

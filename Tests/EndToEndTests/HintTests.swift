@@ -89,12 +89,12 @@ struct HintTests {
         }
         #expect(hasHalf)
         let merge = ["Content-Type": "application/merge-patch+json"]
-        let link = #"{"request":{"url":"\#(origin.url)/f?signature=2","headers":{"X-Signature":"s"}}}"#
+        let link = #"{"request":{"url":"\#(origin.url)/f?signature=2","headers":{"X-Session-Token":"s"}}}"#
         #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge).status == 409, "it runs")
         #expect(try ferry.call("POST", "/v1/jobs/\(id)/suspend").status == 200)
         let patched = try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge)
         #expect(patched.status == 200, "\(patched.text)")
-        #expect(try patched.json["request"]?["headers"]?["X-Signature"]?["set"]?.bool == true)
+        #expect(try patched.json["request"]?["headers"]?["X-Session-Token"]?["set"]?.bool == true)
         origin.allow(upTo: size)
         #expect(try ferry.call("POST", "/v1/jobs/\(id)/resume").status == 200)
         let end = try ferry.finished(id)

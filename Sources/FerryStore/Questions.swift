@@ -1,4 +1,5 @@
 package import FerryCore
+import FerryScheduler
 import Logging
 import Postgres
 import Synchronization
@@ -103,6 +104,14 @@ extension ControlLane {
             return .success(.refused(error))
         }
         let id = stored.record.id
+        let draft = resolution.draft
+        let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
+        let name = context.lotName(
+            tenant: stored.record.tenant, session: draft.spec.session, origin: origin,
+            context.sessions.current)
+        let lot = try context.lots.find([name], &connection)[name]?.id
+        var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
+        parameters.append(int64: lot)
         var ending: (JobState, TransferError)?
         switch resolution {
         case .goOn, .ask: break
@@ -110,8 +119,7 @@ extension ControlLane {
         case .fail(let error, _): ending = (.failed, error)
         }
         var finished: FinishedJob?
-        let isDone = try connection.transaction { connection throws(PostgresError) -> Bool in
-            let parameters = Parameters.answer(resolution, before, stored, context)
+        let isDone = try connection.transaction { [parameters] connection throws(PostgresError) -> Bool in
             guard try connection.execute(Statements.answerJob, parameters).rowCount == 1 else { return false }
             guard let (state, error) = ending, let changed = try read([id], &connection)[id] else {
                 return true
@@ -157,16 +165,17 @@ extension AnswerResolution {
 }
 
 extension Parameters {
-    /// The parameters of answer_job.sql.
+    /// The parameters of answer_job.sql but the lot.
     fileprivate static func answer(
-        _ resolution: AnswerResolution, _ before: JobDraft, _ stored: StoredJob, _ context: StoreContext
+        _ resolution: AnswerResolution, _ before: JobDraft, _ stored: StoredJob, origin: String,
+        _ context: StoreContext
     ) -> Parameters {
         let draft = resolution.draft
         var parameters = Parameters()
         parameters.append(stored.record.id)
         parameters.append(int32: stored.record.revision)
         parameters.append(text: draft.spec.encodeStored())
-        parameters.append(text: (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin)
+        parameters.append(text: origin)
         parameters.appendSecrets(draft, before, context)
         if case .ask(let question, _) = resolution {
             parameters.append(text: question.encode())

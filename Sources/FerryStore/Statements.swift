@@ -12,7 +12,7 @@ package enum Statements {
     package static let beginAudit = make("begin_audit", PackageResources.begin_audit_sql, parameters: 6)
     package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
     package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
-    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 8)
+    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 9)
     package static let askBegin = make("ask_begin", PackageResources.ask_begin_sql, parameters: 4)
     package static let askJobs = make("ask_jobs", PackageResources.ask_jobs_sql, parameters: 8)
     package static let changeSetting = make(

@@ -43,7 +43,8 @@ struct WaitingReasonTests {
     @Test("a queued job whose session or host is limited says so")
     func limits() throws {
         let spec = try JobSpec(
-            storedJSON: Array(#"{"kind":"data","session":"s","request":{"url":"http://a.example/x","method":"GET"}}"#.utf8))
+            storedJSON: Array(
+                #"{"kind":"data","session":"s","request":{"url":"http://a.example/x","method":"GET"}}"#.utf8))
         var job = record(.queued)
         job.spec = spec
         var conditions = QueueConditions(workerCount: 1)

@@ -29,6 +29,7 @@ final class MetricsPage: Sendable {
         page.add(.gauge, "ferry_ready", "Whether this node is ready.", parts.health.isReady ? 1 : 0)
         appendEngine(to: &page)
         appendStore(to: &page)
+        appendSchedules(to: &page)
         appendWebhooks(to: &page)
         if let requests = requests.withLock({ $0 }) { appendRequests(requests, to: &page) }
         if let count = listeners.withLock({ $0 }) {
@@ -177,6 +178,23 @@ final class MetricsPage: Sendable {
                 ([("reachable", "true")], Double(counts.hostsKnown - counts.hostsUnreachable)),
                 ([("reachable", "false")], Double(counts.hostsUnreachable)),
             ])
+    }
+
+    private func appendSchedules(to page: inout PrometheusText) {
+        let counts = parts.store.metrics
+        page.add(
+            .counter, "ferry_scheduled_jobs_total", "Jobs that schedules have submitted here.",
+            counts.scheduledJobs)
+        page.add(
+            .counter, "ferry_schedule_occurrences_dropped_total",
+            "Occurrences without a job: the service was away, or an earlier job was not over.",
+            [
+                ([("reason", "missed")], Double(counts.missedOccurrences)),
+                ([("reason", "skipped")], Double(counts.skippedOccurrences)),
+            ])
+        page.add(
+            .counter, "ferry_discretionary_starts_total", "Jobs that may wait and were started early.",
+            counts.discretionaryStarts)
     }
 
     private func appendWebhooks(to page: inout PrometheusText) {

@@ -22,7 +22,8 @@ struct DiscretionaryRound {
 
     /// How many jobs are queued now.
     func commit(_ connection: inout Connection, _ windows: OffPeakWindows) throws(PostgresError) -> Int {
-        guard context.isLeasing.load(ordering: .relaxed), context.backlog.isEmpty, room > 0 else { return 0 }
+        // What queues although there are slots waits for its host or session, and keeps nobody else waiting.
+        guard context.isLeasing.load(ordering: .relaxed), room > 0 else { return 0 }
         let named = windows.discretionary
         let zones = context.configuration.zones
         guard named.isEmpty || named.contains(where: { $0.opening(at: now, zones) != nil }) else { return 0 }

@@ -63,11 +63,12 @@ package final class ScheduleLane: Sendable {
         var countMax = Limits.scheduleBatchMax
         while !mailbox.isClosed {
             let work = ScheduleRound(context: context, countMax: countMax, now: context.clock.now())
+            var looked: [ScheduleID] = []
             let outcome: ScheduleRound.Outcome
             do {
                 outcome = try lane.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
-                        try work.commit(&connection)
+                        try work.commit(&connection, looked: &looked)
                     }
                 }
             } catch {
@@ -75,14 +76,15 @@ package final class ScheduleLane: Sendable {
                     try context.readSessions(lane)
                     continue
                 }
-                guard !error.isConnectionLost, !error.isRetryable, countMax > 1 else { throw error }
-                // One bad schedule fails alone.
+                guard !error.isConnectionLost, !error.isRetryable, !looked.isEmpty else { throw error }
                 context.logger.error(
-                    "schedules were refused by the database", metadata: ["error": "\(error)"])
-                countMax = 1
+                    "schedules were refused by the database",
+                    metadata: ["error": "\(error)", "count": "\(looked.count)"])
+                // One bad schedule fails alone, and holds up no other.
+                if looked.count == 1 { try postpone(looked[0], lane) } else { countMax = 1 }
                 continue
             }
-            if outcome.submitted.jobCount > 0 { context.noteSubmitted(outcome.submitted) }
+            count(outcome)
             for next in outcome.cancels { cancel(next.job, next.tenant) }
             if outcome.dueCount < countMax { break }
         }
@@ -90,6 +92,24 @@ package final class ScheduleLane: Sendable {
             let rows = try connection.execute(Statements.nextSchedule)
             guard rows.rowCount == 1 else { return Self.idleSeconds }
             return min(Self.idleSeconds, max(0, rows.instant(0, 0) - context.clock.now()))
+        }
+    }
+
+    private func count(_ outcome: ScheduleRound.Outcome) {
+        if outcome.submitted.jobCount > 0 { context.noteSubmitted(outcome.submitted) }
+        let metrics = context.metrics
+        metrics.scheduledJobs.add(Int64(outcome.submitted.jobCount), ordering: .relaxed)
+        metrics.missedOccurrences.add(Int64(outcome.missedCount), ordering: .relaxed)
+        metrics.skippedOccurrences.add(Int64(outcome.skippedCount), ordering: .relaxed)
+    }
+
+    /// An operator has something to repair.
+    private func postpone(_ id: ScheduleID, _ lane: LaneConnection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(id)
+        parameters.append(context.clock.now() + ScheduleRound.repairSeconds)
+        _ = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.postponeSchedule, parameters).rowCount
         }
     }
 
@@ -104,6 +124,7 @@ package final class ScheduleLane: Sendable {
             return (windows, try work.commit(&connection, windows))
         }
         if startedCount > 0 {
+            context.metrics.discretionaryStarts.add(Int64(startedCount), ordering: .relaxed)
             context.backlog.addUnknown()
             context.dispatcherWake.withLock { $0 }(nil)
         }

@@ -9,6 +9,9 @@ struct ScheduleRound {
         /// Rows that were due.
         var dueCount = 0
         var submitted = IntakeBatch.Outcome()
+        /// Occurrences that were given up.
+        var missedCount = 0
+        var skippedCount = 0
         /// Jobs that stand in the way of a run that is to take their place.
         var cancels: [(job: JobID, tenant: String)] = []
     }
@@ -20,11 +23,17 @@ struct ScheduleRound {
         var job: JobID?
     }
 
+    /// After which a schedule that cannot run is looked at again.
+    static let repairSeconds = 3_600.0
+
     let context: StoreContext
     let countMax: Int
     let now: Timestamp
 
-    func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
+    /// `looked`: the schedules that were due, also when it throws.
+    func commit(
+        _ connection: inout Connection, looked: inout [ScheduleID]
+    ) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         var parameters = Parameters()
         parameters.append(int32: Int32(countMax))
@@ -32,7 +41,8 @@ struct ScheduleRound {
         parameters.append(int32: Int32(Limits.scheduleOverlapMax))
         let rows = try connection.execute(Statements.dueSchedules, parameters)
         outcome.dueCount = rows.rowCount
-        guard rows.rowCount > 0 else { return outcome }
+        looked = rows.identifiers()
+        guard !looked.isEmpty else { return outcome }
         let sessions = context.sessions.current
         var advances: [Advance] = []
         var jobs: [NewJob] = []
@@ -76,6 +86,8 @@ struct ScheduleRound {
         if !jobs.isEmpty {
             outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &connection)
         }
+        outcome.missedCount = advances.reduce(0) { $0 + $1.turn.missedCount }
+        outcome.skippedCount = advances.reduce(0) { $0 + $1.turn.skippedCount }
         _ = try connection.execute(Statements.advanceSchedules, written(advances))
         return outcome
     }
@@ -98,7 +110,7 @@ struct ScheduleRound {
             metadata: ["schedule.id": "\(id)", "scheduled_at": "\(occurrence)"])
         var turn = ScheduleTurn()
         turn.next = occurrence
-        turn.nextRunAt = now + 3_600
+        turn.nextRunAt = now + Self.repairSeconds
         return Advance(id: id, turn: turn)
     }
 

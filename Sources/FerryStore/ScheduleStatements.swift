@@ -14,6 +14,8 @@ extension Statements {
         "list_schedules", PackageResources.list_schedules_sql, parameters: 3)
     package static let nextSchedule = make("next_schedule", PackageResources.next_schedule_sql)
     package static let noteRun = make("note_run", PackageResources.note_run_sql, parameters: 3)
+    package static let postponeSchedule = make(
+        "postpone_schedule", PackageResources.postpone_schedule_sql, parameters: 2)
     package static let readSchedule = make("read_schedule", PackageResources.read_schedule_sql, parameters: 2)
     package static let replaceSchedule = make(
         "replace_schedule", PackageResources.replace_schedule_sql, parameters: 10)
@@ -27,6 +29,8 @@ extension Statements {
         "put_throughputs", PackageResources.put_throughputs_sql, parameters: 3)
     package static let readThroughputs = make(
         "read_throughputs", PackageResources.read_throughputs_sql, parameters: 1)
+    package static let removeOldThroughputs = make(
+        "remove_old_throughputs", PackageResources.remove_old_throughputs_sql, parameters: 2)
     package static let setSetting = make("set_setting", PackageResources.set_setting_sql, parameters: 2)
     package static let startJobs = make("start_jobs", PackageResources.start_jobs_sql, parameters: 1)
 }

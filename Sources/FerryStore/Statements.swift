@@ -181,7 +181,7 @@ package enum Statements {
         releaseWaiting, saveHosts, strandedHosts,
         advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
         nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs, discretionaryJobs,
-        putThroughputs, readThroughputs, setSetting, startJobs,
+        putThroughputs, readThroughputs, removeOldThroughputs, postponeSchedule, setSetting, startJobs,
     ]
 
     static func make(

@@ -21,6 +21,12 @@ package final class StoreMetrics: Sendable {
         package var fencedResults: Int64
         /// Jobs taken from dead nodes, and own leases that nobody knew of.
         package var rescuedJobs: Int64
+        /// Jobs of schedules, and occurrences that were given up.
+        package var scheduledJobs: Int64
+        package var missedOccurrences: Int64
+        package var skippedOccurrences: Int64
+        /// Jobs that may wait and were started before they had to.
+        package var discretionaryStarts: Int64
         /// Age of the oldest transaction that keeps dead rows from being removed, at the last look.
         package var oldestTransactionSeconds: Double
         /// Finished jobs whose retention was over; about, where whole partitions went.
@@ -54,6 +60,10 @@ package final class StoreMetrics: Sendable {
     let reconnects = Atomic<Int64>(0)
     let fencedResults = Atomic<Int64>(0)
     let rescuedJobs = Atomic<Int64>(0)
+    let scheduledJobs = Atomic<Int64>(0)
+    let missedOccurrences = Atomic<Int64>(0)
+    let skippedOccurrences = Atomic<Int64>(0)
+    let discretionaryStarts = Atomic<Int64>(0)
     let oldestTransactionMilliseconds = Atomic<Int64>(0)
     let removedJobs = Atomic<Int64>(0)
     let deadRows = Atomic<Int64>(0)
@@ -80,6 +90,10 @@ package final class StoreMetrics: Sendable {
             reconnects: reconnects.load(ordering: .relaxed),
             fencedResults: fencedResults.load(ordering: .relaxed),
             rescuedJobs: rescuedJobs.load(ordering: .relaxed),
+            scheduledJobs: scheduledJobs.load(ordering: .relaxed),
+            missedOccurrences: missedOccurrences.load(ordering: .relaxed),
+            skippedOccurrences: skippedOccurrences.load(ordering: .relaxed),
+            discretionaryStarts: discretionaryStarts.load(ordering: .relaxed),
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
             removedJobs: removedJobs.load(ordering: .relaxed),
             deadRowCount: deadRows.load(ordering: .relaxed),

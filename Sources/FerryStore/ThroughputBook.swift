@@ -56,6 +56,10 @@ final class ThroughputBook: Sendable {
             parameters.append(now)
             _ = try connection.execute(Statements.putThroughputs, parameters)
         }
+        var old = Parameters()
+        old.append(now)
+        old.append(int32: Int32(Self.originCountMax))
+        _ = try connection.execute(Statements.removeOldThroughputs, old)
         let rows = try connection.execute(Statements.readThroughputs, .int32(Int32(Self.originCountMax)))
         var rates: [String: Double] = [:]
         for row in 0..<rows.rowCount { rates[rows.text(row, 0)] = rows.float64(row, 1) }

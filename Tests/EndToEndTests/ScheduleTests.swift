@@ -133,6 +133,30 @@ struct ScheduleTests {
         }
     }
 
+    @Test("a job keeps its session's values; occurrences of an invalidated session are skipped")
+    func sessions() throws {
+        let origin = try origin()
+        defer { origin.stop() }
+        #expect(try ferry.call("PUT", "/v1/sessions/schedules-s", #"{"priority":0.9}"#).status < 300)
+        let made = try create(
+            #"""
+            {"interval":1,"job":{"kind":"data","session":"schedules-s",
+             "request":{"url":"\#(origin.url)/s"}}}
+            """#)
+        #expect(made["job"]?["schedule"]?["priority"]?.double == 0.9)
+        #expect(becomes { try jobs(made).contains { $0["schedule"]?["priority"]?.double == 0.9 } })
+        let path = "/v1/schedules/\(made["id"]?.string ?? "")"
+        let invalidate = try ferry.call(
+            "POST", "/v1/sessions/schedules-s/invalidate", #"{"mode":"finish"}"#)
+        #expect(invalidate.status == 200, "\(invalidate.text)")
+        let count = try jobs(made).count
+        #expect(becomes { (try ferry.json("GET", path)["counts"]?["skipped"]?.integer ?? 0) >= 2 })
+        #expect(try jobs(made).count == count)
+        let refused = try ferry.call("POST", path + "/run", "{}")
+        #expect(try refused.status == 409 && refused.json["code"]?.string == "session_invalidated")
+        #expect(try ferry.call("DELETE", path).status == 204)
+    }
+
     @Test("the client's commands make, show, run and delete schedules")
     func commands() throws {
         let origin = try origin()

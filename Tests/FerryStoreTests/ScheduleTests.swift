@@ -262,6 +262,24 @@ struct ScheduleTests {
         }
     }
 
+    @Test("a schedule whose job the database refuses is put off, and the others run")
+    func refused() throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "ALTER TABLE jobs ADD CONSTRAINT refused CHECK (origin <> 'https://refused.example:443')")
+        let bad = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme", spec: try schedule(interval: 100).spec,
+            template: JobTemplate(
+                specJSON: newJob(host: "refused.example").specJSON, sealedSecrets: nil, payload: nil))
+        let ids = [try create(bad).id, try create(schedule(interval: 100)).id]
+        for id in ids { try age(id, seconds: 100) }
+        #expect(try node.attempt().spec.occurrence?.schedule == ids[1])
+        try eventually("it is put off") {
+            try number("SELECT count(*) FROM schedules WHERE next_run_at > now() + interval '50 min'") == 1
+        }
+        #expect(try read(ids[0]).counts.runs == 0)
+    }
+
     @Test("the due ones among a hundred thousand are found by the index")
     func plan() throws {
         var options = ConnectionOptions()

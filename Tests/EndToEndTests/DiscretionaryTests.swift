@@ -25,8 +25,8 @@ struct DiscretionaryTests {
     @Test(
         "outside of any window a job waits, and opening one by PATCH starts it; without any it does not wait")
     func window() throws {
-        let (ferry, origin, _) = try start()
-        defer { ferry.remove() }
+        let (ferry, origin, database) = try start()
+        defer { withExtendedLifetime(database) { ferry.remove() } }
         defer { origin.stop() }
         #expect(try ferry.run(body(origin))["state"]?.string == "succeeded", "the service is idle")
         let closed = try ferry.json("PATCH", "/v1/admin/windows", never)
@@ -50,8 +50,8 @@ struct DiscretionaryTests {
 
     @Test("one with a near deadline starts in time although no window is open, also when a patch brought it")
     func deadline() throws {
-        let (ferry, origin, _) = try start()
-        defer { ferry.remove() }
+        let (ferry, origin, database) = try start()
+        defer { withExtendedLifetime(database) { ferry.remove() } }
         defer { origin.stop() }
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let at = { (seconds: Double) in Timestamp(microseconds: wallMicroseconds()) + seconds }
@@ -74,8 +74,8 @@ struct DiscretionaryTests {
 
     @Test("a window's budget lets through as many jobs as it holds")
     func budget() throws {
-        let (ferry, origin, _) = try start()
-        defer { ferry.remove() }
+        let (ferry, origin, database) = try start()
+        defer { withExtendedLifetime(database) { ferry.remove() } }
         defer { origin.stop() }
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let ids = try (0..<6).map { _ in
@@ -91,8 +91,8 @@ struct DiscretionaryTests {
 
     @Test("a replayed submission says what it waits for")
     func replay() throws {
-        let (ferry, origin, _) = try start()
-        defer { ferry.remove() }
+        let (ferry, origin, database) = try start()
+        defer { withExtendedLifetime(database) { ferry.remove() } }
         defer { origin.stop() }
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let first = try ferry.call("POST", "/v1/jobs", body(origin), headers: ["Idempotency-Key": "d"])
@@ -108,8 +108,9 @@ struct DiscretionaryTests {
 
     @Test("a window's rate holds while it is open")
     func rate() throws {
-        let (ferry, _, _) = try start()
-        defer { ferry.remove() }
+        let (ferry, origin, database) = try start()
+        defer { withExtendedLifetime(database) { ferry.remove() } }
+        defer { origin.stop() }
         let nginx = try Nginx()
         defer { nginx.stop() }
         try nginx.serve("big", patternBytes(3_000_000))

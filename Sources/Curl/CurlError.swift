@@ -111,4 +111,7 @@ package struct TransferOutcome: Sendable {
     package let info: TransferInfo
     /// The address that the delegate refused, when the transfer failed because of that.
     package let blockedAddress: SocketAddress?
+    /// What had come and was not read when a connection that was being sent a body had to be closed, at most
+    /// 16 KiB; as it is on the wire.
+    package var unread: [UInt8] = []
 }

@@ -251,6 +251,7 @@ package final class CurlMulti {
         let writes = what == CURL_POLL_OUT || what == CURL_POLL_INOUT
         let number = Int(descriptor)
         if what == CURL_POLL_REMOVE {
+            if let easy, let context = live[easy]?.context, context.sendsBody { context.leaves(descriptor) }
             guard let owner = owner(of: descriptor), owner === handle else { return }
             owners[number] = nil
         } else {

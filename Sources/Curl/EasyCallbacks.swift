@@ -10,6 +10,10 @@ final class EasyContext {
     var blocked: SocketAddress?
     /// The socket that last waited to send; -1 before.
     var socket: curl_socket_t = -1
+    /// Whether a body is sent, so that an answer may come before its end.
+    fileprivate(set) var sendsBody = false
+    /// `TransferOutcome.unread`.
+    private(set) var unread: [UInt8] = []
     var isReceivePaused = false
     var isSendPaused = false
     /// Of the connection that carried the last request; nil without TLS.
@@ -27,6 +31,14 @@ final class EasyContext {
     init(delegate: any EasyDelegate) { self.delegate = delegate }
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+    /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will; looking
+    /// leaves it where it is.
+    func leaves(_ descriptor: curl_socket_t) {
+        unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
+            count = max(0, recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_PEEK | MSG_DONTWAIT)))
+        }
+    }
 
     /// Lets the context ask about the handle that it serves.
     fileprivate func attach(to raw: UnsafeMutableRawPointer) { self.raw = raw }
@@ -53,6 +65,7 @@ extension EasyHandle {
     /// Lets libcurl call `context`, which the caller keeps alive until `reset()`.
     func install(_ context: EasyContext, sendsBody: Bool) {
         context.attach(to: raw)
+        context.sendsBody = sendsBody
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
         if sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }

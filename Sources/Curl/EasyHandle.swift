@@ -135,6 +135,7 @@ final class EasyHandle {
     func outcome(_ code: CURLcode, _ context: EasyContext) -> TransferOutcome {
         let byGuard = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
         return TransferOutcome(
-            error: error(code), info: info(context), blockedAddress: byGuard ? context.blocked : nil)
+            error: error(code), info: info(context), blockedAddress: byGuard ? context.blocked : nil,
+            unread: code == CURLE_OK ? [] : context.unread)
     }
 }

@@ -329,6 +329,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             handle(.transferEnded(.init(blockedAddress(.connecting), mayRepeatAtOnce: false)))
             return
         }
+        takeUnread(outcome.unread)
         let facts = TransportContext(
             hasHead: head != nil, isRepeatable: isRepeatable,
             sentWholeBody: hasSentBody,

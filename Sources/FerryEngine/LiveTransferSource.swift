@@ -100,6 +100,24 @@ extension LiveTransfer {
         return true
     }
 
+    /// The server had answered, and hung up while the body was being sent: libcurl tells of the hang-up only.
+    func takeUnread(_ bytes: [UInt8]) {
+        guard head == nil, hop.sendsBody, hop.url.scheme == .http, !answersChallenges,
+            bytes.starts(with: "HTTP/1.".utf8)
+        else { return }
+        parser = ResponseHeadParser()
+        for line in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).dropLast() {
+            switch parser.take(line.last == UInt8(ascii: "\r") ? line.dropLast() : line) {
+            case .more: continue
+            case .complete(let head):
+                self.head = head
+                _ = takeHead(head)
+                return
+            case .invalid, .tooLarge: return
+            }
+        }
+    }
+
     /// libcurl sends the request once more by itself.
     func rewindBody() -> Bool {
         // What was answered with 401 was not done.

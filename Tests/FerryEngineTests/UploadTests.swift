@@ -128,4 +128,26 @@ import Testing
         #expect(result.success?.sha256 == sha256(patternBytes(2_000_000)), "\(result.outcome)")
         #expect(result.response?.headers.first { $0.name == "X-Got" }?.value == "2000000")
     }
+
+    @Test("the status of a server that answers in the middle of the body and hangs up is never lost")
+    func hangsUp() throws {
+        let origin = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 100 Continue\r\n\r\n")
+            _ = connection.read(200_000)
+            connection.send("HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n")
+            connection.reset()
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try writeFile(fixture.root + "/source", patternBytes(20_000_000))
+        for _ in 0..<30 {
+            let result = try #require(fixture.run(.upload, origin.url) { $0.spec.source = .path("source") })
+            #expect(result.failure?.code == .unacceptableStatus, "\(result.outcome)")
+            #expect(result.response?.status == 413)
+        }
+    }
 }

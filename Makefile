@@ -2,7 +2,7 @@
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
 .PHONY: run build release test test-swift test-memory test-outside install-deps install-test-deps format lint \
-        check-compose secrets bench-peers bench-micro bench-report clean
+        check-compose secrets bench-peers bench-micro bench-memory bench-report clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -54,6 +54,10 @@ secrets:
 # Ferry beside its peers: make bench-peers WORKLOADS=W1,W5 PEERS=ferry,rclone,aria2
 bench-peers: install-deps release
 	scripts/benchmark-peers "$(WORKLOADS)" "$(PEERS)" $(ARGS)
+
+# Whether memory stays flat: 100,000 small downloads, and large ones onto a disk that is slower than the network.
+bench-memory: install-test-deps release
+	python3 Benchmarks/memory/memory.py --ferry $(FERRY) $(ARGS)
 
 # The hot pieces alone.
 bench-micro: install-test-deps

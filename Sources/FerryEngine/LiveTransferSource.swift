@@ -110,6 +110,8 @@ extension LiveTransfer {
             switch parser.take(line.last == UInt8(ascii: "\r") ? line.dropLast() : line) {
             case .more: continue
             case .complete(let head):
+                // 408 may be the farewell to a connection that was kept, and no answer (RFC 9110 §15.5.9).
+                guard head.status != 408 else { return }
                 self.head = head
                 _ = takeHead(head)
                 return

@@ -18,17 +18,21 @@ final class Admission: Sendable {
     let jobCountMax: Int64
     /// Unfinished jobs of all tenants: at the last heartbeat, and what was accepted here since.
     private let total = Atomic<Int64>(0)
+    /// Whether somebody would have to be counted.
+    private let wantsCensus = Atomic<Bool>(false)
     private let census = Mutex(Census())
 
     init(jobCountMax: Int64) { self.jobCountMax = jobCountMax }
 
-    /// Whether some tenant may have too many, so that they are to be counted.
-    var isTight: Bool { total.load(ordering: .relaxed) >= jobCountMax }
+    /// Whether some tenant may have too many and asks for more here, so that they are to be counted.
+    var isTight: Bool { wantsCensus.load(ordering: .relaxed) }
 
     /// The heartbeat has seen so many unfinished jobs.
     func note(total count: Int64) {
         total.store(count, ordering: .relaxed)
-        if count < jobCountMax { census.withLock { $0 = Census() } }
+        guard count < jobCountMax else { return }
+        wantsCensus.store(false, ordering: .relaxed)
+        census.withLock { $0 = Census() }
     }
 
     /// Tenants were counted, and will be again at `nextAt` (monotonic nanoseconds).
@@ -44,6 +48,7 @@ final class Admission: Sendable {
     func admit(_ count: Int, of tenant: String) -> Double? {
         let all = total.add(Int64(count), ordering: .relaxed).newValue
         guard all > jobCountMax else { return nil }
+        wantsCensus.store(true, ordering: .relaxed)
         return census.withLock { census in
             guard let before = census.counts?[tenant, default: 0] else { return nil }
             guard before + Int64(count) <= jobCountMax else {

@@ -62,6 +62,10 @@ def test_schemathesis_finds_nothing(ferry, receiver, document, tmp_path):
     for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
         assert f"✅  {phase}" in run.stdout, f"{phase} was left out:\n{run.stdout[-4_000:]}"
     assert ferry.process.poll() is None, ferry.log()
+    # It may have had the service held and its node drained.
+    assert ferry.call("POST", "/v1/admin/resume", json={}).status_code == 200
+    for node in ferry.call("GET", "/v1/admin/nodes").json()["data"]:
+        assert ferry.call("POST", f"/v1/admin/nodes/{node['id']}/resume", json={}).status_code == 200
     # Whatever that was, a job that is in order is still done.
     receiver.files["/file"] = b"after the storm"
     job = ferry.call("POST", "/v1/jobs", headers={"Prefer": "wait=60"}, json={

@@ -45,7 +45,8 @@ final class RefusingPooler: Sendable {
 
     func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
-        for descriptor in open.withLock({ $0 }) { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        // Under the lock: a number that was closed is somebody else's socket by then.
+        open.withLock { for descriptor in $0 { shutdown(descriptor, Int32(SHUT_RDWR)) } }
         TemporaryDirectory.remove(directory)
     }
 
@@ -87,9 +88,11 @@ final class RefusingPooler: Sendable {
             }
             guard isOpen else { break }
         }
-        open.withLock { $0.subtract([client, server]) }
-        close(client)
-        close(server)
+        open.withLock { open in
+            open.subtract([client, server])
+            close(client)
+            close(server)
+        }
     }
 
     private func read(_ descriptor: Int32) -> [UInt8]? {

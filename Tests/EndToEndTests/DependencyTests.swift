@@ -18,7 +18,7 @@ struct DependencyTests {
         let jobs = [
             data("\(origin.url)/f/1"), data("\(origin.url)/f/2", after: ["#/jobs/0"]),
             #"{"kind":"download","request":{"url":"http://127.0.0.1:1/"},"retry":{"max_attempts":1},"#
-                + ##""schedule":{"depends_on":["#/jobs/1"]}}"##,
+                + ##""schedule":{"depends_on":["#/jobs/1"],"waits_for_connectivity":false}}"##,
             data("\(origin.url)/f/4", after: ["#/jobs/2"]),
             data(
                 "\(origin.url)/f/5", after: ["#/jobs/2", "#/jobs/0"], #","on_dependency_failure":"ignore""#),

@@ -49,11 +49,17 @@ package enum ChildProcess {
 
 /// Ports of the loopback interface.
 package enum FreePort {
-    /// One that nobody listens on.
+    /// One that nobody listens on, below those that the kernel gives to connections and to listeners that do
+    /// not name one (ip_local_port_range): until it is used, nobody gets it by chance.
     package static func find() throws -> UInt16 {
-        let (descriptor, port) = try listen(backlog: 1)
-        close(descriptor)
-        return port
+        for _ in 0..<1_000 {
+            guard let (descriptor, port) = try? listen(.random(in: 12_000..<32_000), backlog: 1) else {
+                continue
+            }
+            close(descriptor)
+            return port
+        }
+        throw TestSupportError("no free port")
     }
 
     /// A socket that listens on this port, or on a free one (0).

@@ -32,8 +32,8 @@ final class EasyContext {
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
-    /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will; looking
-    /// leaves it where it is.
+    /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will;
+    /// looking leaves it where it is.
     func leaves(_ descriptor: curl_socket_t) {
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
             count = max(0, recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_PEEK | MSG_DONTWAIT)))

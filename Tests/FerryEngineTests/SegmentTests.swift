@@ -35,6 +35,7 @@ private let bytes = patternBytes(size, seed: 7)
         _ result: AttemptResult, _ fixture: Fixture, _ bytes: [UInt8] = bytes, _ note: Comment? = nil
     ) {
         #expect(result.success?.sha256 == sha256(bytes), note)
+        if let failure = result.failure { Issue.record("\(failure)") }
         #expect(result.success?.size == Int64(bytes.count))
         let isSame = readFile(fixture.root + "/file") == bytes
         #expect(isSame, note)

@@ -35,7 +35,8 @@ struct HintTests {
         #expect(end["error"]?["code"]?.string == "deadline_exceeded", "\(end)")
         #expect(end["error"]?["class"]?.string == "timeout")
         let finishedAt = try #require(end["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
-        #expect(finishedAt >= later && finishedAt - later < 2, "\(finishedAt)")
+        // The database's clock decides, which this test does not read.
+        #expect(abs(finishedAt - later) < 3, "\(finishedAt)")
     }
 
     @Test("a job that runs fails within a second of its deadline")

@@ -8,7 +8,7 @@ package final class Signal<Value: Sendable>: Sendable {
     package func fire(_ value: Value) { mailbox.send(value) }
 
     /// The values that arrived, at least `count` of them unless `seconds` are over first.
-    package func wait(for count: Int = 1, seconds: Double = 10) -> [Value] {
+    package func wait(for count: Int = 1, seconds: Double = 30) -> [Value] {
         let end = monotonicNanoseconds() + Int64(seconds * 1e9)
         var values: [Value] = []
         while values.count < count {
@@ -21,7 +21,7 @@ package final class Signal<Value: Sendable>: Sendable {
 }
 
 /// Whether the condition becomes true within the time; asked every millisecond.
-package func eventually(seconds: Double = 10, _ condition: () -> Bool) -> Bool {
+package func eventually(seconds: Double = 30, _ condition: () -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {
         if condition() { return true }

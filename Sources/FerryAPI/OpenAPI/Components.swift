@@ -57,7 +57,7 @@ let parameterComponents = #"""
     },
     "DeliveryType": {
       "name": "type", "in": "query",
-      "schema": {"type": "string", "minLength": 1, "pattern": "^[^\\u0000]*$"},
+      "schema": {"type": "string", "pattern": "^[^\\u0000]*$"},
       "description": "An event's type, such as job.failed."
     },
     "HostCursor": {

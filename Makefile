@@ -2,7 +2,8 @@
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
 .PHONY: run build release test test-swift test-memory test-outside install-deps install-test-deps format lint \
-        check-compose secrets bench-peers bench-micro bench-memory bench-report clean
+        check-compose secrets bench-peers bench-micro bench-memory bench-webhooks \
+        bench-report clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -58,6 +59,10 @@ bench-peers: install-deps release
 # Whether memory stays flat: 100,000 small downloads, and large ones onto a disk that is slower than the network.
 bench-memory: install-test-deps release
 	python3 Benchmarks/memory/memory.py --ferry $(FERRY) $(ARGS)
+
+# What webhooks and streams of events cost: make bench-webhooks ARGS="--lines 2,3"
+bench-webhooks: install-test-deps release
+	python3 Benchmarks/webhooks/webhooks.py --ferry $(FERRY) $(ARGS)
 
 # The hot pieces alone.
 bench-micro: install-test-deps

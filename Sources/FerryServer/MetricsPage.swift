@@ -139,6 +139,9 @@ final class MetricsPage: Sendable {
             .counter, "ferry_events_numbered_total", "Events that this node's relay has numbered.",
             counts.numberedEvents)
         page.add(
+            .counter, "ferry_events_rejected_total",
+            "Rows of events that the database refused and the relay set aside.", counts.rejectedEvents)
+        page.add(
             .gauge, "ferry_event_relay_lag_seconds",
             "Age of the oldest event in the relay's last pass; 0 when none waited.", counts.relayLagSeconds)
         page.add(

@@ -1,6 +1,5 @@
 import FerryCore
 import Postgres
-import Synchronization
 
 /// Makes the deliveries of events to endpoints, in the transaction that numbers them.
 enum EndpointRouting {
@@ -12,7 +11,7 @@ enum EndpointRouting {
     static func commit(
         _ rows: [EventRow], _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> Int {
-        let interests = try interests(of: Set(rows.map(\.tenant)), &connection, context)
+        let interests = try interests(of: Set(rows.map(\.tenant)), &connection)
         guard !interests.isEmpty else { return 0 }
         let sessions = try sessions(&connection, context)
         let told = rows.filter {
@@ -48,19 +47,11 @@ enum EndpointRouting {
     }
 
     private static func interests(
-        of tenants: Set<String>, _ connection: inout Connection, _ context: StoreContext
+        of tenants: Set<String>, _ connection: inout Connection
     ) throws(PostgresError) -> WebhookInterests {
         var parameters = Parameters()
         parameters.appendArray(.text, tenants) { $0.append(text: $1) }
-        let interests = WebhookInterests(try connection.execute(Statements.readInterests, parameters))
-        // Others' endpoints keep this node in a hurry as well; the last one that is gone ends it.
-        let wasHurried = context.events.hasEndpoints.load(ordering: .relaxed)
-        if !interests.isEmpty {
-            context.events.hasEndpoints.store(true, ordering: .relaxed)
-        } else if wasHurried, !(try connection.execute(Statements.hasWebhooks).bool(0, 0)) {
-            context.events.hasEndpoints.store(false, ordering: .relaxed)
-        }
-        return interests
+        return WebhookInterests(try connection.execute(Statements.readInterests, parameters))
     }
 
     /// `stored`: nil for an event of a session, and of a job that was deleted.

@@ -15,12 +15,14 @@ struct EventPass {
         var awaitsDeliveries = false
         /// Of the oldest event that was taken.
         var lagMicroseconds: Int64 = 0
+        /// Whose row was set aside.
+        var rejected: (tenant: String, session: String)?
     }
 
     /// "ferryeve"
     private static let lock: Int64 = 0x6665_7272_7965_7665
     /// Rows of the inbox that one pass takes at most.
-    private static let rowMax: Int32 = 200
+    static let rowMax: Int32 = 200
     private static let drainMax: Int32 = 100
 
     /// What the inbox had of one session.
@@ -44,30 +46,65 @@ struct EventPass {
     private var outcome = Outcome()
     private var lastID: EventID?
     private var hasDrained = false
+    private let rowMax: Int32
+    /// False: nobody is told.
+    private let makesDeliveries: Bool
 
     /// Waits for the pass of another node.
     static func commit(
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax
     ) throws(PostgresError) -> Outcome {
         try connection.transaction { connection throws(PostgresError) in
-            var pass = EventPass(context: context)
+            var pass = EventPass(context, rowMax: rowMax)
             try pass.run(&connection)
             return pass.outcome
         }
     }
 
-    private init(context: StoreContext) { self.context = context }
+    /// Sets the first row of the inbox aside, of which the database has refused what was made of it. Its
+    /// events are kept with their numbers, but nobody is told of them; unless `isNumbered` is false: then
+    /// they are nowhere else. Nil: the inbox is empty.
+    static func reject(
+        _ connection: inout Connection, _ context: StoreContext, error: PostgresError, isNumbered: Bool
+    ) throws(PostgresError) -> Outcome? {
+        try connection.transaction { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: "\(error)")
+            parameters.append(bool: isNumbered)
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statements.lockRescue, .int64(Self.lock))
+                pipeline.send(Statements.rejectEvents, parameters)
+            }
+            let rejected = results.take(1)
+            guard rejected.rowCount == 1 else { return nil }
+            var pass = EventPass(context, rowMax: 1, makesDeliveries: false)
+            if isNumbered {
+                try pass.run(&connection)
+            } else {
+                _ = try connection.execute(Statements.takeEvents, .int32(1))
+            }
+            pass.outcome.isFull = true
+            pass.outcome.rejected = (rejected.text(0, 0), rejected.text(0, 1))
+            return pass.outcome
+        }
+    }
+
+    private init(_ context: StoreContext, rowMax: Int32, makesDeliveries: Bool = true) {
+        self.context = context
+        self.rowMax = rowMax
+        self.makesDeliveries = makesDeliveries
+    }
 
     private mutating func run(_ connection: inout Connection) throws(PostgresError) {
         var results = try connection.pipeline { pipeline in
             pipeline.send(Statements.lockRescue, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
-            pipeline.send(Statements.takeEvents, .int32(Self.rowMax))
+            pipeline.send(Statements.takeEvents, .int32(rowMax))
         }
         let last = results.take(1)
         if last.rowCount == 1 { lastID = last.identifier(0, 0) }
         let taken = results.take(2)
-        outcome.isFull = taken.rowCount == Int(Self.rowMax)
+        outcome.isFull = taken.rowCount == Int(rowMax)
         var groups = group(taken)
         if !groups.isEmpty {
             try number(&groups, &connection)
@@ -151,6 +188,7 @@ struct EventPass {
                 from: group.firstSequence, makeID: { nextID() })
         }
         try keep(rows, &connection)
+        guard makesDeliveries else { return }
         var router = EventRouter(context)
         for draft in rows.drafts { router.add(draft.row) }
         outcome.deliveryCount += try router.commit(&connection)

@@ -29,23 +29,34 @@ final class EventRelay: Sendable {
                 options.statementTimeout = .seconds(20)
             })
         let mailbox = context.events.mailbox
+        var pace = RelayPace()
         var nextPass: Int64 = 0
-        var nextForOthers: Int64 = 0
+        var nextLook: Int64 = 0
         var lastPass: Int64 = 0
+        var isDue = false
         while true {
             let pause = max(Int64(lane.retryIn / .nanoseconds(1)), nextPass - Sys.monotonicNanoseconds())
             let messages = mailbox.wait(milliseconds: Int32(max(0, pause + 999_999) / 1_000_000))
             let isClosed = mailbox.isClosed
-            let isUrgent = messages.contains { if case .soon = $0 { false } else { true } }
-            if !messages.isEmpty, !isUrgent { nextPass = min(nextPass, lastPass + Self.soonInterval) }
             let now = Sys.monotonicNanoseconds()
-            if !isClosed, isUrgent || now >= nextPass {
-                let wasWritten = context.events.takePending()
-                if isUrgent || wasWritten || now >= nextForOthers {
-                    relay(lane, isDue: isUrgent || wasWritten)
-                    nextForOthers = now + Self.lookInterval
+            for message in messages {
+                switch message {
+                case .wake: nextPass = min(nextPass, pace.earliest)
+                case .soon: nextPass = min(nextPass, lastPass + Self.soonInterval)
+                case .pass: nextPass = now
                 }
+                isDue = true
+            }
+            if !isClosed, now >= nextPass {
+                if context.events.takePending() { isDue = true }
+                var eventCount = 0
+                if isDue || now >= nextLook {
+                    eventCount = relay(lane, isDue: isDue, looks: now >= nextLook)
+                    if now >= nextLook { nextLook = now + Self.lookInterval }
+                }
+                isDue = false
                 lastPass = Sys.monotonicNanoseconds()
+                pace.ended(lastPass, eventCount: eventCount)
                 nextPass = lastPass + Self.writtenInterval
             }
             for case .pass(let done) in messages { done() }
@@ -53,36 +64,84 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// `isDue`: something is known to be there.
-    private func relay(_ lane: LaneConnection, isDue: Bool) {
+    /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
+    /// events it found.
+    private func relay(_ lane: LaneConnection, isDue: Bool, looks: Bool) -> Int {
         do {
-            try lane.withConnection { connection throws(PostgresError) in
-                if !isDue {
-                    guard try hasEvents(&connection) else { return }
-                }
-                while try pass(&connection).isFull {}
+            return try lane.withConnection { connection throws(PostgresError) in
+                let isFound = looks ? try look(&connection) : false
+                return isDue || isFound ? try passes(&connection) : 0
             }
         } catch {
             // What was written is still there, and is looked for when others are.
-            guard !error.isConnectionLost, !error.isRetryable else { return }
-            context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
+            if !error.isConnectionLost, !error.isRetryable {
+                context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
+            }
+            return 0
         }
     }
 
     /// Whether there is anything that other nodes, or an earlier process, have left.
-    private func hasEvents(_ connection: inout Connection) throws(PostgresError) -> Bool {
+    private func look(_ connection: inout Connection) throws(PostgresError) -> Bool {
         let found = try connection.execute(Statements.hasEvents)
         if !found.bool(0, 0) { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
+        context.events.hasEndpoints.store(found.bool(0, 2), ordering: .relaxed)
         return found.bool(0, 0) || found.bool(0, 1)
     }
 
-    private func pass(_ connection: inout Connection) throws(PostgresError) -> EventPass.Outcome {
-        let outcome = try EventPass.commit(&connection, context)
+    /// Until the inbox is empty. What the database refuses is looked for with ever smaller passes, and set
+    /// aside: one row must not hold up all others.
+    private func passes(_ connection: inout Connection) throws(PostgresError) -> Int {
+        var rowMax = EventPass.rowMax
+        var eventCount = 0
+        while true {
+            do throws(PostgresError) {
+                let outcome = try EventPass.commit(&connection, context, rowMax: rowMax)
+                committed(outcome)
+                eventCount += outcome.eventCount
+                guard outcome.isFull else { return eventCount }
+                rowMax = min(EventPass.rowMax, rowMax * 2)
+            } catch {
+                guard error.isOfData else { throw error }
+                if rowMax > 1 {
+                    rowMax /= 2
+                } else if !(try reject(&connection, error)) {
+                    throw error
+                }
+            }
+        }
+    }
+
+    /// False: there is nothing to set aside.
+    private func reject(
+        _ connection: inout Connection, _ error: PostgresError
+    ) throws(PostgresError) -> Bool {
+        var isNumbered = true
+        let outcome: EventPass.Outcome?
+        do throws(PostgresError) {
+            outcome = try EventPass.reject(&connection, context, error: error, isNumbered: true)
+        } catch {
+            guard error.isOfData else { throw error }
+            isNumbered = false
+            outcome = try EventPass.reject(&connection, context, error: error, isNumbered: false)
+        }
+        guard let outcome, let rejected = outcome.rejected else { return false }
+        context.metrics.rejectedEvents.add(1, ordering: .relaxed)
+        context.logger.critical(
+            "events were set aside that the database refuses",
+            metadata: [
+                "tenant": "\(rejected.tenant)", "session": "\(rejected.session)", "error": "\(error)",
+                "numbered": "\(isNumbered)",
+            ])
+        committed(outcome)
+        return true
+    }
+
+    private func committed(_ outcome: EventPass.Outcome) {
         context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
         context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
         context.events.awaitsDeliveries.store(outcome.awaitsDeliveries, ordering: .relaxed)
         context.events.numbered()
         if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
-        return outcome
     }
 }

@@ -12,36 +12,46 @@ final class EventSignal: Sendable {
     }
 
     let mailbox = Mailbox<Message>()
-    /// Whether webhooks wait for every event, and not only those of single jobs.
-    let isEager = Atomic<Bool>(false)
     /// Whether somebody reads the log as it grows.
     let hasListeners = Atomic<Bool>(false)
-    /// Whether some endpoint waits for events.
+    /// Whether endpoints wait for events, of any job; the relay looks now and then.
     let hasEndpoints = Atomic<Bool>(false)
     /// Whether sessions have drained, and only deliveries that are on their way keep them from being told.
     let awaitsDeliveries = Atomic<Bool>(false)
     /// Something was written that the relay has not looked for.
     private let isPending = Atomic<Bool>(false)
+    private enum Hurry: UInt8 { case none, soon, now }
+    /// What the relay was told since it last began to look.
+    private let told = Atomic<UInt8>(Hurry.none.rawValue)
     private let whenNumbered = Mutex<(@Sendable () -> Void)?>(nil)
 
     /// To be called after a commit with events. `isWanted`: somebody is to be told at once.
     func written(isWanted: Bool) {
         isPending.store(true, ordering: .releasing)
-        let isHurried = isEager.load(ordering: .relaxed) || hasEndpoints.load(ordering: .relaxed)
-        if isWanted || isHurried {
-            mailbox.send(.wake)
+        if isWanted || hasEndpoints.load(ordering: .relaxed) {
+            tell(.now)
         } else if hasListeners.load(ordering: .relaxed) {
-            mailbox.send(.soon)
+            tell(.soon)
         }
+    }
+
+    /// Once is enough, until it has begun to look.
+    private func tell(_ hurry: Hurry) {
+        let before = told.max(hurry.rawValue, ordering: .acquiringAndReleasing).oldValue
+        guard before < hurry.rawValue else { return }
+        mailbox.send(hurry == .now ? .wake : .soon)
     }
 
     /// To be called after deliveries were accepted or given up.
     func deliveriesEnded() {
-        if awaitsDeliveries.load(ordering: .relaxed) { mailbox.send(.wake) }
+        if awaitsDeliveries.load(ordering: .relaxed) { tell(.soon) }
     }
 
-    /// Whether something was written since the last call.
-    func takePending() -> Bool { isPending.exchange(false, ordering: .acquiring) }
+    /// Whether something was written since the last call. The relay's, before it looks.
+    func takePending() -> Bool {
+        told.store(Hurry.none.rawValue, ordering: .sequentiallyConsistent)
+        return isPending.exchange(false, ordering: .acquiringAndReleasing)
+    }
 
     /// Who is told that the log has grown.
     func onNumbered(_ body: @escaping @Sendable () -> Void) { whenNumbered.withLock { $0 = body } }

@@ -122,6 +122,7 @@ package enum Statements {
         "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 29)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
+    static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 2)
     package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 1)
     package static let takeSessionReceivers = make(
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 4)
@@ -138,7 +139,7 @@ package enum Statements {
             addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
             addDependencies, answerJob, askBegin, askJobs, dueQuestions, flagDependencies, followEvents,
             hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
-            releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, writeEvents,
+            rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, writeEvents,
             resolveDependencies,
             beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
             countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,

@@ -35,6 +35,8 @@ package final class StoreMetrics: Sendable {
         package var deadRowCount: Int64
         /// Events that this node's relay has given a number.
         package var numberedEvents: Int64
+        /// Rows of the inbox that the relay has set aside.
+        package var rejectedEvents: Int64
         /// Of the oldest event in the relay's last pass; 0 when none waited.
         package var relayLagSeconds: Double
         /// Attempts that ended because nobody reached their host, and cost the job nothing.
@@ -68,6 +70,7 @@ package final class StoreMetrics: Sendable {
     let removedJobs = Atomic<Int64>(0)
     let deadRows = Atomic<Int64>(0)
     let numberedEvents = Atomic<Int64>(0)
+    let rejectedEvents = Atomic<Int64>(0)
     let relayLagMicroseconds = Atomic<Int64>(0)
     let connectivityWaits = Atomic<Int64>(0)
     let hostProbes = Atomic<Int64>(0)
@@ -98,6 +101,7 @@ package final class StoreMetrics: Sendable {
             removedJobs: removedJobs.load(ordering: .relaxed),
             deadRowCount: deadRows.load(ordering: .relaxed),
             numberedEvents: numberedEvents.load(ordering: .relaxed),
+            rejectedEvents: rejectedEvents.load(ordering: .relaxed),
             relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6,
             connectivityWaits: connectivityWaits.load(ordering: .relaxed),
             hostProbes: hostProbes.load(ordering: .relaxed), hostDecisions: hostDecisions.withLock { $0 })

@@ -5,7 +5,6 @@ extension Statements {
     static let createWebhook = make("create_webhook", PackageResources.create_webhook_sql, parameters: 20)
     static let deleteWebhook = make("delete_webhook", PackageResources.delete_webhook_sql, parameters: 2)
     static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 14)
-    static let hasWebhooks = make("has_webhooks", PackageResources.has_webhooks_sql)
     static let listWebhooks = make("list_webhooks", PackageResources.list_webhooks_sql, parameters: 3)
     package static let lookAtLanes = make("look_at_lanes", PackageResources.look_at_lanes_sql, parameters: 2)
     static let pingWebhook = make("ping_webhook", PackageResources.ping_webhook_sql, parameters: 6)
@@ -19,7 +18,7 @@ extension Statements {
         "replay_deliveries", PackageResources.replay_deliveries_sql, parameters: 6)
 
     static let webhooks = [
-        createWebhook, deleteWebhook, editWebhook, hasWebhooks, listWebhooks, lookAtLanes, pingWebhook,
+        createWebhook, deleteWebhook, editWebhook, listWebhooks, lookAtLanes, pingWebhook,
         readFirstWebhook,
         readInterests, readWebhook, removeOldDeliveries, replayDeliveries,
     ]

@@ -51,6 +51,12 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     /// Whether the server stopped the statement: `statement_timeout`, or an operator.
     package var isCanceled: Bool { sqlState == "57014" }
 
+    /// Whether the values are to blame, so that sending the same ones again fails again: classes 21, 22, 23,
+    /// 54 and what a function raises.
+    package var isOfData: Bool {
+        sqlState.map { state in ["21", "22", "23", "54", "P0"].contains { state.hasPrefix($0) } } ?? false
+    }
+
     package var isUniqueViolation: Bool { sqlState == "23505" }
 
     package var description: String {

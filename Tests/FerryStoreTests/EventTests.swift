@@ -85,6 +85,36 @@ struct EventTests {
         #expect(try log().events.count == 8)
     }
 
+    @Test("a row of which the database refuses what is made is set aside; its events have their numbers")
+    func rejection() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
+                CREATE TRIGGER refuse BEFORE INSERT ON deliveries
+                    FOR EACH ROW WHEN (NEW.session = 'refused') EXECUTE FUNCTION refuse()
+                """)
+        let sessions = ["a", "refused", "b", "c"]
+        _ = try node.submit(sessions.map { newJob(session: $0, webhook: true) }).get()
+        for attempt in try node.attempts(4) { node.store.dispatcher.record(result(attempt, success)) }
+        try node.waitForDeliveries(3)
+        try eventually("all have ended") {
+            try log().events.count { $0.record.type == .jobSucceeded } == 4
+        }
+        try eventually("all sessions are over") {
+            try log().events.count { $0.record.type == .sessionEventsFinished } == 1
+        }
+        #expect(try log().isGapFree)
+        let rejected = try connection.execute(
+            Statement("read_rejected", "SELECT session, is_numbered, error FROM rejected_events"))
+        try #require(rejected.rowCount == 1)
+        #expect(rejected.text(0, 0) == "refused" && rejected.bool(0, 1))
+        #expect(rejected.text(0, 2).contains("refused") && node.store.metrics.rejectedEvents == 1)
+    }
+
     @Test("the end of a session's events is told once, after its deliveries, and again after the next jobs")
     func drain() throws {
         let node = try TestNode(database.url)

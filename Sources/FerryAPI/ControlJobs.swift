@@ -56,6 +56,20 @@ extension API {
         }
     }
 
+    /// `POST /v1/jobs/{id}/acknowledge`
+    func acknowledgeJob(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(JobID.self)
+            try needEmptyObject(call)
+            ports.control.acknowledge(id, tenant: call.principal.tenant) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let record): send(record, 200, call)
+                }
+            }
+        }
+    }
+
     /// Answers when the job has come to a state that `isDone`, or does not come to it in time.
     private func answerStop(
         _ result: Result<JobRecord, StoreError>, _ id: JobID, _ call: Call,

@@ -6,7 +6,10 @@ extension API {
     func listJobs(_ call: Call) {
         call.answering { () throws(Problem) in
             let items = try call.query(
-                ["session", "state", "kind", "host", "created_after", "schedule", "limit", "cursor"],
+                [
+                    "session", "state", "kind", "host", "created_after", "schedule", "acknowledged", "limit",
+                    "cursor",
+                ],
                 prefix: "metadata.")
             list(try jobQuery(items, tenant: call.principal.tenant), items, call)
         }
@@ -16,8 +19,8 @@ extension API {
     func listSessionJobs(_ call: Call) {
         call.answering { () throws(Problem) in
             let items = try call.query(
-                ["state", "kind", "host", "created_after", "schedule", "limit", "cursor"], prefix: "metadata."
-            )
+                ["state", "kind", "host", "created_after", "schedule", "acknowledged", "limit", "cursor"],
+                prefix: "metadata.")
             var query = try jobQuery(items, tenant: call.principal.tenant)
             query.session = try call.sessionKey().name
             list(query, items, call)
@@ -65,6 +68,12 @@ func jobQuery(_ items: [(name: String, value: String)], tenant: String) throws(P
                 throw Problem(.invalidParameter, "schedule must be a schedule's identifier.")
             }
             query.schedule = schedule
+        case "acknowledged":
+            guard value == "false" else {
+                throw Problem(
+                    .invalidParameter, "acknowledged=false lists what waits for it; there is no other value.")
+            }
+            query.isUnacknowledged = true
         case "limit": query.limit = try pageLimit(value)
         case "cursor": query.before = try position(value)
         default:

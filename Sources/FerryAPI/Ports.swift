@@ -9,6 +9,26 @@ package protocol JobReader: JobLookup {
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)
 }
 
+/// Changes jobs. `revision`: what `If-Match` names; another one of the job is `stale`, nil is no condition.
+package protocol JobControl: Sendable {
+    /// Cancels a job, or asks the node that runs it to: the record may still say `running`. A terminal job is
+    /// `invalidState`. `keepsBytes`: leaves what a download has got to another job (`resume_data`).
+    func cancel(
+        _ id: JobID, tenant: String, revision: Int32?, keepsBytes: Bool, reply: @escaping Reply<JobRecord>)
+    /// Suspends a job, or asks the node that runs it to: the record may still say `running`. A suspended or
+    /// terminal job is `invalidState`.
+    func suspend(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
+    /// Lets a suspended job go on; any other is `invalidState`.
+    func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
+    /// Notes that the result of a terminal job has arrived; once more it changes nothing. Any other is
+    /// `invalidState`, one that does not ask for it `notAwaited`.
+    func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
+    /// Deletes a terminal job with the file that the service keeps for it; any other is `invalidState`.
+    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
+    /// Reads a terminal job as something to submit again; any other is `invalidState`.
+    func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)
+}
+
 /// What a finished job leaves for a repetition.
 package struct RetrySource: Sendable {
     package let record: JobRecord
@@ -21,23 +41,6 @@ package struct RetrySource: Sendable {
         self.secrets = secrets
         self.payload = payload
     }
-}
-
-/// Changes jobs. `revision`: what `If-Match` names; another one of the job is `stale`, nil is no condition.
-package protocol JobControl: Sendable {
-    /// Cancels a job, or asks the node that runs it to: the record may still say `running`. A terminal job is
-    /// `invalidState`. `keepsBytes`: leaves what a download has got to another job (`resume_data`).
-    func cancel(
-        _ id: JobID, tenant: String, revision: Int32?, keepsBytes: Bool, reply: @escaping Reply<JobRecord>)
-    /// Suspends a job, or asks the node that runs it to: the record may still say `running`. A suspended or
-    /// terminal job is `invalidState`.
-    func suspend(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
-    /// Lets a suspended job go on; any other is `invalidState`.
-    func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
-    /// Deletes a terminal job with the file that the service keeps for it; any other is `invalidState`.
-    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
-    /// Reads a terminal job as something to submit again; any other is `invalidState`.
-    func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)
 }
 
 /// Reads deliveries with their tries, and makes one due again.

@@ -14,6 +14,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case idempotencyKeyInProgress = "idempotency_key_in_progress"
     case invalidState = "invalid_state"
     case notRepeatable = "not_repeatable"
+    case notAwaited = "not_awaited"
     case sessionInvalidated = "session_invalidated"
     case sessionInUse = "session_in_use"
     case tooManySessions = "too_many_sessions"
@@ -39,8 +40,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .forbidden: 403
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
-        case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .sessionInvalidated, .sessionInUse,
-            .tooManySessions, .limitReached:
+        case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
+            .sessionInUse, .tooManySessions, .limitReached:
             409
         case .stale: 412
         case .bodyTooLarge: 413
@@ -69,6 +70,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .idempotencyKeyInProgress: "The first request with this key is not finished"
         case .invalidState: "The job's state does not allow this"
         case .notRepeatable: "The job cannot be repeated"
+        case .notAwaited: "Nobody waits for an acknowledgement"
         case .sessionInvalidated: "The session takes no more jobs"
         case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
         case .tooManySessions: "There are too many sessions"
@@ -153,6 +155,8 @@ struct Problem: Error, Sendable {
         case .invalidState(let state):
             self.init(.invalidState, "The job is \(state.rawValue).")
             self.state = state
+        case .notAwaited:
+            self.init(.notAwaited, "The job has no acknowledgement: it goes when its retention is over.")
         case .stale(let revision):
             self.init(.stale, "Its revision is \(revision), not the one that If-Match names.")
             self.revision = revision

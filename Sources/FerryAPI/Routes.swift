@@ -42,7 +42,7 @@ struct Route: Sendable {
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
     case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
-        retryJob, answerBegin, answerRedirect, answerChallenge, readContent, readAttempts
+        acknowledgeJob, retryJob, answerBegin, answerRedirect, answerChallenge, readContent, readAttempts
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
         invalidateSession
     case listDeliveries, readDelivery, redeliver
@@ -71,6 +71,9 @@ private let jobRoutes: [Route] = [
     Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.cancelJob },
     Route(.suspendJob, "POST", "/v1/jobs/{id}/suspend", .client, .upTo(4_096)) { $0.suspendJob },
     Route(.resumeJob, "POST", "/v1/jobs/{id}/resume", .client, .upTo(4_096)) { $0.resumeJob },
+    Route(.acknowledgeJob, "POST", "/v1/jobs/{id}/acknowledge", .client, .upTo(4_096)) {
+        $0.acknowledgeJob
+    },
     Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
     Route(.answerBegin, "POST", "/v1/jobs/{id}/begin", .client, .upTo(Limits.answerByteCountMax)) {
         $0.answerBegin

@@ -76,6 +76,7 @@ func jobLines(_ job: JSON) -> [String] {
         ("created", job["created_at"]?.string),
         ("started", job["started_at"]?.string),
         ("finished", job["finished_at"]?.string),
+        ("acknowledged", job["acknowledged_at"]?.string),
         ("next attempt", job["next_attempt_at"]?.string),
         ("attempt", job["attempt"]?.integer.map { "\($0)" }),
         ("node", job["node"]?.string),

@@ -20,6 +20,8 @@ package struct Jobs: ParsableCommand {
     @Option(name: .long, help: "The host of the request's URL.") var host: String?
     @Option(name: .long, help: "Only jobs created after this time (RFC 3339).") var createdAfter: String?
     @Option(name: .long, help: "Only jobs that this schedule has submitted.") var schedule: String?
+    @Flag(name: .long, help: "Only ended jobs that wait for their acknowledgement.")
+    var unacknowledged = false
     @Option(
         name: [.customShort("m"), .long],
         help: ArgumentHelp("Only jobs with this metadata.", valueName: "key=value"))
@@ -40,6 +42,7 @@ package struct Jobs: ParsableCommand {
         let named: [(String, String?)] = [
             ("session", session), ("state", state), ("kind", kind), ("host", host),
             ("created_after", createdAfter), ("schedule", schedule),
+            ("acknowledged", unacknowledged ? "false" : nil),
             ("limit", limit.map { "\($0)" }), ("cursor", cursor),
         ]
         let pairs = metadata.compactMap { JobOptions.pair($0, separator: "=") }.map {
@@ -171,6 +174,22 @@ package struct Resume: ParsableCommand {
     package init() {}
 
     package func run() throws { try post("resume", to: ids, client) }
+}
+
+/// `ferry acknowledge`.
+package struct Acknowledge: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        abstract: "Says that the results of ended jobs have arrived, so that they may go.",
+        discussion: """
+            EXAMPLES
+              ferry jobs --unacknowledged | cut -f1 | xargs ferry acknowledge
+            """)
+    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @OptionGroup var client: ClientOptions
+
+    package init() {}
+
+    package func run() throws { try post("acknowledge", to: ids, client) }
 }
 
 /// `ferry retry`: ended jobs once more, as new ones.

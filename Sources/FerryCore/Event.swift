@@ -65,8 +65,17 @@ extension EventRecord {
 extension JobRecord {
     /// The job when an event happened: what only came later is taken away.
     func asOf(_ event: EventRecord) -> JobRecord {
-        guard !event.type.isTerminal, let state = event.state else { return self }
+        guard let state = event.state else { return self }
         var record = self
+        if let instant = acknowledgedAt,
+            event.type.isTerminal || event.type == .jobUnacknowledged || instant > event.occurredAt
+        {
+            record.acknowledgedAt = nil
+        }
+        if state.isTerminal, event.type != .jobAttemptFailed {
+            record.revision = event.revision
+            return record
+        }
         record.state = state
         record.waitingFor = event.waitingFor
         record.revision = event.revision

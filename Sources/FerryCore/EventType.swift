@@ -15,6 +15,11 @@ package enum EventType: String, Sendable, CaseIterable {
     case jobSucceeded = "job.succeeded"
     case jobFailed = "job.failed"
     case jobCancelled = "job.cancelled"
+    /// A reminder: the job has ended, and its acknowledgement has not come yet.
+    case jobUnacknowledged = "job.unacknowledged"
+    case jobAcknowledged = "job.acknowledged"
+    /// The acknowledgement has not come in time: the job goes when its retention is over.
+    case jobAcknowledgementExpired = "job.acknowledgement_expired"
     /// No job of the session is unfinished, and its earlier events were delivered or given up.
     case sessionEventsFinished = "session.events_finished"
     case sessionInvalidated = "session.invalidated"
@@ -38,6 +43,9 @@ package enum EventType: String, Sendable, CaseIterable {
         case .jobCancelled: 11
         case .sessionEventsFinished: 12
         case .sessionInvalidated: 13
+        case .jobUnacknowledged: 14
+        case .jobAcknowledged: 15
+        case .jobAcknowledgementExpired: 16
         }
     }
 

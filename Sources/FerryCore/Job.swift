@@ -33,6 +33,7 @@ package struct JobSpec: Sendable, Equatable {
     package var questions = QuestionRules.standard
     var boxedAnswers: Boxed<JobAnswers>?
     var boxedOccurrence: Boxed<ScheduleOccurrence>?
+    var boxedAcknowledgement: Boxed<AcknowledgementRules>?
 
     package struct Pair: Sendable, Equatable {
         package var name: String
@@ -348,6 +349,8 @@ package struct JobRecord: Sendable {
     package var body: [UInt8]?
     /// With it another job goes on from the bytes that a failed or cancelled one has left; opaque.
     package var resumeData: String?
+    /// When somebody has said that the result has arrived (`acknowledgement`).
+    package var acknowledgedAt: Timestamp?
     /// What is asked about it (`JobQuestion`), as it is stored.
     package var questionJSON: [UInt8]?
     /// The jobs that one in `waiting` for `dependency` still waits for.

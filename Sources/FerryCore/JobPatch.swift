@@ -68,6 +68,7 @@ extension JobDecoding {
     /// Members of a job that cannot be changed once it was accepted.
     private static let fixed: Set<String> = [
         "kind", "session", "mirrors", "source", "resume_data", "segments", "webhook",
+        "acknowledgement",
     ]
 
     fileprivate func patched(_ draft: JobDraft, _ patch: JSON) -> JobDraft {

@@ -9,6 +9,8 @@ package struct JobQuery: Sendable, Equatable {
     package var createdAfter: Timestamp?
     /// Only what this schedule has submitted.
     package var schedule: ScheduleID?
+    /// Only finished jobs that wait for their acknowledgement.
+    package var isUnacknowledged = false
     /// All of these.
     package var metadata: [JobSpec.Pair]
     /// Only jobs that were made before this one: where the page before ended.

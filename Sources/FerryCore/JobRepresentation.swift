@@ -21,6 +21,7 @@ extension JobRecord {
         writer.member("created_at", createdAt)
         writer.memberOrNull("started_at", startedAt)
         writer.memberOrNull("finished_at", finishedAt)
+        writer.memberOrNull("acknowledged_at", acknowledgedAt)
         writer.memberOrNull("next_attempt_at", nextAttemptAt)
         writer.member("attempt", attempt)
         writer.memberOrNull("node", node?.description)

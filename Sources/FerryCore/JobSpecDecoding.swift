@@ -75,7 +75,11 @@ struct JobDecoding {
         let schedule = schedule(&fields)
         let rate = network(&fields)
         let retry = retry(&fields, kind)
-        let webhook = webhook(&fields)
+        let acknowledgement = acknowledgement(
+            &fields, standard: self.session?.configuration.acknowledgement)
+        let webhook = webhook(
+            &fields,
+            standard: EventType.standard + (acknowledgement == nil ? [] : AcknowledgementRules.events))
         let sources = sources(&fields, kind, request)
         let resumePoint = resumePoint(&fields, kind, request?.spec)
         let asksOnChallenge = asksOnChallenge(&fields)
@@ -92,6 +96,7 @@ struct JobDecoding {
         spec.segmentCountMax = sources.segmentCountMax
         spec.asksOnChallenge = asksOnChallenge
         spec.questions = questions
+        spec.acknowledgement = acknowledgement
         checkBackground(spec, at: prefix)
         guard complaints.isEmpty else { return nil }
         var secrets = request.secrets

@@ -34,7 +34,7 @@ extension JobSpec {
     private var isPlain: Bool {
         integrity.isEmpty && redirects == .standard && accept == Acceptance() && schedule == .standard
             && bytesPerSecondMax == nil && retry == .standard && segmentCountMax == 1
-            && !asksOnChallenge && questions == .standard
+            && !asksOnChallenge && questions == .standard && boxedAcknowledgement == nil
     }
 
     /// Everything between the source and the webhook.
@@ -50,6 +50,12 @@ extension JobSpec {
         writer.endObject()
         writeRetry(into: &writer)
         writer.member("segments", segmentCountMax)
+        if let acknowledgement {
+            acknowledgement.write(into: &writer)
+        } else {
+            writer.name("acknowledgement")
+            writer.null()
+        }
     }
 
     func writeMirrors(into writer: inout JSONWriter) {

@@ -66,6 +66,7 @@ extension JobSpec {
         segmentCountMax = stored.integer("segments").map { Int(clamping: $0) } ?? 1
         asksOnChallenge = stored.string("on_challenge") == "ask"
         questions = QuestionRules(stored.object("questions"))
+        acknowledgement = AcknowledgementRules(stored.object("acknowledgement"))
         answers = try JobAnswers(stored.object("answers"))
         occurrence = try stored.object("occurrence").map(ScheduleOccurrence.init(stored:))
     }

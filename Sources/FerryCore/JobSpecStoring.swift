@@ -26,6 +26,7 @@ extension JobSpec {
         if webhook != nil { writeWebhook(into: &writer) }
         if asksOnChallenge { writer.member("on_challenge", "ask") }
         if questions != .standard { questions.write(into: &writer) }
+        acknowledgement?.write(into: &writer)
         answers?.store(into: &writer)
         occurrence?.store(into: &writer)
         writer.endObject()

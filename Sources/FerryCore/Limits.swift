@@ -56,6 +56,11 @@ package enum Limits {
     /// Seconds that a job may wait for an answer, and bytes of an answer that a webhook gives.
     package static let questionSecondsMax = 604_800.0
     package static let answerByteCountMax = 65_536
+    /// Seconds that a finished job may wait for its acknowledgement (BITS: 90 days), reminders meanwhile, and
+    /// seconds between two of them.
+    package static let acknowledgementSecondsMax = 7_776_000.0
+    package static let reminderCountMax: Int64 = 100
+    package static let reminderDelayMax = 604_800.0
     /// Connections that one download may hold.
     package static let segmentCountMax = 64
     /// Bytes of a cron expression: all minutes and all hours by name.

@@ -91,6 +91,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case notFound
     /// The job is not in a state that allows this.
     case invalidState(JobState)
+    /// The job asks for no acknowledgement.
+    case notAwaited
     /// `If-Match` names another revision.
     case stale(revision: Int32)
     /// The session takes no more jobs.

@@ -306,11 +306,14 @@ extension JobDecoding {
         return point
     }
 
-    func webhook(_ fields: inout FieldReader) -> (spec: JobSpec.WebhookSpec, secret: String?)? {
+    /// `standard`: the events that one gets which names none.
+    func webhook(
+        _ fields: inout FieldReader, standard: [EventType]
+    ) -> (spec: JobSpec.WebhookSpec, secret: String?)? {
         guard var object = fields.object("webhook", isNullable: true) else { return nil }
         if !object.has("url") { object.complain("url", "required", "A webhook needs a url.") }
         let url = url(&object, "url")
-        let events = events(&object)
+        let events = events(&object) ?? standard
         let secret = object.string("secret", isNullable: true)
         if let secret, WebhookSecret(secret) == nil {
             object.complain(
@@ -323,10 +326,10 @@ extension JobDecoding {
         }
     }
 
-    private func events(_ fields: inout FieldReader) -> [EventType] {
+    private func events(_ fields: inout FieldReader) -> [EventType]? {
         let isEmpty = fields.value("events") == .array([])
         guard let names = fields.strings("events", countMax: 20, byteCountMax: 64) else {
-            return EventType.standard
+            return nil
         }
         if isEmpty {
             fields.complain("events", "invalid_value", "Name at least one event, or leave this out.")

@@ -32,6 +32,8 @@ package struct SessionConfiguration: Sendable, Equatable {
     package var tlsVersionMax: ConnectionRules.TLS.Version?
     /// Seconds for which finished jobs and what the service keeps of them stay; nil: as the service has it.
     package var retention: Double?
+    /// Whether finished jobs stay until somebody acknowledges them; nil: they do not.
+    package var acknowledgement: AcknowledgementRules?
     /// Whether webhook endpoints hear of its jobs.
     package var sendsLaunchEvents = true
 

@@ -63,6 +63,7 @@ extension JobDecoding {
         if let retention = fields.value("retention"), !retention.isNull {
             session.retention = fields.number("retention", in: 1...node.retentionSeconds)
         }
+        session.acknowledgement = acknowledgement(&fields)
         session.sendsLaunchEvents = fields.bool("sends_launch_events") ?? true
     }
 

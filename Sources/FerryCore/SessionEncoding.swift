@@ -11,6 +11,12 @@ extension SessionConfiguration {
         writer.memberOrNull("http_maximum_connections_per_host", connectionsPerHostMax)
         writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
         writer.memberOrNull("retention", retention)
+        if let acknowledgement {
+            acknowledgement.write(into: &writer)
+        } else {
+            writer.name("acknowledgement")
+            writer.null()
+        }
         writer.member("sends_launch_events", sendsLaunchEvents)
         writer.member("timeout_for_request", timeoutForRequest)
         writer.member("timeout_for_resource", timeoutForResource)
@@ -51,6 +57,7 @@ extension SessionConfiguration {
         connectionsPerHostMax = stored.integer("http_maximum_connections_per_host").map { Int(clamping: $0) }
         bytesPerSecondMax = stored.integer("max_bytes_per_second")
         retention = stored.double("retention")
+        acknowledgement = AcknowledgementRules(stored.object("acknowledgement"))
         sendsLaunchEvents = stored.json["sends_launch_events"]?.bool ?? true
         timeoutForRequest = stored.double("timeout_for_request") ?? standard.timeoutForRequest
         timeoutForResource = stored.double("timeout_for_resource") ?? standard.timeoutForResource

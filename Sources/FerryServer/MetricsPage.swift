@@ -124,6 +124,12 @@ final class MetricsPage: Sendable {
             .counter, "ferry_finished_jobs_removed_total",
             "Finished jobs whose retention was over; estimated where whole partitions went.",
             counts.removedJobs)
+        page.add(
+            .counter, "ferry_jobs_acknowledged_total", "Results that were acknowledged.",
+            counts.acknowledgedJobs)
+        page.add(
+            .counter, "ferry_acknowledgement_reminders_total",
+            "Reminders of results that were not, giving them up included.", counts.reminders)
         page.add(.counter, "ferry_database_reconnects_total", "Connections made again.", counts.reconnects)
         page.add(
             .counter, "ferry_results_fenced_total", "Results that came after the lease was lost.",

@@ -55,6 +55,10 @@ extension StoreDoor: JobReader, JobControl {
         control.resume(id, tenant: tenant, revision: revision, reply: reply)
     }
 
+    func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        control.acknowledge(id, tenant: tenant, reply: reply)
+    }
+
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         let kept = "\(paths.kept)/\(KeptFiles.path(for: id))"
         control.delete(id, tenant: tenant, revision: revision) { result in

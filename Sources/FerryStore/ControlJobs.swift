@@ -6,7 +6,9 @@ extension ControlLane {
     /// A page of jobs, newest first, without their bodies. The next page begins before the last one of this.
     package func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
         perform("list_jobs", isRead: true, reply) { connection throws(PostgresError) in
-            let rows = try connection.execute(Statements.listJobs, .query(query))
+            let rows = try connection.execute(
+                query.isUnacknowledged ? Statements.listUnacknowledgedJobs : Statements.listJobs,
+                .query(query))
             return .success((0..<rows.rowCount).map { StoredJob(rows, $0, isWide: true).record })
         }
     }

@@ -148,7 +148,9 @@ final class FinishedJob: Sendable {
     /// The attempt that ended it, packed (`AttemptRecord`).
     let lastAttempt: [UInt8]?
     /// `JobSpec.wantedEvents`.
-    private let wanted: Int32?
+    let wanted: Int32?
+    /// It stays until it is acknowledged.
+    let acknowledgement: AcknowledgementRules?
     /// An attempt has failed for good with it.
     private let hasFailedAttempt: Bool
 
@@ -164,6 +166,7 @@ final class FinishedJob: Sendable {
         self.record = record
         self.hasFailedAttempt = hasFailedAttempt
         wanted = spec?.wantedEvents
+        acknowledgement = spec?.acknowledgement
     }
 
     /// The same job as failed, without anything that came from outside.
@@ -182,6 +185,7 @@ final class FinishedJob: Sendable {
         self.record = record
         lastAttempt = other.lastAttempt
         wanted = other.wanted
+        acknowledgement = other.acknowledgement
         hasFailedAttempt = other.hasFailedAttempt
     }
 

@@ -103,7 +103,7 @@ struct History {
         }
         guard late.count <= Self.lateCountMax else {
             nextLooks[partition.name] = now + Self.lateInterval
-            return
+            return try thin(partition, since, lane)
         }
         var parameters = Parameters()
         parameters.append(text: partition.name)
@@ -116,6 +116,17 @@ struct History {
             else { return }
             _ = try connection.execute(Statements.detachHistory, parameters)
         }
+    }
+
+    /// Deletes from a partition that has to stay what does not.
+    private func thin(
+        _ partition: Partition, _ since: Timestamp, _ lane: LaneConnection
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(JobID.first(at: partition.end))
+        parameters.append(since)
+        parameters.append(int32: Self.batchMax)
+        try delete(Statements.expireJobs, parameters, lane)
     }
 
     private mutating func drop(
@@ -189,18 +200,36 @@ struct History {
         var old = Parameters()
         old.append(DeliveryID.first(at: now + -retention))
         old.append(int32: Self.batchMax)
-        try delete(Statements.expireDeliveries, old, lane, isOfJobs: false)
+        try deleteDeliveries(old, lane)
     }
 
+    /// Each batch begins where the one before ended: what stays is passed once. The last parameter is that
+    /// place.
     private func delete(
-        _ statement: Statement, _ parameters: Parameters, _ lane: LaneConnection, isOfJobs: Bool = true
+        _ statement: Statement, _ parameters: Parameters, _ lane: LaneConnection
+    ) throws(PostgresError) {
+        var last = JobID(high: 0, low: 0)
+        while !context.chores.isClosed {
+            var next = parameters
+            next.append(last)
+            let gone: [JobID] =
+                try exclusively(lane) { [next] connection throws(PostgresError) in
+                    try connection.execute(statement, next).identifiers()
+                } ?? []
+            context.metrics.removedJobs.add(Int64(gone.count), ordering: .relaxed)
+            if gone.count < Int(Self.batchMax) { return }
+            last = gone.max() ?? last
+        }
+    }
+
+    private func deleteDeliveries(
+        _ parameters: Parameters, _ lane: LaneConnection
     ) throws(PostgresError) {
         while !context.chores.isClosed {
             let count =
                 try exclusively(lane) { connection throws(PostgresError) in
-                    try connection.execute(statement, parameters).rowCount
+                    try connection.execute(Statements.expireDeliveries, parameters).rowCount
                 } ?? 0
-            if isOfJobs { context.metrics.removedJobs.add(Int64(count), ordering: .relaxed) }
             if count < Int(Self.batchMax) { return }
         }
     }

@@ -4,8 +4,8 @@ import Postgres
 import Sys
 
 /// What somebody has to do for everybody, and what may take its time: cancels and ends invalidated sessions,
-/// keeps the history of finished jobs. Every node does it, as far as no other one is at it; what a dead one
-/// has begun the next one goes on with.
+/// reminds of what is not acknowledged, keeps the history of finished jobs. Every node does it, as far as no
+/// other one is at it; what a dead one has begun the next one goes on with.
 package final class HousekeepingLane: Sendable {
     /// Jobs that one transaction cancels at most.
     private static let batchMax: Int32 = 200
@@ -36,6 +36,7 @@ package final class HousekeepingLane: Sendable {
                 // A partition is looked through at once.
                 options.statementTimeout = .seconds(300)
             })
+        let reminders = Reminders(context)
         var history = History(context)
         var nextHistory = Sys.monotonicNanoseconds()
         while !context.chores.isClosed {
@@ -43,6 +44,7 @@ package final class HousekeepingLane: Sendable {
                 var hasMore = true
                 while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
                 try endSessions(lane)
+                try reminders.send(lane)
                 let now = Sys.monotonicNanoseconds()
                 if now >= nextHistory {
                     nextHistory = now + Self.historyInterval(context.configuration)

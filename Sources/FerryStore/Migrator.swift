@@ -49,6 +49,7 @@ package enum Migrator {
         Migration(version: 14, name: "lots", sql: PackageResources._014_lots_sql),
         Migration(version: 15, name: "history", sql: PackageResources._015_history_sql),
         Migration(version: 16, name: "rejected_events", sql: PackageResources._016_rejected_events_sql),
+        Migration(version: 17, name: "acknowledgements", sql: PackageResources._017_acknowledgements_sql),
     ]
 
     private static let lockAndCreate = """

@@ -231,6 +231,10 @@ extension Parameters {
         }
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.lastAttempt) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resumeData) }
+        let awaiting = jobs.filter { $0.acknowledgement != nil }
+        parameters.appendArray(.uuid, awaiting) { $0.append($1.lease.job) }
+        parameters.appendArray(.text, awaiting) { $0.append(text: $1.acknowledgement?.encode()) }
+        parameters.appendArray(.int32, awaiting) { $0.append(int32: $1.wanted) }
         return parameters
     }
 }

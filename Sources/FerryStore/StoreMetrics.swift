@@ -31,6 +31,9 @@ package final class StoreMetrics: Sendable {
         package var oldestTransactionSeconds: Double
         /// Finished jobs whose retention was over; about, where whole partitions went.
         package var removedJobs: Int64
+        /// Jobs that were acknowledged, and reminders of those that were not, the last one of each included.
+        package var acknowledgedJobs: Int64
+        package var reminders: Int64
         /// Dead rows of `jobs` at the last look.
         package var deadRowCount: Int64
         /// Events that this node's relay has given a number.
@@ -68,6 +71,8 @@ package final class StoreMetrics: Sendable {
     let discretionaryStarts = Atomic<Int64>(0)
     let oldestTransactionMilliseconds = Atomic<Int64>(0)
     let removedJobs = Atomic<Int64>(0)
+    let acknowledgedJobs = Atomic<Int64>(0)
+    let reminders = Atomic<Int64>(0)
     let deadRows = Atomic<Int64>(0)
     let numberedEvents = Atomic<Int64>(0)
     let rejectedEvents = Atomic<Int64>(0)
@@ -99,7 +104,8 @@ package final class StoreMetrics: Sendable {
             discretionaryStarts: discretionaryStarts.load(ordering: .relaxed),
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
             removedJobs: removedJobs.load(ordering: .relaxed),
-            deadRowCount: deadRows.load(ordering: .relaxed),
+            acknowledgedJobs: acknowledgedJobs.load(ordering: .relaxed),
+            reminders: reminders.load(ordering: .relaxed), deadRowCount: deadRows.load(ordering: .relaxed),
             numberedEvents: numberedEvents.load(ordering: .relaxed),
             rejectedEvents: rejectedEvents.load(ordering: .relaxed),
             relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6,

@@ -31,6 +31,7 @@ package struct StoredJob: Sendable {
         if isWide {
             record.resumeData = rows.textOrNil(row, 24)
             record.questionJSON = rows.bytesOrNil(row, 27)
+            record.acknowledgedAt = rows.instantOrNil(row, 28)
         }
         if isWide, record.waitingFor == .dependency {
             record.pendingDependencies = rows.uuidArray(row, 26).compactMap { id in

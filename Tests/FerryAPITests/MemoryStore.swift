@@ -219,6 +219,20 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
             })
     }
 
+    func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        reply(
+            found(id, tenant).flatMap { job in
+                guard job.state.isTerminal else { return .failure(.invalidState(job.state)) }
+                guard (try? JobSpec(storedJSON: job.specJSON))?.acknowledgement != nil else {
+                    return .failure(.notAwaited)
+                }
+                if job.acknowledgedAt == nil {
+                    state.withLock { $0.jobs[id]?.acknowledgedAt = Timestamp(microseconds: 1) }
+                }
+                return found(id, tenant)
+            })
+    }
+
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         reply(
             checked(id, tenant, revision).flatMap { job in

@@ -37,7 +37,7 @@ struct SessionTests {
         "priority":0.75,"network_service_type":"background","waits_for_connectivity":true,
         "http_additional_headers":{"User-Agent":"x/1","Authorization":"hush"},
         "proxy":{"url":"http://proxy.example:3128","user":"u","password":"secret"},
-        "tls_minimum_version":"1.3"}
+        "tls_minimum_version":"1.3","acknowledgement":{"by":"webhook","timeout":60}}
         """#
 
     @Test("what is stored is read again as it was, and shows no secret")

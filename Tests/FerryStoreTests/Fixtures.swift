@@ -192,7 +192,7 @@ func newJob(
     serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
     webhook: Bool = false, webhookEvents: [EventType]? = nil,
-    sealedSecrets: [UInt8]? = nil, origin: String? = nil
+    sealedSecrets: [UInt8]? = nil, origin: String? = nil, acknowledgement: AcknowledgementRules? = nil
 ) -> NewJob {
     var spec = JobSpec(
         kind: kind, session: session, description: nil, metadata: metadata,
@@ -217,6 +217,7 @@ func newJob(
                 hasSecret: sealedSecrets != nil)
             : nil)
     spec.schedule.networkServiceType = serviceType
+    spec.acknowledgement = acknowledgement
     return NewJob(
         id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),
         sealedSecrets: sealedSecrets,

@@ -73,20 +73,60 @@ struct HistoryTests {
         try addOld("gone", days: 9, ended: 9)
         try addOld("late", days: 9, ended: 1)
         try addOld("young", days: 1, ended: 1)
-        #expect(try rows("SELECT session FROM finished_jobs ORDER BY 1") == ["gone", "late", "young"])
+        try addOld("unacknowledged", days: 9, ended: 9)
+        try addOld("acknowledged", days: 9, ended: 9)
+        try hold("unacknowledged")
+        try change("UPDATE finished_jobs SET acknowledged_at = now() WHERE session = 'acknowledged'")
+        #expect(
+            try rows("SELECT session FROM finished_jobs ORDER BY 1") == [
+                "acknowledged", "gone", "late", "unacknowledged", "young",
+            ])
         // As if the partition of that time had been made then.
         var connection = try Connection(url: database.url)
         try connection.execute(script: Self.splitting)
         let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
         defer { node.store.stop() }
         eventually("the old partition is dropped") {
-            (try? rows("SELECT session FROM finished_jobs ORDER BY 1")) == ["late", "young"]
+            (try? rows("SELECT session FROM finished_jobs ORDER BY 1")) == [
+                "acknowledged", "late", "unacknowledged", "young",
+            ]
         }
-        let rest = try rows("SELECT session FROM finished_jobs_rest")
-        #expect(rest == ["late"])
+        let rest = try rows("SELECT session FROM finished_jobs_rest ORDER BY 1")
+        #expect(rest == ["acknowledged", "late", "unacknowledged"])
         let tables = try rows("SELECT relname::text FROM pg_class WHERE relname = '\(Self.oldPartition)'")
         #expect(tables.isEmpty)
         #expect(node.store.metrics.removedJobs >= 0)
+    }
+
+    @Test("a partition in which too many jobs stay to be moved is rid of the others")
+    func thinning() throws {
+        try addOld("held", days: 9, ended: 9, count: 1_001)
+        try addOld("gone", days: 9, ended: 9, count: 3)
+        try hold("held")
+        try change(Self.splitting)
+        let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
+        defer { node.store.stop() }
+        eventually("the others are gone") {
+            (try? rows("SELECT count(*)::text FROM finished_jobs")) == ["1001"]
+        }
+        #expect(
+            try rows("SELECT DISTINCT tableoid::regclass::text FROM finished_jobs") == [Self.oldPartition])
+        #expect(try rows("SELECT DISTINCT session FROM finished_jobs") == ["held"])
+    }
+
+    private func change(_ sql: String) throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: sql)
+    }
+
+    /// Lets the finished jobs of a session wait for their acknowledgement.
+    private func hold(_ session: String) throws {
+        try change(
+            """
+            INSERT INTO unacknowledged_jobs (job, tenant, session, rules, expires_at, next_look_at)
+            SELECT id, tenant, session, '{"by": "client"}', 'infinity', 'infinity' FROM finished_jobs
+            WHERE session = '\(session)'
+            """)
     }
 
     private static let day: Int64 = 86_400_000
@@ -126,16 +166,19 @@ struct HistoryTests {
         """
     }
 
-    private func addOld(_ session: String, days: Int64, ended: Int64) throws {
+    private func addOld(_ session: String, days: Int64, ended: Int64, count: Int = 1) throws {
         let id = Self.first(Sys.wallMicroseconds() / 1_000 - days * Self.day)
-        let unique = id.dropLast(6) + "\(100_000 + session.utf8.reduce(0) { $0 * 7 + Int($1) } % 900_000)"
+        let own = 10_000 + session.utf8.reduce(0) { $0 * 7 + Int($1) } % 90_000
+        let unique = "\(id.dropLast(12))\(own)"
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
                 INSERT INTO finished_jobs (id, created_at, finished_at, revision, attempt, failed_attempts,
                     kind, state, tenant, session, origin, spec)
-                VALUES ('\(unique)', now() - interval '\(days) days', now() - interval '\(ended) days',
-                    2, 1, 0, 'data', 'succeeded', 'acme', '\(session)', 'http://a:80', '{}')
+                SELECT ('\(unique)' || lpad(i::text, 7, '0'))::uuid, now() - interval '\(days) days',
+                    now() - interval '\(ended) days', 2, 1, 0, 'data', 'succeeded', 'acme', '\(session)',
+                    'http://a:80', '{}'
+                FROM generate_series(1, \(count)) i
                 """)
     }
 

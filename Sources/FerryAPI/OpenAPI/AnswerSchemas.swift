@@ -12,7 +12,8 @@ let answerSchemas = #"""
         "scheduled_at", "kind", "session", "description", "metadata", "request", "mirrors", "destination",
         "source", "integrity",
         "resume_data", "redirects", "accept", "on_challenge", "schedule", "network", "retry", "segments",
-        "webhook", "progress", "response", "result", "error", "question", "answered_by", "questions"
+        "webhook", "progress", "response", "result", "error", "question", "answered_by", "questions",
+        "acknowledgement", "acknowledged_at"
       ],
       "properties": {
         "id": {"$ref": "#/components/schemas/JobID"},
@@ -42,6 +43,13 @@ let answerSchemas = #"""
         "started_at": {"type": ["string", "null"], "format": "date-time"},
         "finished_at": {"type": ["string", "null"], "format": "date-time"},
         "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
+        "acknowledgement": {
+          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}]
+        },
+        "acknowledged_at": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "When somebody has said that the result has arrived."
+        },
         "attempt": {"type": "integer", "minimum": 0},
         "node": {"type": ["string", "null"]}, "link": {"type": "string"},
         "retry_of": {"type": ["string", "null"]}, "schedule_id": {"type": ["string", "null"]},

@@ -25,6 +25,10 @@ let parameterComponents = #"""
       "name": "metadata.KEY", "in": "query", "schema": {"type": "string", "pattern": "^[^\\u0000]*$"},
       "description": "KEY stands for a name in metadata; may be given for several names, all must match."
     },
+    "Acknowledged": {
+      "name": "acknowledged", "in": "query", "schema": {"const": "false"},
+      "description": "Only terminal jobs that wait for their acknowledgement."
+    },
     "Limit": {
       "name": "limit", "in": "query",
       "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}

@@ -6,7 +6,8 @@ let eventSchemas = #"""
       "enum": [
         "job.created", "job.started", "job.waiting_for_connectivity", "job.will_begin", "job.challenge",
         "job.redirect", "job.resumed_at_offset", "job.attempt_failed", "job.succeeded", "job.failed",
-        "job.cancelled", "session.events_finished", "session.invalidated"
+        "job.cancelled", "job.unacknowledged", "job.acknowledged", "job.acknowledgement_expired",
+        "session.events_finished", "session.invalidated"
       ]
     },
     "Event": {

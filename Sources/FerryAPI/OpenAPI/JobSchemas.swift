@@ -48,6 +48,10 @@ let jobRequestSchemas = #"""
           "description": "ask: after a 401 somebody may give a credential (POST …/challenge)."
         },
         "questions": {"$ref": "#/components/schemas/QuestionRules"},
+        "acknowledgement": {
+          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}],
+          "description": "Standard: the session's."
+        },
         "schedule": {"$ref": "#/components/schemas/Schedule"},
         "network": {"$ref": "#/components/schemas/Network"},
         "retry": {"$ref": "#/components/schemas/Retry"},
@@ -337,6 +341,8 @@ let jobRequestSchemas = #"""
         "events": {
           "type": "array", "minItems": 1, "uniqueItems": true,
           "default": ["job.succeeded", "job.failed", "job.cancelled"],
+          "description": "Of a job with acknowledgement the default has job.unacknowledged and \#
+    job.acknowledgement_expired as well.",
           "items": {"$ref": "#/components/schemas/EventType"}
         },
         "secret": {

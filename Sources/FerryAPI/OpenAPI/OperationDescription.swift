@@ -32,8 +32,8 @@ extension Operation {
     var description: OperationDescription {
         switch self {
         case .submitJob, .submitJobs, .listJobs, .readJob, .editJob, .deleteJob, .cancelJob, .suspendJob,
-            .resumeJob, .retryJob, .answerBegin, .answerRedirect, .answerChallenge, .readContent,
-            .readAttempts:
+            .resumeJob, .acknowledgeJob, .retryJob, .answerBegin, .answerRedirect, .answerChallenge,
+            .readContent, .readAttempts:
             jobDescription
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             sessionDescription
@@ -74,8 +74,8 @@ extension Operation {
             OperationDescription(
                 tag: "jobs", summary: "List jobs, newest first",
                 parameters: [
-                    "Session", "State", "Kind", "Host", "CreatedAfter", "Schedule", "Metadata", "Limit",
-                    "Cursor",
+                    "Session", "State", "Kind", "Host", "CreatedAfter", "Schedule", "Acknowledged",
+                    "Metadata", "Limit", "Cursor",
                 ],
                 answers: [
                     .init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])
@@ -123,6 +123,7 @@ extension Operation {
                         content: json("Job"), headers: ["ETag"])
                 ],
                 problems: [404, 409, 412, 413, 415, 422])
+        case .acknowledgeJob: acknowledgeDescription
         case .answerBegin: answerDescription("Say whether a job may begin", "BeginAnswer")
         case .answerRedirect: answerDescription("Say whether a job follows a redirect", "RedirectAnswer")
         case .answerChallenge:
@@ -147,6 +148,17 @@ extension Operation {
                         headers: ["Location", "ETag", "Preference-Applied", "Idempotency-Replayed"])
                 ], problems: (self == .retryJob ? [404] : []) + [409, 413, 415, 422])
         }
+    }
+
+    private var acknowledgeDescription: OperationDescription {
+        OperationDescription(
+            tag: "jobs", summary: "Say that the result of a terminal job has arrived",
+            body: json("EmptyRequest"),
+            answers: [
+                .init(
+                    status: 200, text: "It has, now or before; the job.", content: json("Job"),
+                    headers: ["ETag"])
+            ], problems: [404, 409, 413, 415, 422])
     }
 
     private func answerDescription(_ summary: String, _ schema: String) -> OperationDescription {

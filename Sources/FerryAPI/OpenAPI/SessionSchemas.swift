@@ -34,6 +34,9 @@ let sessionSchemas = #"""
           "description": "Seconds for which finished jobs and the files kept for them stay; at most the \#
     service's, which is the default."
         },
+        "acknowledgement": {
+          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}]
+        },
         "sends_launch_events": {
           "type": "boolean", "default": true,
           "description": "Whether webhook endpoints hear of its jobs. A job's own webhook always does."
@@ -74,9 +77,10 @@ let sessionSchemas = #"""
       "required": [
         "identifier", "tenant", "is_configured", "revision", "created_at", "updated_at", "invalidation",
         "invalidated_at", "ended_at", "kind", "description", "metadata", "weight",
-        "http_maximum_connections_per_host", "max_bytes_per_second", "retention", "sends_launch_events",
-        "timeout_for_request", "timeout_for_resource", "priority", "network_service_type", "discretionary",
-        "waits_for_connectivity", "http_additional_headers", "proxy", "tls_minimum_version",
+        "http_maximum_connections_per_host", "max_bytes_per_second", "retention", "acknowledgement",
+        "sends_launch_events", "timeout_for_request", "timeout_for_resource", "priority",
+        "network_service_type", "discretionary", "waits_for_connectivity",
+        "http_additional_headers", "proxy", "tls_minimum_version",
         "tls_maximum_version", "jobs"
       ],
       "properties": {
@@ -102,6 +106,9 @@ let sessionSchemas = #"""
         "http_maximum_connections_per_host": {"type": ["integer", "null"]},
         "max_bytes_per_second": {"type": ["integer", "null"]},
         "retention": {"type": ["number", "null"]},
+        "acknowledgement": {
+          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}]
+        },
         "sends_launch_events": {"type": "boolean"},
         "timeout_for_request": {"type": "number"}, "timeout_for_resource": {"type": "number"},
         "priority": {"type": "number"}, "network_service_type": {"type": "string"},

@@ -1,9 +1,12 @@
 -- Deletes finished jobs of a tenant's default session, as expire_session_jobs.sql. $1 tenant, $2 only ids
--- below this one, $3 only what ended before, $4 how many at most. Returns their ids.
+-- below this one, $3 only what ended before, $4 how many at most, $5 only ids above this one. Returns their
+-- ids.
 WITH old AS (
-    SELECT id FROM finished_jobs
-    WHERE tenant = $1::text AND id < $2::uuid AND session = 'default' AND finished_at < $3::timestamptz
-    ORDER BY tenant, id LIMIT $4::integer FOR UPDATE SKIP LOCKED
+    SELECT f.id FROM finished_jobs f
+    WHERE f.tenant = $1::text AND f.id < $2::uuid AND f.id > $5::uuid AND f.session = 'default'
+        AND greatest(f.finished_at, f.acknowledged_at, f.given_up_at) < $3::timestamptz
+        AND (SELECT true FROM unacknowledged_jobs u WHERE u.job = f.id) IS NULL
+    ORDER BY f.tenant, f.id LIMIT $4::integer FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM finished_jobs j USING old WHERE j.id = ANY (ARRAY[old.id]) RETURNING j.id
 ), untold AS (

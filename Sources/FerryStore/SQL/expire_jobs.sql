@@ -1,9 +1,11 @@
 -- Deletes finished jobs of anybody, as expire_session_jobs.sql. $1 only ids below this one, $2 only what
--- ended before, $3 how many at most. Returns their ids.
+-- ended before, $3 how many at most, $4 only ids above this one. Returns their ids.
 WITH old AS (
-    SELECT id FROM finished_jobs
-    WHERE id < $1::uuid AND finished_at < $2::timestamptz
-    ORDER BY id LIMIT $3::integer FOR UPDATE SKIP LOCKED
+    SELECT f.id FROM finished_jobs f
+    WHERE f.id < $1::uuid AND f.id > $4::uuid
+        AND greatest(f.finished_at, f.acknowledged_at, f.given_up_at) < $2::timestamptz
+        AND (SELECT true FROM unacknowledged_jobs u WHERE u.job = f.id) IS NULL
+    ORDER BY f.id LIMIT $3::integer FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM finished_jobs j USING old WHERE j.id = ANY (ARRAY[old.id]) RETURNING j.id
 ), untold AS (

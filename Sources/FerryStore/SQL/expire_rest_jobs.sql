@@ -1,8 +1,11 @@
 -- Deletes finished jobs that ended when the partition of their time was gone, as expire_session_jobs.sql. $1
--- only what ended before, $2 how many at most. Returns their ids.
+-- only what ended before, $2 how many at most, $3 only ids above this one. Returns their ids.
 WITH old AS (
-    SELECT id FROM finished_jobs_rest WHERE finished_at < $1::timestamptz
-    ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
+    SELECT f.id FROM finished_jobs_rest f
+    WHERE f.id > $3::uuid
+        AND greatest(f.finished_at, f.acknowledged_at, f.given_up_at) < $1::timestamptz
+        AND (SELECT true FROM unacknowledged_jobs u WHERE u.job = f.id) IS NULL
+    ORDER BY f.id LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM finished_jobs_rest j USING old WHERE j.id = ANY (ARRAY[old.id]) RETURNING j.id
 ), untold AS (

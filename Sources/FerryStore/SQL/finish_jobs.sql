@@ -4,10 +4,11 @@
 -- One array element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts, $6
 -- responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or
 -- null, $12 its events (EventRecord), $13 the attempt that ended it (AttemptRecord), or null, $14 resume data
--- or null. Joined by ANY (ARRAY[…]), which has an index and neither a hash nor an order: however wrong the
--- statistics are (a queue that was empty when it was vacuumed), the rows are found one by one through the
--- primary key. Returns the ids that were really finished, and whether others depend on them: of those there
--- is news (resolve_dependencies.sql).
+-- or null. Of those that wait for an acknowledgement alone: $15 ids, $16 what they ask for (JSON), $17 the
+-- events that their webhooks want, or null. Joined by ANY (ARRAY[…]), which has an index and neither a hash
+-- nor an order: however wrong the statistics are (a queue that was empty when it was vacuumed), the rows are
+-- found one by one through the primary key. Returns the ids that were really finished, and whether others
+-- depend on them: of those there is news (resolve_dependencies.sql).
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
@@ -32,6 +33,15 @@ WITH u AS (
         kind, terminal_state::job_state, tenant, session, origin, spec, metadata, secrets, payload,
         traceparent, response, result, error, body, attempts, last_attempt, resume_data
     FROM gone
+), awaiting AS (
+    INSERT INTO unacknowledged_jobs (job, tenant, session, rules, wanted_events, expires_at, next_look_at)
+    SELECT g.id, g.tenant, g.session, a.rules::jsonb, a.wanted_events, e.at,
+        reminder_at(a.rules::jsonb, 0, g.finished_at, e.at)
+    FROM unnest($15::uuid[], $16::text[], $17::integer[]) AS a(id, rules, wanted_events)
+    JOIN gone g ON g.id = a.id
+    CROSS JOIN LATERAL (
+        SELECT g.finished_at + make_interval(secs => (a.rules::jsonb ->> 'timeout')::double precision) AS at
+    ) e
 ), noticed AS (
     INSERT INTO dependency_news (job, state)
     SELECT id, terminal_state::job_state FROM gone WHERE has_dependents

@@ -6,7 +6,7 @@
 -- deliveries, then endpoints whose condition changes, then this connection's row of job_counts. One array
 -- element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they took, $5 statuses or null,
 -- $6 errors or null, $7 answers, $8 states or `returned`, $9 when to try again or null. Returns the endpoints
--- that were disabled.
+-- that were disabled, and jobs that are acknowledged by what was accepted.
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::timestamptz[], $4::double precision[], $5::integer[], $6::text[],
@@ -25,7 +25,7 @@ WITH u AS (
     FROM u
     WHERE d.id = ANY (ARRAY[u.delivery]) AND d.state NOT IN ('accepted', 'given_up')
         AND (d.tries = u.number OR u.state = 'accepted')
-    RETURNING d.state, d.endpoint, d.type, u.state AS verdict, u.status
+    RETURNING d.state, d.endpoint, d.type, d.job, u.state AS verdict, u.status
 ), judged AS (
     SELECT endpoint, bool_or(verdict = 'accepted') AS is_accepted,
         coalesce(bool_or(status = 410), false) AS is_gone
@@ -55,4 +55,10 @@ WITH u AS (
     SELECT current_setting('ferry.shard'), -count(*) FROM changed WHERE state <> 'pending' HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
 )
-SELECT id, tenant, disabled_reason FROM failing WHERE disabled_reason IS NOT NULL
+SELECT id, tenant, disabled_reason, NULL::uuid AS job FROM failing WHERE disabled_reason IS NOT NULL
+UNION ALL
+SELECT NULL, NULL, NULL, c.job
+FROM changed c JOIN unacknowledged_jobs u ON u.job = ANY (ARRAY[c.job])
+WHERE (SELECT true FROM unacknowledged_jobs WHERE is_by_webhook LIMIT 1) AND u.is_by_webhook
+    AND c.state = 'accepted'
+    AND c.type IN ('job.succeeded', 'job.failed', 'job.cancelled', 'job.unacknowledged')

@@ -1,0 +1,29 @@
+/// What holds a finished job, as JSON Schema 2020-12.
+let acknowledgementSchemas = #"""
+    "AcknowledgementRules": {
+      "type": "object", "additionalProperties": false,
+      "description": "The terminal job and what the service keeps of it stay until somebody acknowledges \#
+    it, whatever the retention; the retention runs from then.",
+      "properties": {
+        "by": {
+          "enum": ["client", "webhook"], "default": "client",
+          "description": "webhook: a receiver that accepts the event of the job's end, or a reminder, \#
+    acknowledges it as well."
+        },
+        "timeout": {
+          "type": "number", "minimum": 1, "maximum": 7776000, "default": 1209600,
+          "description": "Seconds after the job's end; then nobody waits any more."
+        },
+        "reminders": {
+          "type": "object", "additionalProperties": false,
+          "description": "When job.unacknowledged comes. Seconds; max_delay is not below initial_delay.",
+          "properties": {
+            "max_count": {"type": "integer", "minimum": 0, "maximum": 100, "default": 20},
+            "initial_delay": {"type": "number", "minimum": 1, "maximum": 604800, "default": 600},
+            "multiplier": {"type": "number", "minimum": 1, "maximum": 10, "default": 2},
+            "max_delay": {"type": "number", "minimum": 1, "maximum": 604800, "default": 86400}
+          }
+        }
+      }
+    }
+    """#

@@ -1,0 +1,136 @@
+import Curl
+import FerryCore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("Acknowledgement", .onOwnThread)
+struct AcknowledgementTests {
+    @Test("a result stays until it is acknowledged, over kill -9, with reminders; then it goes with its file")
+    func kept() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_RETENTION": "4"])
+        defer { ferry.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(1_000))
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let session = #"{"acknowledgement":{"reminders":{"initial_delay":1,"multiplier":1.5}}}"#
+        #expect(try ferry.call("PUT", "/v1/sessions/careful", session).status == 201)
+        let request = #"{"kind":"download","request":{"url":"\#(nginx.url)/file"}"#
+        let job = try ferry.run(
+            request + #","session":"careful","webhook":{"url":"\#(receiver.url)/hook"}}"#)
+        let id = try #require(job["id"]?.string)
+        #expect(job["acknowledgement"]?["timeout"]?.double == 1_209_600)
+        #expect(job["acknowledgement"]?["by"]?.string == "client" && job["acknowledged_at"] == .null)
+        let other = try ferry.run(request + #","session":"careful","acknowledgement":null}"#)
+        let otherID = try #require(other["id"]?.string)
+        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(otherID)").status == 404 })
+        var told = receiver.deliveries.wait(for: 2, seconds: 30).compactMap { $0.json["type"]?.string }
+        #expect(told.prefix(2) == ["job.succeeded", "job.unacknowledged"])
+        ferry.kill9()
+        try ferry.start()
+        told = receiver.deliveries.wait(for: 1, seconds: 30).compactMap { $0.json["type"]?.string }
+        #expect(told.first == "job.unacknowledged")
+        #expect(try ferry.call("GET", "/v1/jobs/\(id)/content").body == patternBytes(1_000))
+        let waiting = try ferry.json("GET", "/v1/jobs?acknowledged=false")["data"]?.array
+        #expect(waiting?.compactMap { $0["id"]?.string } == [id])
+        let first = try ferry.json("POST", "/v1/jobs/\(id)/acknowledge", "{}")
+        #expect(first["acknowledged_at"]?.string != nil && first["state"]?.string == "succeeded")
+        ferry.kill9()
+        try ferry.start()
+        #expect(try ferry.json("POST", "/v1/jobs/\(id)/acknowledge") == first)
+        #expect(try ferry.json("GET", "/v1/jobs?acknowledged=false")["data"]?.array?.isEmpty == true)
+        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
+        let kept = ferry.directory + "/results"
+        #expect(
+            becomes(seconds: 40) {
+                names(in: kept).allSatisfy { names(in: "\(kept)/\($0)").isEmpty }
+            })
+        #expect(becomes { try types(ferry).contains("job.acknowledged") })
+        #expect(try types(ferry).count { $0 == "job.acknowledged" } == 1)
+    }
+
+    private func types(_ ferry: FerryProcess) throws -> [String] {
+        try ferry.json("GET", "/v1/events?session=careful&limit=500")["data"]?.array?.compactMap {
+            $0["type"]?.string
+        } ?? []
+    }
+
+    @Test("what is not over or does not ask answers 409, what is wrong 422; the command says the same")
+    func refusals() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let job = #"{"kind":"data","session":"refused","request":{"url":"\#(receiver.url)/"}"#
+        let plain = try ferry.run(job + "}")
+        let path = "/v1/jobs/\(plain["id"]?.string ?? "")/acknowledge"
+        let answer = try ferry.call("POST", path, "{}")
+        #expect(answer.status == 409 && answer.text.contains(#""code":"not_awaited""#))
+        #expect(try ferry.call("POST", path, #"{"a":1}"#).status == 422)
+        let unborn = try ferry.submit(
+            job + #","acknowledgement":{},"schedule":{"earliest_begin_at":"2100-01-01T00:00:00Z"}}"#)
+        let early = try ferry.call("POST", "/v1/jobs/\(unborn)/acknowledge", "{}")
+        #expect(early.status == 409 && early.text.contains(#""state":"waiting""#))
+        #expect(
+            try ferry.call("POST", "/v1/jobs/job_00000000000000000000000000/acknowledge", "{}").status == 404)
+        for wrong in [
+            #"{"timeout":0}"#, #"{"by":"me"}"#, #"{"reminders":{"max_count":101}}"#, #"{"x":1}"#,
+            #"{"reminders":{"initial_delay":10,"max_delay":5}}"#,
+        ] {
+            let refused = try ferry.call("POST", "/v1/jobs", job + #","acknowledgement":\#(wrong)}"#)
+            #expect(refused.status == 422 && refused.text.contains("#/acknowledgement/"), "\(refused.text)")
+        }
+        #expect(try ferry.call("GET", "/v1/jobs?acknowledged=true").status == 400)
+        let kept = try ferry.run(job + #","acknowledgement":{}}"#)
+        let id = kept["id"]?.string ?? ""
+        let environment = ferry.environment.merging(["FERRY_URL": ferry.url, "FERRY_KEY": adminKey]) { $1 }
+        let list = try Program.run(
+            [Program.ferry, "jobs", "--unacknowledged", "--session", "refused"], environment: environment)
+        #expect(list.output.split(separator: "\n").count == 1 && list.output.hasPrefix(id))
+        let done = try Program.run([Program.ferry, "acknowledge", id], environment: environment)
+        #expect(done.status == 0 && done.output == "\(id)\tsucceeded\n")
+        #expect(try ferry.json("GET", "/v1/jobs/\(id)")["acknowledged_at"]?.string != nil)
+    }
+
+    @Test("with by: webhook the receiver's 2xx to the job's end is the acknowledgement")
+    func byWebhook() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(receiver.url)/"},"acknowledgement":{"by":"webhook"},"#
+                + #""webhook":{"url":"\#(receiver.url)/hook"}}"#)
+        let path = "/v1/jobs/\(job["id"]?.string ?? "")"
+        #expect(becomes { try ferry.json("GET", path)["acknowledged_at"]?.string != nil })
+        let types = try ferry.json("GET", path + "/events")["data"]?.array?.compactMap { $0["type"]?.string }
+        #expect(types == ["job.acknowledged", "job.succeeded", "job.started", "job.created"])
+    }
+
+    @Test("two nodes send one reminder")
+    func twoNodes() throws {
+        let database = try TestDatabase()
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+        ]
+        let nodes = try [FerryProcess(settings), FerryProcess(settings)]
+        defer { for node in nodes { node.remove() } }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let asked = #"{"reminders":{"max_count":2,"initial_delay":1,"multiplier":1}}"#
+        var ids: [String] = []
+        for node in nodes + nodes {
+            let job = try node.run(
+                #"{"kind":"data","session":"both","request":{"url":"\#(receiver.url)/"},"#
+                    + #""acknowledgement":\#(asked)}"#)
+            ids.append(job["id"]?.string ?? "")
+        }
+        func reminders() throws -> [String] {
+            try nodes[1].json("GET", "/v1/events?session=both&type=job.unacknowledged&limit=500")["data"]?
+                .array?.compactMap { $0["data"]?["job"]?["id"]?.string } ?? []
+        }
+        #expect(becomes(seconds: 40) { try reminders().count >= 2 * ids.count })
+        for id in ids { #expect(try reminders().count { $0 == id } == 2) }
+    }
+}

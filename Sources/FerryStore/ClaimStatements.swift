@@ -21,6 +21,8 @@ struct Claims: Sendable {
     var hasHosts = false
     /// The wide lots of sessions that are limited.
     var limitedSessions: [Int64] = []
+    /// Some of what it leases may find no slot.
+    var holds = false
     /// What runs here is to be counted where something limits it.
     var countsRunning: Bool { lookAfter == .min && (hasHosts || !limitedSessions.isEmpty) }
 
@@ -140,12 +142,12 @@ struct Claims: Sendable {
         if !claimable.isEmpty {
             // The only lot that was asked needs no telling apart.
             let only = claimable.count == 1 ? claimable[0].lot.id : nil
-            outcome.read(leased: next(&results), of: only)
+            outcome.read(leased: next(&results), of: only, inOrder: holds)
         }
         if !narrow.isEmpty {
             _ = next(&results)
             outcome.read(permits: next(&results))
-            outcome.read(leased: next(&results), of: nil)
+            outcome.read(leased: next(&results), of: nil, inOrder: false)
         }
         if countsRunning { outcome.uncountedCount = next(&results).int64(0, 0) }
         if lookAfter != nil { outcome.read(look: next(&results)) }
@@ -154,9 +156,15 @@ struct Claims: Sendable {
 }
 
 extension Claims.Outcome {
-    fileprivate mutating func read(leased rows: borrowing ResultSet, of only: Int64?) {
+    /// `inOrder`: the most urgent first; otherwise they begin at once, in whatever order.
+    fileprivate mutating func read(leased rows: borrowing ResultSet, of only: Int64?, inOrder: Bool) {
         jobs.reserveCapacity(jobs.count + rows.rowCount)
-        for row in 0..<rows.rowCount {
+        var order = Array(0..<rows.rowCount)
+        if inOrder {
+            let urgencies = order.map { rows.instant($0, 21) }
+            order.sort { (urgencies[$0], $0) < (urgencies[$1], $1) }
+        }
+        for row in order {
             jobs.append(StoredJob(rows, row, isWide: false))
             guard only == nil else { continue }
             let (lot, urgency) = (rows.int64(row, 20), rows.instant(row, 21))

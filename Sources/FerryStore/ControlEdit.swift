@@ -143,7 +143,7 @@ extension StoreContext {
             let spec = try? JobSpec(storedJSON: record.specJSON)
         else { return }
         edits.insert(record, spec, book: book)
-        attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+        changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
     }
 }
 

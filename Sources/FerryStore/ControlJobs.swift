@@ -85,7 +85,7 @@ extension ControlLane {
             parameters.append(bool: keepsBytes)
             let changed = try connection.execute(Statements.requestCancel, parameters)
             guard changed.rowCount == 1 else { return nil }
-            context.attemptRunner?.stop(stored.record.id, keepsBytes ? .cancelKeepingBytes : .cancel)
+            context.stop(stored.record.id, keepsBytes ? .cancelKeepingBytes : .cancel)
             return stored.record
         }
         var seal: (@Sendable (ResumePoint) -> String?)?

@@ -21,7 +21,7 @@ extension ControlLane {
             let statement = isRunning ? Statements.requestSuspend : Statements.suspendJob
             guard try connection.execute(statement, .revision(of: record)).rowCount == 1 else { return nil }
             if isRunning {
-                context.attemptRunner?.stop(id, .suspend)
+                context.stop(id, .suspend)
                 return .success(record)
             }
             guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }

@@ -16,8 +16,7 @@ struct DiscretionaryRound {
     /// How many this node has room for: half of its slots stay for what cannot wait.
     private var room: Int {
         let slots = context.configuration.slots
-        let busyCount = slots.capacity - slots.freeCount
-        return min(Self.batchMax, (slots.capacity + 1) / 2 - busyCount)
+        return min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
     }
 
     /// How many jobs are queued now.

@@ -10,7 +10,7 @@ import Sys
 struct Dispatcher {
     private let context: StoreContext
     private let lane: LaneConnection
-    /// Ended attempts that are not committed yet; each holds a slot.
+    /// Ended attempts that are not committed yet; each holds a lease.
     private var endings: [Ending] = []
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
@@ -21,6 +21,9 @@ struct Dispatcher {
     private var nextPromotion: Int64 = 0
     private var nextReconciliation: Int64 = 0
     private var dependents = Dependents()
+    private var turnover = Turnover()
+    /// Until then nothing is leased for which there is no slot.
+    private var holdsNothingUntil: Int64 = 0
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
@@ -38,7 +41,7 @@ struct Dispatcher {
             })
     }
 
-    var isEmpty: Bool { endings.isEmpty && news.isEmpty }
+    var isEmpty: Bool { endings.isEmpty && news.isEmpty && context.held.count == 0 }
 
     private var slots: SlotLedger { context.configuration.slots }
     private var isLeasing: Bool { context.isLeasing.load(ordering: .relaxed) }
@@ -49,7 +52,8 @@ struct Dispatcher {
     var idleMilliseconds: Int32 {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
-        if !isEmpty { next = now }
+        if !endings.isEmpty || !news.isEmpty { next = now }
+        if let back = context.held.nextReturn { next = min(next, isLeasing ? back : now) }
         if let look = dependents.nextLook { next = min(next, look) }
         if context.isPromoting { next = min(next, nextPromotion) }
         if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
@@ -111,10 +115,12 @@ struct Dispatcher {
         // What they tell of must not be over before they are told.
         guard news.isEmpty else { return }
         resolveDependencies()
+        giveBackHeld(now)
         let ended = Array(endings.prefix(batchMax))
         let promotes = context.isPromoting && now >= nextPromotion
-        var reserved = 0
-        let mayClaim = isLeasing ? planClaims(ended.count, now, &reserved) : Claims()
+        slots.settle(ended.count)
+        var reserved = Reservation()
+        let mayClaim = isLeasing ? planClaims(isAfterEndings: !ended.isEmpty, now, &reserved) : Claims()
         let round = Round(
             endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: mayClaim)
         guard !ended.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else { return }
@@ -126,35 +132,68 @@ struct Dispatcher {
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
             succeed(round, outcome, reserved: reserved, began: now)
         } catch {
-            slots.release(reserved)
+            slots.unsettle(ended.count)
+            reserved.giveBack(to: slots)
             queue.abandon(round.claims)
             fail(round, error)
         }
     }
 
-    /// The slots of what ends here go straight to what begins; `reserved` are further ones.
-    private mutating func planClaims(_ endingCount: Int, _ now: Int64, _ reserved: inout Int) -> Claims {
-        queue.learn()
-        let ending = min(endingCount, Limits.claimBatchMax)
-        let wanted = queue.wantedSlots
-        reserved = slots.reserve(upTo: max(0, wanted - ending))
-        let claims = queue.plan(min(wanted, ending + reserved), looks: queue.looks(now))
-        if claims.wide.isEmpty && claims.narrow.isEmpty {
-            slots.release(reserved)
-            reserved = 0
+    /// What a round may lease.
+    private struct Reservation {
+        /// Slots, each with its lease.
+        var slots = 0
+        /// Leases for which there is no slot yet.
+        var held = 0
+
+        mutating func giveBack(to ledger: SlotLedger) {
+            ledger.release(slots)
+            ledger.settle(held)
+            self = Reservation()
         }
+    }
+
+    private mutating func planClaims(
+        isAfterEndings: Bool, _ now: Int64, _ reserved: inout Reservation
+    ) -> Claims {
+        queue.learn()
+        let wanted = queue.wantedSlots
+        reserved.slots = slots.reserve(upTo: wanted)
+        if isAfterEndings, now >= holdsNothingUntil {
+            let most = turnover.wanted(capacity: slots.capacity) - context.held.count
+            reserved.held = slots.reserveLeases(upTo: min(wanted - reserved.slots, most))
+        }
+        let claims = queue.plan(reserved.slots, held: reserved.held, looks: queue.looks(now))
+        if !claims.holds {
+            slots.settle(reserved.held)
+            reserved.held = 0
+        }
+        if claims.wide.isEmpty && claims.narrow.isEmpty { reserved.giveBack(to: slots) }
         if claims.isEmpty { queue.publish() }
         return claims
     }
 
-    private mutating func succeed(_ round: Round, _ outcome: Round.Outcome, reserved: Int, began: Int64) {
+    /// What was held for long enough, or nothing may be begun any more.
+    private mutating func giveBackHeld(_ now: Int64) {
+        let late = context.held.take(olderThan: isLeasing ? now - context.held.patience : .max)
+        guard !late.isEmpty else { return }
+        turnover.forget()
+        for held in late { endings.append(.release(Lease(held.attempt), ended: nil)) }
+    }
+
+    private mutating func succeed(
+        _ round: Round, _ outcome: Round.Outcome, reserved: Reservation, began: Int64
+    ) {
         let now = Sys.monotonicNanoseconds()
         let claims = outcome.claims.jobs
         endings.removeFirst(round.endings.count)
         batchMax = Limits.resultBatchMax
         context.book.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
         context.book.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
-        slots.release(reserved + round.endings.count - claims.count)
+        slots.settle(reserved.slots + reserved.held - claims.count)
+        if !round.endings.isEmpty {
+            turnover.note(ended: round.endings.count, at: now, nanoseconds: now - began)
+        }
         context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
         context.metrics.claimedJobs.add(Int64(claims.count), ordering: .relaxed)
         for (lot, head) in outcome.queued { queue.add(lot, head: head) }
@@ -182,7 +221,7 @@ struct Dispatcher {
         if outcome.hasDependencyNews { dependents.note() }
         for due in outcome.questions { due.settle(lane, context) }
         tell(round, outcome)
-        begin(claims)
+        begin(claims, slotCount: reserved.slots)
     }
 
     private mutating func resolveDependencies() {
@@ -237,9 +276,9 @@ struct Dispatcher {
         }
     }
 
-    /// Begins what was leased, and ends at once what must not begin.
-    private mutating func begin(_ claims: [StoredJob]) {
-        guard !claims.isEmpty else { return }
+    /// Begins what was leased or holds it for the next slot, and ends at once what must not begin.
+    private mutating func begin(_ claims: [StoredJob], slotCount: Int) {
+        guard !claims.isEmpty else { return slots.end(slotCount) }
         let now = context.clock.now()
         var attempts: [Attempt] = []
         attempts.reserveCapacity(claims.count)
@@ -263,20 +302,36 @@ struct Dispatcher {
                 end(stored, .failed, .unreadable, now)
             }
         }
-        guard !attempts.isEmpty else { return }
         if attempts.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
             context.events.written(isWanted: true)
         }
+        begin(attempts, slotCount: slotCount)
+    }
+
+    private mutating func begin(_ attempts: [Attempt], slotCount: Int) {
         guard let runner = context.attemptRunner else {
-            for attempt in attempts {
-                endings.append(
-                    .release(
-                        Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision),
-                        ended: nil))
-            }
+            slots.end(slotCount)
+            for attempt in attempts { endings.append(.release(Lease(attempt), ended: nil)) }
             return
         }
-        runner.begin(attempts)
+        let begun = Array(attempts.prefix(slotCount))
+        slots.end(slotCount - begun.count)
+        if !begun.isEmpty { runner.begin(begun) }
+        guard attempts.count > begun.count else { return }
+        var held: [Attempt] = []
+        for attempt in attempts[begun.count...] {
+            if attempt.spec.isRepeatable(attempt.spec.request.method) {
+                held.append(attempt)
+            } else if slots.begin(upTo: 1) == 1 {
+                runner.begin([attempt])
+            } else {
+                // If this process died nobody would know that it had not begun.
+                holdsNothingUntil = Sys.monotonicNanoseconds() + 1_000_000_000
+                endings.append(.release(Lease(attempt), ended: nil))
+            }
+        }
+        context.held.add(held, at: Sys.monotonicNanoseconds())
+        context.beginHeld()
     }
 
     private mutating func end(

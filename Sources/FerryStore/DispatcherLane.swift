@@ -25,8 +25,12 @@ package final class DispatcherLane: ResultSink {
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// Bounded by the slots: each result holds one until it is committed.
-    package func record(_ result: AttemptResult) { mailbox.send(.result(result)) }
+    /// Bounded by the leases: each result holds one until it is committed. The slot goes to the next attempt.
+    package func record(_ result: AttemptResult) {
+        context.configuration.slots.end(1)
+        context.beginHeld()
+        mailbox.send(.result(result))
+    }
 
     /// Bounded by the attempts: each says it once.
     package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
@@ -39,11 +43,11 @@ package final class DispatcherLane: ResultSink {
     /// As for submissions, but nobody waits for these.
     private static let gatherMicroseconds = 2_000
 
-    /// Results that are worth a commit at once: any number while slots are free; a quarter of them all when
-    /// none is, because then jobs wait for these results.
+    /// Results that are worth a commit at once: any number while slots are free or the next jobs are here;
+    /// else a quarter of the slots, because then they wait for the claim that comes with the commit.
     private var enough: Int {
         let slots = context.configuration.slots
-        return slots.freeCount > 0 ? .max : max(1, slots.capacity / 4)
+        return slots.freeCount > 0 || context.held.count > 0 ? .max : max(1, slots.capacity / 4)
     }
 
     /// The thread's body.

@@ -7,6 +7,12 @@ struct Lease: Sendable, Equatable {
     let revision: Int32
 }
 
+extension Lease {
+    init(_ attempt: Attempt) {
+        self.init(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
+    }
+}
+
 /// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a drawn
 /// jitter.
 enum Ending: Sendable {
@@ -53,7 +59,7 @@ enum Ending: Sendable {
         seal: (ResumePoint) -> String? = { _ in nil }
     ) {
         let attempt = result.attempt
-        let lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
+        let lease = Lease(attempt)
         var record = JobRecord(ending: attempt, node: node, at: now)
         record.responseJSON = result.response.map(\.json)
         var hasFailedAttempt = false

@@ -75,7 +75,7 @@ package final class HousekeepingLane: Sendable {
         }
         guard let batch else { return false }
         if batch.hasDependents { context.noteDependencies() }
-        for job in batch.asked { context.attemptRunner?.stop(job, .cancel) }
+        for job in batch.asked { context.stop(job, .cancel) }
         if !batch.finished.isEmpty {
             context.commitObserver?.jobsFinished(batch.finished)
             context.events.written(isWanted: batch.isWanted)

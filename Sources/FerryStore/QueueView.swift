@@ -91,12 +91,20 @@ struct QueueView {
         now >= nextPoll || (now >= nextLook && context.backlog.wantedLook != nil)
     }
 
-    /// What the next round asks for. Has to be settled or abandoned.
-    mutating func plan(_ count: Int, looks: Bool) -> Claims {
+    /// What the next round asks for: `count` jobs, and `held` more unless something limits one of them. Has
+    /// to be settled or abandoned.
+    mutating func plan(_ count: Int, held: Int = 0, looks: Bool) -> Claims {
         var claims = Claims()
         claims.hasHosts = !context.configuration.hosts.isEmpty
         let sessions = context.sessions.current
-        for ask in count > 0 ? schedule.plan(count) : [] {
+        var asks = count + held > 0 ? schedule.plan(count + held) : []
+        claims.holds = held > 0 && !asks.isEmpty
+        if claims.holds, asks.contains(where: { isLimited($0.lot, sessions) }) {
+            for ask in asks { schedule.settle(ask, claimed: 0, .more) }
+            asks = count > 0 ? schedule.plan(count) : []
+            claims.holds = false
+        }
+        for ask in asks {
             let share = sessions.share(tenant: ask.lot.tenant, session: ask.lot.session)
             if ask.lot.origin != nil {
                 claims.narrow.append(.init(ask: ask, sessionLimit: share.connectionLimit))
@@ -114,6 +122,12 @@ struct QueueView {
             }
         }
         return claims
+    }
+
+    /// Whether what is claimed of the lot is counted, or may have to be diverted.
+    private func isLimited(_ lot: Lot, _ sessions: SessionSnapshot) -> Bool {
+        lot.origin != nil || suspects.contains(lot.id)
+            || sessions.share(tenant: lot.tenant, session: lot.session).connectionLimit != nil
     }
 
     /// The wide lots of limited sessions, as far as jobs of them were seen here.

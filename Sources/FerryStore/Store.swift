@@ -43,6 +43,7 @@ package final class Store: Sendable {
             dispatcher?.send(earliest.map { .due($0) } ?? .wake)
         }
         context.dispatcherWake.withLock { $0 = wakeDue }
+        context.heldResult.withLock { $0 = { [weak dispatcher] in dispatcher?.send(.result($0)) } }
         intake = IntakeLane(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })
@@ -65,7 +66,7 @@ package final class Store: Sendable {
         }
         listen = ListenLane(
             context, onWork: look,
-            onStop: { context.attemptRunner?.stop($0, $1) }, onLimits: { control.adoptLimits() },
+            onStop: { context.stop($0, $1) }, onLimits: { control.adoptLimits() },
             onEdit: { control.adoptEdit($0) },
             onHosts: { [control] in
                 control.adoptHosts(changed: look)

@@ -49,6 +49,8 @@ package struct StoreConfiguration: Sendable {
     /// Seconds of silence after which a node has lost its jobs, and between its heartbeats.
     package var leaseSeconds = Limits.leaseSeconds
     package var heartbeatSeconds = Limits.heartbeatSeconds
+    /// For how long a job is held at most for which there is no slot yet.
+    package var heldSeconds = 0.1
 
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,

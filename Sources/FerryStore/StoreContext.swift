@@ -36,6 +36,9 @@ final class StoreContext: Sendable {
     /// Whether other nodes are alive, who must be notified.
     let hasPeers = Atomic<Bool>(true)
     let isListening = Atomic<Bool>(false)
+    let held: HeldAttempts
+    /// Takes the results of attempts that have not begun.
+    let heldResult = Mutex<@Sendable (AttemptResult) -> Void>({ _ in })
     private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
     /// Told of queued jobs (nil) and of the next begin date.
     let dispatcherWake = Mutex<@Sendable (Timestamp?) -> Void>({ _ in })
@@ -49,6 +52,7 @@ final class StoreContext: Sendable {
         sessions = configuration.sessions
         identifiers = IdentifierGenerator { clock.now() }
         startedAt = clock.now()
+        held = HeldAttempts(seconds: configuration.heldSeconds)
         admission = Admission(jobCountMax: configuration.jobCountMax)
         isLeasing = Atomic(configuration.isWorker)
         limits = LimitsBoard(fallback: configuration.limits)

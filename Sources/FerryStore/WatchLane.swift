@@ -97,7 +97,7 @@ package final class WatchLane: LeaseHolder {
         parameters.append(text: configuration.nodeName)
         parameters.append(text: configuration.version)
         parameters.append(context.startedAt)
-        parameters.append(int32: Int32(configuration.slots.capacity - configuration.slots.freeCount))
+        parameters.append(int32: Int32(configuration.slots.busyCount))
         parameters.append(bool: configuration.isWorker && context.isDraining)
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
@@ -145,7 +145,7 @@ package final class WatchLane: LeaseHolder {
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
                 !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel
-            context.attemptRunner?.stop(held.identifier(row, 0), how)
+            context.stop(held.identifier(row, 0), how)
         }
         if epoch != context.sessions.current.epoch { try context.readSessions(lane) }
     }

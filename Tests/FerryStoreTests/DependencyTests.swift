@@ -168,7 +168,8 @@ struct DependencyTests {
         _ = try becomes(.failed, third.id, node)
         #expect(try node.job(second.id).get().record.state == .suspended)
         let free = try wait { node.store.control.resume(second.id, tenant: "acme", reply: $0) }.get()
-        #expect(free.state == .queued)
+        // It may begin before it is read.
+        #expect(free.state == .queued || free.state == .running)
         #expect(try node.attempt().job == second.id)
         #expect(try node.status().suspended == 0)
     }

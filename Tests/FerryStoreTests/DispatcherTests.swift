@@ -165,7 +165,7 @@ struct DispatcherTests {
         eventually("its time passes") {
             Timestamp(microseconds: Sys.wallMicroseconds()) - late.createdAt > 0.1
         }
-        node.end(blocking, success)
+        node.store.dispatcher.record(result(blocking, success))
         node.waitUntilFinished(late.id)
         let record = try node.job(late.id).get().record
         #expect(record.state == .failed)

@@ -20,8 +20,12 @@ final class RecordingRunner: AttemptRunner {
     func react(_ body: @escaping @Sendable (Attempt) -> Void) { react.withLock { $0 = body } }
 
     func begin(_ attempts: [Attempt]) {
-        if let react = react.withLock({ $0 }) { attempts.forEach(react) }
-        for attempt in attempts { begun.send(attempt) }
+        let react = react.withLock { $0 }
+        // In this order: what it does may begin the next one.
+        for attempt in attempts {
+            begun.send(attempt)
+            react?(attempt)
+        }
     }
     func stop(_ job: JobID, _ how: AttemptStop) {
         stops.withLock { $0[job] = how }

@@ -1,0 +1,170 @@
+import FerryCore
+import Synchronization
+import Sys
+
+/// Attempts that are leased and wait for a slot, so that one that becomes free begins the next transfer at
+/// once, and not after a round trip to the database. Any thread.
+///
+/// They are few and held for a moment: whoever has not begun by then goes back to the queue.
+final class HeldAttempts: Sendable {
+    struct Held: Sendable {
+        let attempt: Attempt
+        /// Monotonic nanoseconds.
+        let since: Int64
+        /// `bytesPerSecondMax`, once somebody has changed it.
+        fileprivate(set) var changedRate: Int64??
+    }
+
+    /// However many slots there are.
+    static let countMax = 32
+    /// For how long one is held at most; nanoseconds.
+    let patience: Int64
+
+    private let held = Mutex<[Held]>([])
+    /// What every end of a transfer looks at.
+    private let heldCount = Atomic<Int>(0)
+
+    init(seconds: Double) { patience = Int64(seconds * 1e9) }
+
+    var count: Int { heldCount.load(ordering: .sequentiallyConsistent) }
+
+    func add(_ attempts: some Collection<Attempt>, at now: Int64) {
+        change { $0 += attempts.map { Held(attempt: $0, since: now) } }
+    }
+
+    /// The first ones, up to so many.
+    func take(_ count: Int) -> [Held] {
+        change { held in
+            defer { held.removeFirst(min(count, held.count)) }
+            return Array(held.prefix(count))
+        }
+    }
+
+    /// All that have been here since before.
+    func take(olderThan instant: Int64) -> [Held] {
+        guard count > 0 else { return [] }
+        return change { held in
+            defer { held.removeAll { $0.since < instant } }
+            return held.filter { $0.since < instant }
+        }
+    }
+
+    func take(_ job: JobID) -> Held? {
+        guard count > 0 else { return nil }
+        return change { held in
+            held.firstIndex { $0.attempt.job == job }.map { held.remove(at: $0) }
+        }
+    }
+
+    /// False: the job is not here.
+    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) -> Bool {
+        guard count > 0 else { return false }
+        return change { held in
+            guard let index = held.firstIndex(where: { $0.attempt.job == job }) else { return false }
+            held[index].changedRate = .some(bytesPerSecondMax)
+            return true
+        }
+    }
+
+    var all: [Held] { held.withLock { $0 } }
+
+    /// When the first of them goes back; monotonic nanoseconds.
+    var nextReturn: Int64? {
+        guard count > 0 else { return nil }
+        return held.withLock { $0.first?.since }.map { $0 + patience }
+    }
+
+    private func change<Value: Sendable>(_ body: (inout [Held]) -> Value) -> Value {
+        held.withLock { held in
+            defer { heldCount.store(held.count, ordering: .sequentiallyConsistent) }
+            return body(&held)
+        }
+    }
+}
+
+/// How many jobs are worth leasing before there are slots for them: as many as end while a round commits.
+struct Turnover {
+    private var mean = 0.0
+    private var lastCommit: Int64 = 0
+
+    /// Results were committed. `nanoseconds`: what that took.
+    mutating func note(ended count: Int, at now: Int64, nanoseconds: Int64) {
+        let part = Double(nanoseconds) / Double(max(1, now - lastCommit))
+        lastCommit = now
+        // What gathers while a round commits and the next one forms.
+        mean += (Double(count) * min(1, 2 * part) - mean) / 4
+    }
+
+    /// Some were held for nothing.
+    mutating func forget() { mean = 0 }
+
+    func wanted(capacity: Int) -> Int {
+        mean < 0.5 ? 0 : min(Int(mean.rounded(.up)), capacity, HeldAttempts.countMax)
+    }
+}
+
+extension StoreContext {
+    /// Begins what is held, as far as there are slots.
+    func beginHeld() {
+        let slots = configuration.slots
+        while held.count > 0 {
+            let begun = slots.begin(upTo: held.count)
+            guard begun > 0 else { return }
+            let next = held.take(begun)
+            // Somebody else was first; the slots may be what others looked for in vain just now.
+            if next.count < begun { slots.end(begun - next.count) }
+            for one in next { begin(one) }
+        }
+    }
+
+    private func begin(_ held: HeldAttempts.Held) {
+        guard let runner = attemptRunner, mayBegin(held) else {
+            configuration.slots.end(1)
+            end(held.attempt, .released)
+            return
+        }
+        runner.begin([held.attempt])
+        if let rate = held.changedRate { runner.changeRate(held.attempt.job, bytesPerSecondMax: rate) }
+    }
+
+    /// Whether nothing has come up since it was leased. What is limited by now is for the claims, which
+    /// count.
+    private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
+        let attempt = held.attempt
+        guard isLeasing.load(ordering: .relaxed), configuration.downloads.admits(attempt.spec.kind),
+            Sys.monotonicNanoseconds() - held.since < self.held.patience, attempt.expiry > clock.now()
+        else { return false }
+        if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }
+        return lotName(
+            tenant: attempt.tenant, session: attempt.spec.session, origin: attempt.origin, sessions.current
+        ).origin.isEmpty
+    }
+
+    /// Ends what has not begun.
+    private func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
+        let send = heldResult.withLock { $0 }
+        send(
+            AttemptResult(
+                attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
+                leavesBytes: leavesBytes))
+    }
+
+    /// Stops the attempt of a job, if this node has one.
+    func stop(_ job: JobID, _ how: AttemptStop) {
+        guard let held = held.take(job) else {
+            attemptRunner?.stop(job, how)
+            return
+        }
+        switch how {
+        case .suspend: end(held.attempt, .suspended)
+        case .cancel: end(held.attempt, .cancelled)
+        case .cancelKeepingBytes: end(held.attempt, .cancelled, leavesBytes: held.attempt.number > 1)
+        }
+    }
+
+    /// Another rate for a job, if this node has its attempt; nil: none.
+    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {
+        if held.changeRate(job, bytesPerSecondMax: bytesPerSecondMax) { return }
+        attemptRunner?.changeRate(job, bytesPerSecondMax: bytesPerSecondMax)
+    }
+}

@@ -1,0 +1,287 @@
+import FerryCore
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Jobs that are leased before there is a slot")
+struct HeldTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private static let slotCount = 4
+
+    /// A node on which attempts have ended fast and then end no more, so that its slots are taken and it
+    /// holds some. `seconds`: for how long it does.
+    private func busyNode(
+        seconds: Double = 300, queued: Int = 40
+    ) throws -> (node: TestNode, running: [Attempt], held: [JobID]) {
+        let node = try TestNode(
+            database.url, slots: Self.slotCount, leaseSeconds: 300
+        ) { $0.heldSeconds = seconds }
+        let fast = (0..<300).map { _ in newJob() }
+        // None of these ends.
+        let slow = (0..<queued).map { _ in newJob(priority: 0.1, metadata: [.init("slow", "1")]) }
+        let running = Mailbox<Attempt>()
+        node.runner.react { [dispatcher = node.store.dispatcher] attempt in
+            if attempt.spec.metadata.isEmpty {
+                dispatcher.record(result(attempt, success))
+            } else {
+                running.send(attempt)
+            }
+        }
+        _ = try node.submit(fast + slow).get()
+        var all: [Attempt] = []
+        eventually("the slots are taken") {
+            all += running.take()
+            return all.count == Self.slotCount
+        }
+        guard seconds > 1 else { return (node, all, []) }
+        try eventually("what has ended is committed, and some are held") {
+            let held = heldJobs(node)
+            return try node.status().running == Int64(Self.slotCount + held.count) && !held.isEmpty
+        }
+        return (node, all, heldJobs(node))
+    }
+
+    private func heldJobs(_ node: TestNode) -> [JobID] {
+        let held = node.store.control.context.held
+        return held.all.map(\.attempt.job)
+    }
+
+    /// Ends attempts one after another, and returns the jobs that begin, in order.
+    private func serve(_ node: TestNode, _ running: [Attempt], until last: JobID) throws -> [JobID] {
+        let begun = Mailbox<Attempt>()
+        node.runner.react { begun.send($0) }
+        var (order, waiting): ([JobID], [Attempt]) = ([], running)
+        while order.last != last {
+            try #require(!waiting.isEmpty)
+            node.store.dispatcher.record(result(waiting.removeFirst(), success))
+            let next = begun.wait(milliseconds: 20_000)
+            order += next.map(\.job)
+            waiting += next
+        }
+        return order
+    }
+
+    @Test("no more transfers run than there are slots, every job runs once, and nothing is left")
+    func slots() throws {
+        let node = try TestNode(database.url, slots: Self.slotCount)
+        defer { node.store.stop() }
+        let live = Atomic<Int>(0)
+        let most = Atomic<Int>(0)
+        let ending = Mailbox<Attempt>()
+        node.runner.react { attempt in
+            let now = live.add(1, ordering: .sequentiallyConsistent).newValue
+            _ = most.max(now, ordering: .sequentiallyConsistent)
+            ending.send(attempt)
+        }
+        let jobs = (0..<400).map { _ in newJob() }
+        _ = try node.submit(jobs).get()
+        var begun: [JobID] = []
+        var sawHeld = false
+        while begun.count < jobs.count {
+            let next = ending.wait(milliseconds: 20_000)
+            try #require(!next.isEmpty)
+            for attempt in next {
+                begun.append(attempt.job)
+                sawHeld = sawHeld || node.store.control.context.held.count > 0
+                live.subtract(1, ordering: .sequentiallyConsistent)
+                node.store.dispatcher.record(result(attempt, success))
+            }
+        }
+        #expect(Set(begun) == Set(jobs.map(\.id)) && begun.count == jobs.count && sawHeld)
+        #expect(most.load(ordering: .sequentiallyConsistent) <= Self.slotCount)
+        eventually("every slot and lease is free") {
+            node.slots.busyCount == 0 && node.slots.leaseCount == 0
+        }
+        #expect(node.store.metrics.fencedResults == 0)
+    }
+
+    @Test("jobs that end slowly are not waited for: none is held")
+    func slow() throws {
+        let node = try TestNode(database.url, slots: Self.slotCount)
+        defer { node.store.stop() }
+        _ = try node.submit((0..<20).map { _ in newJob() }).get()
+        for _ in 0..<3 {
+            for attempt in try node.attempts(Self.slotCount) {
+                node.store.dispatcher.record(result(attempt, success))
+                try eventually("it is committed") {
+                    try node.job(attempt.job).get().record.state == .succeeded
+                }
+                // Many times a commit.
+                _ = Mailbox<Int>().wait(milliseconds: 60)
+            }
+        }
+        #expect(try node.status().running == Int64(Self.slotCount))
+        #expect(node.store.control.context.held.count == 0)
+    }
+
+    @Test("who is held for too long is queued again, with all its attempts")
+    func patience() throws {
+        let (node, running, _) = try busyNode(seconds: 0.05)
+        defer { node.store.stop() }
+        try eventually("only what has a slot is leased") {
+            let status = try node.status()
+            return status.running == Int64(Self.slotCount) && node.slots.leaseCount == Self.slotCount
+        }
+        let slow = Set(running.map(\.job))
+        node.runner.react { [dispatcher = node.store.dispatcher] attempt in
+            #expect(attempt.failedAttemptCount == 0 && !slow.contains(attempt.job))
+            dispatcher.record(result(attempt, success))
+        }
+        for attempt in running { node.store.dispatcher.record(result(attempt, success)) }
+        try eventually("all have ended") {
+            let status = try node.status()
+            return status.running == 0 && status.queued == 0
+        }
+        #expect(node.store.metrics.fencedResults == 0)
+    }
+
+    @Test("one that is held is cancelled and suspended at once")
+    func stop() throws {
+        let (node, running, held) = try busyNode()
+        defer { node.store.stop() }
+        try #require(held.count >= 2)
+        let slots = node.slots.busyCount
+        _ = try wait { node.store.control.cancel(held[0], tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.control.suspend(held[1], tenant: "acme", reply: $0) }.get()
+        try eventually("they are") {
+            try node.job(held[0]).get().record.state == .cancelled
+                && node.job(held[1]).get().record.state == .suspended
+        }
+        #expect(node.slots.busyCount == slots)
+        node.runner.react { #expect($0.job != held[0] && $0.job != held[1]) }
+        node.store.dispatcher.record(result(running[0], success))
+        node.waitUntilFinished(running[0].job)
+    }
+
+    @Test("one that is held begins with the rate that it was given meanwhile")
+    func rate() throws {
+        let (node, running, held) = try busyNode()
+        defer { node.store.stop() }
+        let edited = wait { reply in
+            node.store.control.edit(
+                held[0], tenant: "acme",
+                { draft throws(InvalidFields) in
+                    var draft = draft
+                    draft.spec.bytesPerSecondMax = 4_096
+                    return draft
+                }, reply: reply)
+        }
+        _ = try edited.get()
+        #expect(node.runner.rates.take().isEmpty)
+        node.store.dispatcher.record(result(running[0], success))
+        let change = try #require(node.runner.rates.wait(milliseconds: 20_000).first)
+        #expect(change.0 == held[0] && change.1 == 4_096)
+    }
+
+    @Test("an urgent job waits for no more than those that are held")
+    func urgent() throws {
+        let (node, running, held) = try busyNode()
+        defer { node.store.stop() }
+        #expect(held.count <= Self.slotCount)
+        let urgent = newJob(priority: 1, serviceType: .responsiveData)
+        #expect(try node.submit(urgent).state == .queued)
+        let order = try serve(node, running, until: urgent.id)
+        #expect(order.count <= Self.slotCount + 1 && Array(order.prefix(held.count)) == held)
+    }
+
+    @Test("what limits a host meanwhile holds for those that are held")
+    func limits() throws {
+        let (node, running, held) = try busyNode()
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO hosts (origin, blocked_until)
+                VALUES ('https://example.org:443', now() + '1 hour')
+                """)
+        try eventually("the node knows") {
+            try connection.execute(script: "NOTIFY ferry, 'hosts'")
+            return node.hosts.limit(of: "https://example.org:443") != nil
+        }
+        node.runner.react { Issue.record("\($0.job) has begun") }
+        for attempt in running { node.store.dispatcher.record(result(attempt, success)) }
+        try eventually("they are queued again") {
+            let states = try held.map { try node.job($0).get().record.state }
+            return states.allSatisfy { $0 == .queued } && node.slots.leaseCount == 0
+        }
+    }
+
+    @Test("what is limited is never held")
+    func limited() throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "INSERT INTO hosts (origin, connection_limit) VALUES ('https://example.org:443', 3)")
+        let node = try TestNode(database.url, slots: Self.slotCount)
+        defer { node.store.stop() }
+        eventually("the node knows") { !node.hosts.isEmpty }
+        let live = Atomic<Int>(0)
+        let most = Atomic<Int>(0)
+        let ending = Mailbox<Attempt>()
+        node.runner.react { attempt in
+            let now = live.add(1, ordering: .sequentiallyConsistent).newValue
+            _ = most.max(now, ordering: .sequentiallyConsistent)
+            ending.send(attempt)
+        }
+        _ = try node.submit((0..<200).map { _ in newJob() }).get()
+        for _ in 0..<200 {
+            #expect(node.store.control.context.held.count == 0)
+            for attempt in ending.wait(milliseconds: 20_000) {
+                live.subtract(1, ordering: .sequentiallyConsistent)
+                node.store.dispatcher.record(result(attempt, success))
+            }
+            if try node.status().queued == 0 { break }
+        }
+        #expect(most.load(ordering: .sequentiallyConsistent) <= 3)
+    }
+
+    @Test("a pause, and the end of the process, give back at once what is held")
+    func drain() throws {
+        let (node, running, held) = try busyNode()
+        _ = try wait { node.store.control.pause(true, reply: $0) }.get()
+        node.runner.react { Issue.record("\($0.job) has begun") }
+        node.store.dispatcher.record(result(running[0], success))
+        try eventually("they are queued again") {
+            let records = try held.map { try node.job($0).get().record }
+            return records.allSatisfy { $0.state == .queued && $0.failedAttemptCount == 0 && $0.node == nil }
+        }
+        #expect(node.store.control.context.held.count == 0)
+        node.store.stop()
+    }
+
+    @Test("a process that ends gives back what it holds")
+    func ends() throws {
+        let (node, _, held) = try busyNode()
+        node.store.stop()
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        for job in held {
+            let record = try api.job(job).get().record
+            #expect(record.state == .queued && record.failedAttemptCount == 0 && record.errorJSON == nil)
+        }
+    }
+
+    @Test("what a killed process held begins again")
+    func killed() throws {
+        let (killed, _, lost) = try busyNode()
+        try #require(!lost.isEmpty)
+        // As a process that is gone: the next one of the same node takes everything back.
+        let next = try TestNode(database.url, slots: 100, id: killed.id)
+        let begun = Mailbox<JobID>()
+        next.runner.react { begun.send($0.job) }
+        var all: Set<JobID> = []
+        eventually("what was held begins") {
+            all.formUnion(begun.take())
+            all.formUnion(next.runner.begun.take().map(\.job))
+            return all.isSuperset(of: lost)
+        }
+        next.store.stop()
+        killed.store.stop()
+    }
+}

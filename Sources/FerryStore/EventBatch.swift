@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-/// Events that a transaction says, by session: the parameters of write_events.sql.
+/// Events that a transaction says, by session: the tenants, names and events of submit_jobs.sql.
 struct EventBatch {
     private struct Key: Hashable {
         let tenant: String
@@ -25,11 +25,10 @@ struct EventBatch {
         pack(&packed[place])
     }
 
-    var parameters: Parameters {
-        var parameters = Parameters(capacity: packed.reduce(256) { $0 + $1.count + 64 })
+    /// $23 to $25.
+    func append(to parameters: inout Parameters) {
         parameters.appendArray(.text, keys) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, keys) { $0.append(text: $1.session) }
         parameters.appendArray(.bytea, packed) { $0.append(bytea: $1) }
-        return parameters
     }
 }

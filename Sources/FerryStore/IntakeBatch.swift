@@ -104,27 +104,19 @@ struct IntakeBatch {
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
         let lots = try IntakeLots(self, context.lots, &connection)
-        var submit = parameters(of: plain)
-        appendHints(plain, to: &submit)
-        appendPlaces(plain, lots, to: &submit)
-        var submitKeyed = keyedParameters(of: keyed)
-        appendPlaces(keyed, lots, to: &submitKeyed)
-        let events = plain.isEmpty ? Parameters() : events(of: plain).parameters
+        let submit = plainParameters(of: plain, lots, epoch: epoch)
+        let submitKeyed = keyedParameters(of: keyed, lots, epoch: epoch)
         let deferred = deferredJobs
         var results = try connection.pipeline { pipeline in
-            if !plain.isEmpty {
-                pipeline.send(Statements.submitJobs, submit)
-                pipeline.send(Statements.writeEvents, events)
-            }
+            if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
             if !deferred.isEmpty { pipeline.send(Statements.deferJobs, .deferred(deferred, now: now)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
-            pipeline.send(Statements.expectSessionEpoch, .int64(epoch))
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
         if !keyed.isEmpty {
-            let rows = results.take(plain.isEmpty ? 0 : 2)
+            let rows = results.take(plain.isEmpty ? 0 : 1)
             let fresh = Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
             let known = keyed.filter { !fresh.contains($0) }
             if !known.isEmpty { replays = try readReplays(known, &connection) }

@@ -3,8 +3,19 @@ import Postgres
 
 /// What the statements of a submission are given.
 extension IntakeBatch {
+    /// The parameters of submit_jobs.sql.
+    func plainParameters(of chosen: [Int], _ lots: IntakeLots, epoch: Int64) -> Parameters {
+        guard !chosen.isEmpty else { return Parameters() }
+        var parameters = parameters(of: chosen)
+        appendHints(chosen, to: &parameters)
+        appendPlaces(chosen, lots, to: &parameters)
+        events(of: chosen).append(to: &parameters)
+        parameters.append(int64: epoch)
+        return parameters
+    }
+
     /// $1 to $17 of submit_jobs.sql.
-    func parameters(of chosen: [Int]) -> Parameters {
+    private func parameters(of chosen: [Int]) -> Parameters {
         let jobs = chosen.flatMap { submissions[$0].jobs }
         guard !jobs.isEmpty else { return Parameters() }
         let leased = chosen.flatMap { leases[$0] }
@@ -31,8 +42,7 @@ extension IntakeBatch {
         return parameters
     }
 
-    /// What write_events.sql gets beside submit_jobs.sql.
-    func events(of chosen: [Int]) -> EventBatch {
+    private func events(of chosen: [Int]) -> EventBatch {
         var events = EventBatch()
         for index in chosen {
             for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
@@ -58,7 +68,7 @@ extension IntakeBatch {
     }
 
     /// The parameters of submit_keyed_jobs.sql.
-    func keyedParameters(of chosen: [Int]) -> Parameters {
+    func keyedParameters(of chosen: [Int], _ lots: IntakeLots, epoch: Int64) -> Parameters {
         guard !chosen.isEmpty else { return Parameters() }
         var parameters = parameters(of: chosen)
         parameters.beginArray(.int32)
@@ -79,11 +89,13 @@ extension IntakeBatch {
             }
         }
         parameters.endArray()
+        appendPlaces(chosen, lots, to: &parameters)
+        parameters.append(int64: epoch)
         return parameters
     }
 
     /// The deadlines, what the jobs wait for, and the events that webhooks want.
-    func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
+    private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.timestamp)
         for index in chosen {
             for job in submissions[index].jobs { parameters.append(job.spec.schedule.deadlineAt) }
@@ -101,9 +113,8 @@ extension IntakeBatch {
         parameters.endArray()
     }
 
-    /// Lots and urgencies. Nothing when there are no jobs.
-    func appendPlaces(_ chosen: [Int], _ lots: IntakeLots, to parameters: inout Parameters) {
-        guard !chosen.isEmpty else { return }
+    /// Lots and urgencies.
+    private func appendPlaces(_ chosen: [Int], _ lots: IntakeLots, to parameters: inout Parameters) {
         parameters.beginArray(.int64)
         for index in chosen {
             for number in lots.numbers[index] { parameters.append(int64: number) }

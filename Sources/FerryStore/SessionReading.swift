@@ -8,7 +8,7 @@ extension SessionBoard {
 }
 
 extension PostgresError {
-    /// Of expect_session_epoch.sql.
+    /// Of submit_jobs.sql.
     var isSessionChange: Bool { sqlState == "FE001" }
 }
 

@@ -14,8 +14,6 @@ extension Statements {
     package static let deleteSession = make(
         "delete_session", PackageResources.delete_session_sql, parameters: 3)
     package static let endSessions = make("end_sessions", PackageResources.end_sessions_sql, parameters: 2)
-    package static let expectSessionEpoch = make(
-        "expect_session_epoch", PackageResources.expect_session_epoch_sql, parameters: 1)
     package static let invalidateSession = make(
         "invalidate_session", PackageResources.invalidate_session_sql, parameters: 6)
     package static let listSessions = make(
@@ -32,7 +30,7 @@ extension Statements {
     static let ofSessions = [
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         endSessions,
-        expectSessionEpoch, invalidateSession, listSessions, lockSessionEpoch, putSession, readSession,
+        invalidateSession, listSessions, lockSessionEpoch, putSession, readSession,
         readSessionEpoch,
         requestCancels,
     ]

@@ -117,9 +117,9 @@ package enum Statements {
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 22)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 26)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 29)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 30)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 2)
@@ -128,8 +128,6 @@ package enum Statements {
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 4)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
     package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
-    package static let writeEvents = make(
-        "write_events", PackageResources.write_events_sql, parameters: 3)
 
     /// All of them, for the test.
     package static let all = general + ofSessions + ofHistory + ofAcknowledgements + webhooks
@@ -139,8 +137,7 @@ package enum Statements {
             addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
             addDependencies, answerJob, askBegin, askJobs, dueQuestions, flagDependencies, followEvents,
             hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
-            rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, writeEvents,
-            resolveDependencies,
+            rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers, resolveDependencies,
             beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
             countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,
             expiredJobs, findLots, finishJobs, listAudit, readOperations, removeOldAudit,

@@ -1,11 +1,18 @@
--- Inserts jobs that carry no idempotency key, and counts them. Locks: the new rows, then this connection's
--- row of job_counts. One array element a job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 whether it is
--- leased at once, $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null,
--- $11 metadata or null, $12 specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or
--- null. $16 now, $17 this node. $18 deadlines or null, $19 what they wait for or null, $20 the types of
--- events that the jobs' webhooks want (a bit each), or null, $21 lots, $22 urgencies. write_events.sql says
--- in the same transaction that they were created.
-WITH inserted AS (
+-- Inserts jobs that carry no idempotency key, says that they were created, and counts them. Fails, and so
+-- undoes the transaction, when sessions have changed since epoch $26 (state FE001); until the commit none
+-- can. Locks: session_epoch, shared, the new rows, and this connection's row of job_counts. One array
+-- element a job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 whether it is leased at once, $6 priorities,
+-- $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null, $11 metadata or null, $12
+-- specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or null. $16 now, $17 this
+-- node. $18 deadlines or null, $19 what they wait for or null, $20 the types of events that the jobs'
+-- webhooks want (a bit each), or null, $21 lots, $22 urgencies. One array element a session: $23 tenants,
+-- $24 names, $25 its events (EventRecord, one after another).
+WITH checked AS MATERIALIZED (
+    SELECT expect_session_epoch($26::bigint)
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT * FROM unnest($23::text[], $24::text[], $25::bytea[])
+), inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
@@ -34,7 +41,7 @@ INSERT INTO job_counts AS c (shard, waiting, queued, running)
 SELECT current_setting('ferry.shard'),
     count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'queued'),
     count(*) FILTER (WHERE state = 'running')
-FROM inserted
+FROM checked, inserted
 ON CONFLICT (shard) DO UPDATE SET
     waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
     running = c.running + excluded.running

@@ -1,10 +1,12 @@
--- Inserts the jobs of submissions whose idempotency key is new, with the keys, counts them and says that they
--- were created. Locks: the keys (waits for a transaction that inserts the same one), the new rows, then this
--- connection's row of job_counts. $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array
--- element a submission: $19 its number, $20 tenants, $21 routes, $22 keys, $23 fingerprints. $24 the deadline
--- of each job or null, $25 what it waits for or null, $26 the events that its webhook wants or null, $27 its
--- events (EventRecord), $28 its lot, $29 its urgency. Returns the numbers of the submissions that were
--- inserted; the others' keys exist.
+-- Inserts the jobs of submissions whose idempotency key is new, with the keys, counts them and says that
+-- they were created. Fails when sessions have changed since epoch $30, as submit_jobs.sql. Locks: the keys
+-- (waits for a transaction that inserts the same one), only then session_epoch, shared (a change that waits
+-- for it would otherwise stand between two that want the same key), the new rows, and this connection's row
+-- of job_counts. $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array element a
+-- submission: $19 its number, $20 tenants, $21 routes, $22 keys, $23 fingerprints. $24 the deadline of each
+-- job or null, $25 what it waits for or null, $26 the events that its webhook wants or null, $27 its events
+-- (EventRecord), $28 its lot, $29 its urgency. Returns the numbers of the submissions that were inserted;
+-- the others' keys exist.
 WITH u AS (
     SELECT u.*,
         CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state
@@ -33,6 +35,8 @@ WITH u AS (
     ORDER BY k.tenant, k.route, k.key
     ON CONFLICT DO NOTHING
     RETURNING tenant, route, key
+), checked AS MATERIALIZED (
+    SELECT expect_session_epoch($30::bigint) FROM (SELECT count(*) FROM fresh) AS keys
 ), accepted AS (
     SELECT k.submission FROM k JOIN fresh f ON f.tenant = k.tenant AND f.route = k.route AND f.key = k.key
 ), inserted AS (
@@ -65,4 +69,4 @@ WITH u AS (
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running
 )
-SELECT submission FROM accepted
+SELECT submission FROM checked, accepted

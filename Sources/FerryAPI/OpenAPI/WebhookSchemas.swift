@@ -41,7 +41,7 @@ let webhookSchemas = #"""
       "type": "object", "required": ["url"], "additionalProperties": false,
       "properties": {
         "url": {"$ref": "#/components/schemas/URL"},
-        \#(webhookFields)
+        \#(webhookFields(isPatch: false))
       }
     },
     "WebhookPatch": {
@@ -49,20 +49,11 @@ let webhookSchemas = #"""
       "type": "object", "additionalProperties": false,
       "properties": {
         "url": {"$ref": "#/components/schemas/URL"},
-        \#(webhookFields)
+        \#(webhookFields(isPatch: true))
       }
     },
-    "WebhookRetry": {
-      "type": "object", "additionalProperties": false,
-      "properties": {
-        "delays": {
-          "type": "array", "maxItems": 30,
-          "items": {"type": "number", "minimum": 1, "maximum": 86400},
-          "description": "Seconds after the first, second, … try, each ±20 %; none: one try. As standard \#
-    ten tries in 75 hours."
-        }
-      }
-    },
+    "WebhookRetry": \#(webhookRetry(isPatch: false)),
+    "WebhookRetryPatch": \#(webhookRetry(isPatch: true)),
     "Webhook": {
       "type": "object",
       "required": [\#(webhookRequired)],
@@ -118,35 +109,61 @@ let webhookSchemas = #"""
 private let webhookEvents = (["*"] + EventType.allCases.map(\.rawValue)).map { "\"\($0)\"" }
     .joined(separator: ", ")
 
-/// What a client may say beside the URL.
-private let webhookFields = #"""
-    "events": {
-          "type": "array", "minItems": 1, "maxItems": 50, "uniqueItems": true,
-          "items": {"enum": [\#(webhookEvents)]}, "default": ["*"]
-        },
-        "session": {
-          "type": ["string", "null"], "pattern": "^[A-Za-z0-9._~:@-]{1,128}$",
-          "description": "Events of this session only."
-        },
-        "metadata": {
-          "type": "object", "maxProperties": 50,
-          "propertyNames": {"minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
-          "additionalProperties": {"type": "string", "maxLength": 2048, "pattern": "^[^\\u0000]*$"},
-          "description": "Events of jobs that have all of these pairs."
-        },
-        "description": {"type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
-        "enabled": {"type": "boolean", "default": true},
-        "ordered": {
-          "type": "boolean", "default": false,
-          "description": "The next event only after the one before was accepted or given up."
-        },
-        "format": {"enum": ["standard", "cloudevents"], "default": "standard"},
-        "retry": {"$ref": "#/components/schemas/WebhookRetry"},
-        "disable_after": {
-          "type": "number", "minimum": 3600, "maximum": 2592000, "default": 432000,
-          "description": "Seconds of nothing but failures after which the endpoint is disabled."
-        }
-    """#
+/// The type of a member; in a merge patch it may be null.
+private func type(_ isPatch: Bool, _ name: String) -> String {
+    isPatch ? "[\"\(name)\", \"null\"]" : "\"\(name)\""
+}
+
+/// What a client may say beside the URL. In a merge patch null stands for the standard value.
+private func webhookFields(isPatch: Bool) -> String {
+    let names = #""propertyNames": {"minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},"#
+    return #"""
+        "events": {
+              "type": \#(type(isPatch, "array")), "minItems": 1, "maxItems": 50, "uniqueItems": true,
+              "items": {"enum": [\#(webhookEvents)]}, "default": ["*"]
+            },
+            "session": {
+              "type": ["string", "null"], "pattern": "^[A-Za-z0-9._~:@-]{1,128}$",
+              "description": "Events of this session only."
+            },
+            "metadata": {
+              "type": \#(type(isPatch, "object")), "maxProperties": 50,
+              \#(isPatch ? "" : names)
+              "additionalProperties": {
+                "type": \#(type(isPatch, "string")), "maxLength": 2048, "pattern": "^[^\\u0000]*$"
+              },
+              "description": "Events of jobs that have all of these pairs."
+            },
+            "description": {"type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
+            "enabled": {"type": \#(type(isPatch, "boolean")), "default": true},
+            "ordered": {
+              "type": \#(type(isPatch, "boolean")), "default": false,
+              "description": "The next event only after the one before was accepted or given up."
+            },
+            "format": {"enum": ["standard", "cloudevents"\#(isPatch ? ", null" : "")], "default": "standard"},
+            "retry": {"$ref": "#/components/schemas/WebhookRetry\#(isPatch ? "Patch" : "")"},
+            "disable_after": {
+              "type": \#(type(isPatch, "number")), "minimum": 3600, "maximum": 2592000, "default": 432000,
+              "description": "Seconds of nothing but failures after which the endpoint is disabled."
+            }
+        """#
+}
+
+private func webhookRetry(isPatch: Bool) -> String {
+    return #"""
+        {
+              "type": \#(type(isPatch, "object")), "additionalProperties": false,
+              "properties": {
+                "delays": {
+                  "type": \#(type(isPatch, "array")), "maxItems": 30,
+                  "items": {"type": "number", "minimum": 1, "maximum": 86400},
+                  "description": "Seconds after the first, second, … try, each ±20 %; none: one try. As \#
+        standard ten tries in 75 hours."
+                }
+              }
+            }
+        """#
+}
 
 private let webhookRequired = #"""
     "id", "revision", "created_at", "updated_at", "url", "events", "session", "metadata", "description",

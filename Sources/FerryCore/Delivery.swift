@@ -25,6 +25,16 @@ package struct Delivery: Sendable {
     package let traceparent: String?
     /// 1 for the first try.
     package let tryNumber: Int32
+    /// Nil: it can be sent.
+    package var obstacle: Obstacle?
+
+    /// Why it cannot be sent now.
+    package enum Obstacle: Sendable {
+        /// What signs it cannot be opened with this node's key.
+        case secretUnreadable
+        /// Its endpoint was removed.
+        case endpointGone
+    }
 
     /// What an endpoint says about its deliveries; shared by them.
     package final class Endpoint: Sendable {

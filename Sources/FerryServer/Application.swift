@@ -174,7 +174,7 @@ final class Application: Sendable {
         let answers = WebhookAnswers(
             control: store.control, clock: clock, egress: egress,
             node: .reading(hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false), logger: logger)
-        settings.takeAnswer = { answers.take($0, $1) }
+        settings.takeAnswer = { answers.take($0, $1, done: $2) }
         return try WebhookSender(
             queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }

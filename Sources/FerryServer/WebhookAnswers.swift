@@ -12,16 +12,17 @@ struct WebhookAnswers: Sendable {
     let logger: Logger
 
     /// A body without a `disposition` says nothing. The first valid answer counts; what comes later, or is
-    /// wrong, changes nothing.
-    func take(_ delivery: Delivery, _ body: [UInt8]) {
+    /// wrong, changes nothing. `done`: false when the answer could not be kept, for a reason that passes.
+    func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
         guard let kind = delivery.question, let job = delivery.job,
             let json = try? JSON.parse(body), json["disposition"] != nil
-        else { return }
+        else { return done(true) }
         let answer: JobAnswer
         do throws(InvalidFields) {
             answer = try JobAnswer(json, to: kind)
         } catch {
-            return note(delivery, error)
+            note(delivery, error)
+            return done(true)
         }
         let source = AnswerSource(.webhook, name: delivery.id.description)
         let (clock, egress, node) = (clock, egress, node)
@@ -33,7 +34,16 @@ struct WebhookAnswers: Sendable {
                 ) { egress.refusal(of: $0) }
             }
         ) { result in
-            if case .success(.refused(let invalid)) = result { note(delivery, invalid) }
+            switch result {
+            case .success(.refused(let invalid)): note(delivery, invalid)
+            case .failure(.unavailable), .failure(.failed):
+                logger.warning(
+                    "A webhook's answer could not be kept.",
+                    metadata: ["delivery": "\(delivery.id)", "job.id": "\(job)"])
+                return done(false)
+            case .success, .failure: break
+            }
+            done(true)
         }
     }
 

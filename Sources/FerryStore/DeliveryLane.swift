@@ -133,7 +133,7 @@ private struct Outbox {
             try lane.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.claimDeliveries, parameters)
                 for row in 0..<rows.rowCount {
-                    if let delivery = delivery(rows, row) { found.due.append(delivery) }
+                    found.due.append(delivery(rows, row))
                 }
                 if rows.rowCount >= rooms.total { found.isMore = true }
             }
@@ -178,29 +178,31 @@ private struct Outbox {
         return chosen
     }
 
-    /// Reads a row of claim_deliveries.sql; nil when what signs it cannot be opened.
-    private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery? {
+    /// Reads a row of claim_deliveries.sql.
+    private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery {
         let id: DeliveryID = rows.identifier(row, 0)
         var secret: String?
         var endpoint: Delivery.Endpoint?
+        var obstacle: Delivery.Obstacle?
         if !rows.isNull(row, 14) {
             endpoint = self.endpoint(rows, row)
-            guard endpoint != nil else { return unopened(id) }
+            if endpoint == nil { obstacle = rows.isNull(row, 18) ? .endpointGone : .secretUnreadable }
         } else if let sealed = rows.bytesOrNil(row, 10) {
-            guard let opened = context.configuration.openSecrets(sealed) else { return unopened(id) }
-            secret = opened.webhookSecret
+            let opened = context.configuration.openSecrets(sealed)
+            if opened == nil { obstacle = .secretUnreadable }
+            secret = opened?.webhookSecret
         }
-        return Delivery(
+        if case .secretUnreadable? = obstacle {
+            context.logger.error("a delivery's secret cannot be opened", metadata: ["delivery.id": "\(id)"])
+        }
+        var delivery = Delivery(
             id: id, lane: rows.identifier(row, 1), event: rows.identifier(row, 2), type: rows.text(row, 3),
             tenant: rows.text(row, 4), session: rows.text(row, 5), job: rows.identifierOrNil(row, 6),
             sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8), url: rows.text(row, 9),
             secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
             traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
-    }
-
-    private func unopened(_ id: DeliveryID) -> Delivery? {
-        context.logger.error("a delivery's secret cannot be opened", metadata: ["delivery.id": "\(id)"])
-        return nil
+        delivery.obstacle = obstacle
+        return delivery
     }
 
     /// Opened once a revision. Nil when the endpoint is gone or its keys cannot be opened.

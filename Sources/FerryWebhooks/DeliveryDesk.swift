@@ -133,9 +133,15 @@ final class DeliveryDesk {
     private func start(_ item: DeliveryBacklog.Item, _ now: Timestamp) {
         let delivery = item.delivery
         let signers = signers.signers(of: delivery, service: configuration.secrets, now: now)
-        guard !signers.isEmpty else {
+        let failure: DeliveryFailure? =
+            switch delivery.obstacle {
+            case .secretUnreadable?: .secretUnreadable
+            case .endpointGone?: .endpointGone
+            case nil: signers.isEmpty ? .requestInvalid : nil
+            }
+        if let failure {
             giveBack(backlog.withdrawn(delivery.lane), now)
-            conclude(delivery, startedAt: now, duration: 0, answer: .failure(.requestInvalid), body: "")
+            conclude(delivery, startedAt: now, duration: 0, answer: .failure(failure), body: "")
             return
         }
         let message = WebhookMessage(
@@ -158,13 +164,21 @@ final class DeliveryDesk {
     }
 
     private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
-        let now = doors.clock.now()
-        if delivery.question != nil, case .success(let answer) = outcome,
+        guard delivery.question != nil, case .success(let answer) = outcome,
             (200..<300).contains(answer.status)
-        {
-            configuration.takeAnswer(delivery, answer.body)
+        else { return settled(delivery, startedAt: startedAt, outcome, isTaken: true) }
+        configuration.takeAnswer(delivery, answer.body) { [doors] isTaken in
+            doors.defer { $0.settled(delivery, startedAt: startedAt, outcome, isTaken: isTaken) }
         }
-        let (answer, body, read) = Self.read(outcome, now: now)
+    }
+
+    /// `isTaken`: false when an answer came that could not be kept; it is asked for again.
+    private func settled(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome, isTaken: Bool) {
+        let now = doors.clock.now()
+        var (answer, body, read) = Self.read(outcome, now: now)
+        if !isTaken { answer = .failure(.internalError) }
+        // What answers a question may be a credential.
+        if delivery.question != nil { body = "" }
         let duration = read ?? max(0, now - startedAt)
         let verdict = conclude(
             delivery, startedAt: startedAt, duration: duration, answer: answer, body: body)
@@ -299,7 +313,9 @@ extension DeliveryBacklog.Outcome {
         case .status(429, let retryAfter), .status(503, let retryAfter):
             self = .failed(retryAfter: retryAfter)
         case .status(500..., _): self = .failed(retryAfter: nil)
-        case .status, .failure(.requestInvalid), .failure(.internalError): self = .refused
+        case .status, .failure(.requestInvalid), .failure(.internalError), .failure(.secretUnreadable),
+            .failure(.endpointGone):
+            self = .refused
         case .failure: self = .failed(retryAfter: nil)
         }
     }

@@ -19,6 +19,8 @@ package enum DeliveryFailure: String, Sendable, CaseIterable {
     case responseInvalid = "response_invalid"
     case blockedAddress = "blocked_address"
     case requestInvalid = "request_invalid"
+    case secretUnreadable = "secret_unreadable"
+    case endpointGone = "endpoint_gone"
     case internalError = "internal_error"
 }
 
@@ -45,7 +47,7 @@ package enum DeliverySchedule {
             if status == 429 { delayMin = max(delayMin, tooManyRequestsDelayMin) }
         }
         // What cannot be sent now cannot be sent later.
-        if answer == .failure(.requestInvalid) { return .givenUp }
+        if answer == .failure(.requestInvalid) || answer == .failure(.endpointGone) { return .givenUp }
         let index = Int(max(tryNumber, 1)) - 1
         guard index < delays.count else { return .givenUp }
         return .retry(at: now + max(delays[index] * (0.8 + 0.4 * jitter), delayMin))

@@ -30,8 +30,11 @@ package final class WebhookSender: Sendable {
         package var leaseSeconds = 30.0
         /// Seconds after which the queue is asked even if nothing woke us.
         package var pollSeconds = 5.0
-        /// Gets the bodies of accepting answers to events that ask something, on the loop's thread.
-        package var takeAnswer: @Sendable (Delivery, [UInt8]) -> Void = { _, _ in }
+        /// Gets the bodies of accepting answers to events that ask something, on the loop's thread. Calls
+        /// `done` once, on any thread; false: the answer could not be kept, and is to be asked for again.
+        package typealias TakeAnswer =
+            @Sendable (Delivery, [UInt8], _ done: @escaping @Sendable (Bool) -> Void) -> Void
+        package var takeAnswer: TakeAnswer = { $2(true) }
 
         package init(secrets: [WebhookSecret], policy: EgressPolicy, version: String) {
             self.secrets = secrets

@@ -1,5 +1,6 @@
 import FerryCore
 import FerryWebhooks
+import Synchronization
 import Sys
 import Testing
 
@@ -246,5 +247,52 @@ struct WebhookSenderTests {
         #expect(bench.queue.tries.take().isEmpty)
         #expect(bench.queue.unfinishedCount == 1)
         silent.stop()
+    }
+
+    @Test("what answers a question is not kept with the try; one that could not be taken is asked for again")
+    func answers() throws {
+        let receiver = try Receiver(
+            .answer("HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{\"password\":\"hush-hush\"}"))
+        let isAway = Mutex(true)
+        let taken = Mailbox<[UInt8]>()
+        let bench = try Bench { configuration in
+            configuration.takeAnswer = { _, body, done in
+                taken.send(body)
+                done(isAway.withLock { !$0 })
+            }
+        }
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let first = try #require(
+            bench.deliver([.example(url: receiver.url, type: "job.challenge")]).first)
+        #expect(first.verdict != .accepted && first.error == "internal_error" && first.answer.isEmpty)
+        isAway.withLock { $0 = false }
+        bench.clock.advance(60)
+        bench.sender.wake()
+        let second = try #require(take(1, from: bench.queue.tries).first)
+        #expect(second.verdict == .accepted && second.status == 200 && second.answer.isEmpty)
+        #expect(taken.take().count == 2)
+    }
+
+    @Test("what cannot be signed says so with its try; what is for a removed endpoint is given up")
+    func obstacles() throws {
+        let receiver = try Receiver(Receiver.status("200 OK"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        var sealed = Delivery.example(1, url: receiver.url)
+        sealed.obstacle = .secretUnreadable
+        var orphaned = Delivery.example(2, url: receiver.url)
+        orphaned.obstacle = .endpointGone
+        let tries = bench.deliver([sealed, orphaned, .example(3, url: receiver.url)])
+        let byDelivery = Dictionary(grouping: tries) { $0.delivery.low }.compactMapValues(\.first)
+        #expect(byDelivery[1]?.error == "secret_unreadable" && byDelivery[1]?.verdict != .givenUp)
+        #expect(byDelivery[2]?.error == "endpoint_gone" && byDelivery[2]?.verdict == .givenUp)
+        #expect(byDelivery[3]?.verdict == .accepted)
+        #expect(take(1, from: receiver.requests).count == 1 && receiver.requests.take().isEmpty)
     }
 }

@@ -1,6 +1,7 @@
 -- Removes deliveries below an id (older than they are kept), those of deleted endpoints, and deleted
--- endpoints that have none left. Locks: the rows, then this connection's row of job_counts. $1 the id, $2 how
--- many at most of each kind. Returns how many deliveries were removed.
+-- endpoints that have none left and that no pass of the relay can still have read. Locks: the rows, then
+-- this connection's row of job_counts. $1 the id, $2 how many at most of each kind. Returns how many
+-- deliveries were removed.
 WITH old AS (
     SELECT id FROM deliveries WHERE id < $1::uuid ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), orphaned AS (
@@ -14,7 +15,7 @@ WITH old AS (
 ), tries AS (
     DELETE FROM delivery_tries WHERE delivery = ANY (ARRAY(SELECT id FROM gone))
 ), empty AS (
-    DELETE FROM webhooks w WHERE w.deleted_at IS NOT NULL
+    DELETE FROM webhooks w WHERE w.deleted_at < now() - interval '10 minutes'
         AND NOT EXISTS (SELECT FROM deliveries d WHERE d.endpoint = w.id)
 ), counted AS (
     INSERT INTO job_counts AS c (shard, deliveries_pending)

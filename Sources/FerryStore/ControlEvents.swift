@@ -6,6 +6,8 @@ import Sys
 extension ControlLane {
     /// Rows that a look takes: each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
+    /// By how much the clocks of nodes may differ.
+    private static let clockSeconds = 60.0
     /// Jobs that are read at once: each may have a body of some size.
     private static let jobChunk = 50
 
@@ -98,6 +100,7 @@ extension ControlLane {
             parameters.append(int32: query.types)
             parameters.append(query.since)
             parameters.append(int32: rowMax)
+            parameters.append(query.since.map { EventID.first(at: $0 + -clockSeconds) })
             let rows = EventRow.all(try connection.execute(Statements.listEvents, parameters))
             for row in rows {
                 for event in row.events.reversed() {

@@ -8,7 +8,12 @@ package struct Pipeline: ~Copyable {
     private enum Slot {
         case preparation(String)
         case execution(String)
+        /// Says how the next one is planned; its result is dropped.
+        case setting(String)
     }
+
+    /// Of the transaction that the pipeline is: a connection may have generic plans for all others.
+    private static let planning = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
 
     private let raw: OpaquePointer
     private let statements: StatementCache
@@ -29,6 +34,10 @@ package struct Pipeline: ~Copyable {
             slots.append(.preparation(statement.name))
             statements.insert(statement.name)
             check(PQsendPrepare(raw, statement.name, statement.sql, 0, nil))
+        }
+        if statement.isPlannedAnew {
+            slots.append(.setting(statement.name))
+            check(PQsendQueryParams(raw, Self.planning, 0, nil, nil, nil, nil, 1))
         }
         slots.append(.execution(statement.name))
         execute(statement, parameters)
@@ -105,7 +114,7 @@ package struct Pipeline: ~Copyable {
         case .preparation(let statement):
             statements.remove(statement)
             name = statement
-        case .execution(let statement): name = statement
+        case .execution(let statement), .setting(let statement): name = statement
         case nil: break  // The commit failed.
         }
         return status == PGRES_PIPELINE_ABORTED ? nil : PostgresError(result: result, statement: name)

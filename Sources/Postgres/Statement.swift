@@ -9,7 +9,8 @@ package struct Statement: Sendable {
     /// The number of `$n` in the text.
     package let parameterCount: Int
 
-    /// Not prepared: planned for each execution's own values, so that filters that are not given vanish.
+    /// Not prepared: planned for each execution's own values, so that filters that are not given vanish. What
+    /// follows in the same transaction is planned in the same way.
     package let isPlannedAnew: Bool
 
     package init(_ name: String, _ sql: String, parameters: Int = 0, isPlannedAnew: Bool = false) {

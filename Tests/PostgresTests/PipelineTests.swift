@@ -178,4 +178,41 @@ struct PipelineTests {
             #expect(result.columnCount == 2)
         }
     }
+
+    @Test("a statement that is planned anew has a plan for its own values, whatever the connection's setting")
+    func plannedAnew() throws {
+        var options = ConnectionOptions()
+        options.pinsPlans = true
+        options.settings.append(.init("enable_seqscan", "off"))
+        var connection = try Connection(url: database.url, options: options)
+        try connection.execute(
+            script: """
+                CREATE TABLE log (id integer PRIMARY KEY, tenant text, session text);
+                INSERT INTO log SELECT n, 'a', 'busy' FROM generate_series(1, 20000) n;
+                INSERT INTO log VALUES (0, 'a', 'quiet');
+                CREATE INDEX log_session ON log (tenant, session, id);
+                ANALYZE log;
+                """)
+        let list = Statement(
+            "list_log",
+            """
+            SELECT id FROM log WHERE tenant = $1 AND ($2::text IS NULL OR session = $2)
+            ORDER BY id DESC LIMIT 8
+            """, parameters: 2, isPlannedAnew: true)
+        var parameters = Parameters()
+        parameters.append(text: "a")
+        parameters.append(text: "quiet")
+        let rows = try connection.execute(list, parameters)
+        #expect(rows.rowCount == 1)
+        let flush = Statement("flush", "SELECT pg_stat_force_next_flush() IS NULL")
+        _ = try connection.execute(flush)
+        let reads = try connection.execute(
+            Statement(
+                "reads",
+                "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'log_session'"))
+        #expect(reads.int64(0, 0) >= 1, "not through all rows of the others")
+        let setting = try connection.execute(
+            Statement("setting", "SELECT current_setting('plan_cache_mode')"))
+        #expect(setting.text(0, 0) == "force_generic_plan", "only for that transaction")
+    }
 }

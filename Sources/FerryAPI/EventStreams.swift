@@ -11,8 +11,23 @@ final class EventStreams: EventSink {
         var isStopped = false
         /// Jobs that run, as far as the log has told since somebody listens.
         var running: [JobID: String] = [:]
-        /// Of `streams`: by tenant, for a quick no.
-        var tenants: [String: Int] = [:]
+        var audiences: [String: Audience] = [:]
+    }
+
+    /// A tenant's listeners, counted by what they listen to.
+    private struct Audience {
+        var logs = 0
+        var jobs: [JobID: Int] = [:]
+        var isEmpty: Bool { logs == 0 && jobs.isEmpty }
+
+        mutating func add(_ count: Int, _ job: JobID?) {
+            guard let job else {
+                logs += count
+                return
+            }
+            let sum = jobs[job, default: 0] + count
+            jobs[job] = sum > 0 ? sum : nil
+        }
     }
 
     private static let pageLimit = 100
@@ -63,7 +78,7 @@ final class EventStreams: EventSink {
                 readPage: { [weak self] in self?.readPage($0, after: $1) },
                 whenOver: { [weak self] in self?.leave($0) })
             state.streams[stream.number] = stream
-            state.tenants[subject.query.tenant, default: 0] += 1
+            state.audiences[subject.query.tenant, default: Audience()].add(1, subject.job)
             return stream
         }
     }
@@ -72,9 +87,9 @@ final class EventStreams: EventSink {
         let isLast = state.withLock { state in
             guard state.streams.removeValue(forKey: stream.number) != nil else { return false }
             let tenant = stream.subject.query.tenant
-            state.tenants[tenant, default: 1] -= 1
-            if state.tenants[tenant] == 0 { state.tenants[tenant] = nil }
-            if state.streams.isEmpty { state.running = [:] }
+            state.audiences[tenant]?.add(-1, stream.subject.job)
+            if state.audiences[tenant]?.isEmpty == true { state.audiences[tenant] = nil }
+            if state.audiences[tenant] == nil { state.running = state.running.filter { $0.value != tenant } }
             return state.streams.isEmpty
         }
         if isLast { events.stopFollowing { [self] in count > 0 } }
@@ -223,7 +238,12 @@ final class EventStreams: EventSink {
 
     // MARK: What happens
 
-    func wants(_ event: Event) -> Bool { state.withLock { $0.tenants[event.tenant] != nil } }
+    func wants(_ event: Event) -> Bool {
+        state.withLock { state in
+            guard let audience = state.audiences[event.tenant] else { return false }
+            return audience.logs > 0 || event.record.job.map { audience.jobs[$0] != nil } ?? false
+        }
+    }
 
     func receive(_ entries: [EventEntry]) {
         let streams = state.withLock { state in

@@ -165,6 +165,9 @@ struct Problem: Error, Sendable {
             self.init(.storeUnavailable, "The session was changed at the same moment; ask again.")
         case .sessionInUse:
             self.init(.sessionInUse, "Only a session that was invalidated and has no unfinished jobs goes.")
+        case .tooManySessions:
+            self.init(
+                .tooManySessions, "A tenant may have \(Limits.sessionCountMax) configured sessions.")
         case .failed:
             self.init(.internalError, "The request failed here; the log names it by its request id.")
         }

@@ -66,11 +66,6 @@ extension API {
                         Problem(
                             .preconditionRequired,
                             "The session exists with another configuration; name the one you have read."))
-                case .success(.tooMany):
-                    call.fail(
-                        Problem(
-                            .tooManySessions,
-                            "A tenant may have \(Limits.sessionCountMax) configured sessions."))
                 }
             }
         }

@@ -99,8 +99,8 @@ package struct FieldReader {
         return number(name, in: range)
     }
 
-    package mutating func bool(_ name: String) -> Bool? {
-        guard let value = value(name) else { return nil }
+    package mutating func bool(_ name: String, isNullable: Bool = false) -> Bool? {
+        guard let value = present(name, isNullable) else { return nil }
         return value.bool ?? wrongType(name, "true or false", value)
     }
 

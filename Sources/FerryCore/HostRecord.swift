@@ -95,7 +95,7 @@ package struct HostPatch: Sendable, Equatable {
                 connectionsMax = .some(
                     fields.integer("maximum_connections", in: range, isNullable: true).map(Int.init))
             }
-            isPaused = fields.bool("paused")
+            if fields.has("paused") { isPaused = fields.bool("paused", isNullable: true) ?? false }
             if fields.has("max_bytes_per_second") {
                 bytesPerSecondMax = .some(
                     fields.integer("max_bytes_per_second", in: 1...(1 << 53 - 1), isNullable: true))

@@ -2,18 +2,26 @@ extension JSON {
     /// RFC 7396: the members of the patch take the place of those of the same name; null removes one.
     package func merged(with patch: JSON) -> JSON {
         guard case .object(let changes) = patch else { return patch }
-        var members = self.members ?? []
+        var members: [JSON.Member?] = self.members ?? []
+        var places: [String: Int] = [:]
+        for (place, member) in members.enumerated() { if let member { places[member.name] = place } }
         for change in changes {
-            let place = members.firstIndex { $0.name == change.name }
+            let place = places[change.name]
             if change.value.isNull {
-                if let place { members.remove(at: place) }
+                if let place { members[place] = nil }
+                places[change.name] = nil
                 continue
             }
-            let before = place.map { members[$0].value } ?? .null
+            let before = place.flatMap { members[$0]?.value } ?? .null
             let after = JSON.Member(change.name, before.merged(with: change.value))
-            if let place { members[place] = after } else { members.append(after) }
+            if let place {
+                members[place] = after
+            } else {
+                places[change.name] = members.count
+                members.append(after)
+            }
         }
-        return .object(members)
+        return .object(members.compactMap(\.self))
     }
 }
 

@@ -101,6 +101,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case sessionsChanged
     /// The session is not invalidated, has unfinished jobs, or is the default one.
     case sessionInUse
+    /// The tenant has as many configured sessions as it may.
+    case tooManySessions
     /// Something that must not happen; details are in the log.
     case failed
 }

@@ -15,8 +15,6 @@ package enum SessionPut: Sendable {
     case unchanged(SessionOverview)
     /// It exists with another configuration, and no condition was given.
     case needsCondition
-    /// The tenant has as many sessions as it may.
-    case tooMany
 }
 
 /// Where sessions are kept. Another tenant's is `notFound`, and so is one that nobody has configured or used.

@@ -51,7 +51,9 @@ extension ControlLane {
                             SessionOverview(
                                 key, record: found, counts: try Self.counts(of: key, &connection))))
                 }
-                if found == nil, try Self.hasTooMany(key.tenant, &connection) { return .success(.tooMany) }
+                if found == nil, try Self.hasTooMany(key.tenant, &connection) {
+                    return .failure(.tooManySessions)
+                }
                 var parameters = Parameters(key)
                 parameters.append(int32: found?.revision ?? 0)
                 parameters.append(text: draft.configuration.encodeStored())
@@ -110,6 +112,9 @@ extension ControlLane {
                 let before = found.record?.invalidation
                 if before == .cancel || before == mode || found.record?.endedAt != nil {
                     return .success(found)
+                }
+                if found.record == nil, try Self.hasTooMany(key.tenant, &connection) {
+                    return .failure(.tooManySessions)
                 }
                 var parameters = Parameters(key)
                 parameters.append(int32: found.revision)

@@ -46,7 +46,9 @@ struct HostsTests {
         #expect(changed.status == 200 && changed.json["host"] == .string("https://example.org:443"))
         #expect(changed.json["maximum_connections"] == .integer(5) && changed.json["paused"] == .bool(true))
         #expect(changed.json["backoff_until"]?.string?.hasPrefix("2099") == true)
-        let cleared = try fixture.send("PATCH", path, #"{"backoff_until":null,"maximum_connections":null}"#)
+        let cleared = try fixture.send(
+            "PATCH", path, #"{"backoff_until":null,"maximum_connections":null,"paused":null}"#)
+        #expect(cleared.json["paused"] == .bool(false))
         #expect(cleared.json["backoff_until"] == .null && cleared.json["maximum_connections"] == .null)
         #expect(cleared.json["max_bytes_per_second"] == .integer(9), "what is absent stays")
         #expect(try fixture.send("GET", path).json == cleared.json)
@@ -55,7 +57,7 @@ struct HostsTests {
     @Test(
         "what cannot be is refused with its pointer",
         arguments: [
-            (#"{"maximum_connections":0}"#, "#/maximum_connections"), (#"{"paused":null}"#, "#/paused"),
+            (#"{"maximum_connections":0}"#, "#/maximum_connections"), (#"{"paused":7}"#, "#/paused"),
             (#"{"backoff_until":"soon"}"#, "#/backoff_until"), (#"{"limit":1}"#, "#/limit"),
             (#"{"minimum_connections":9,"maximum_connections":3}"#, "#/minimum_connections"),
         ])

@@ -107,7 +107,7 @@ let hostSchemas = #"""
           "type": ["integer", "null"], "minimum": 1, "maximum": 1000000,
           "description": "Of all nodes together. Not below minimum_connections."
         },
-        "paused": {"type": "boolean"},
+        "paused": {"type": ["boolean", "null"]},
         "backoff_until": {
           "type": ["string", "null"], "format": "date-time",
           "description": "Nothing begins before; null: now."

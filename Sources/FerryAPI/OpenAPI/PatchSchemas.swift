@@ -12,7 +12,8 @@ let patchSchemas = #"""
         "description": {"type": ["string", "null"], "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
         "metadata": {
           "type": ["object", "null"], "maxProperties": 50,
-          "additionalProperties": {"type": ["string", "null"], "maxLength": 2048}
+          "propertyNames": {"minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
+          "additionalProperties": {"type": ["string", "null"], "maxLength": 2048, "pattern": "^[^\\u0000]*$"}
         },
         "request": {"$ref": "#/components/schemas/NewRequest"},
         "destination": {

@@ -123,7 +123,7 @@ private func webhookFields(isPatch: Bool) -> String {
               "items": {"enum": [\#(webhookEvents)]}, "default": ["*"]
             },
             "session": {
-              "type": ["string", "null"], "pattern": "^[A-Za-z0-9._~:@-]{1,128}$",
+              "type": ["string", "null"], "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$",
               "description": "Events of this session only."
             },
             "metadata": {

@@ -23,6 +23,8 @@ struct EventPass {
     private static let lock: Int64 = 0x6665_7272_7965_7665
     /// Rows of the inbox that one pass takes at most.
     static let rowMax: Int32 = 200
+    /// Bytes of events, some thousands of them: a pass holds locks, and the jobs that somebody is told of.
+    private static let byteCountMax: Int64 = 300_000
     private static let drainMax: Int32 = 100
 
     /// What the inbox had of one session.
@@ -54,7 +56,10 @@ struct EventPass {
     static func commit(
         _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax
     ) throws(PostgresError) -> Outcome {
-        try connection.transaction { connection throws(PostgresError) in
+        // Not inside the transaction: whoever changes sessions would wait for it, and everybody for them.
+        let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
+        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
+        return try connection.transaction { connection throws(PostgresError) in
             var pass = EventPass(context, rowMax: rowMax)
             try pass.run(&connection)
             return pass.outcome
@@ -81,7 +86,7 @@ struct EventPass {
             if isNumbered {
                 try pass.run(&connection)
             } else {
-                _ = try connection.execute(Statements.takeEvents, .int32(1))
+                _ = try connection.execute(Statements.takeEvents, Self.most(1))
             }
             pass.outcome.isFull = true
             pass.outcome.rejected = (rejected.text(0, 0), rejected.text(0, 1))
@@ -99,12 +104,12 @@ struct EventPass {
         var results = try connection.pipeline { pipeline in
             pipeline.send(Statements.lockRescue, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
-            pipeline.send(Statements.takeEvents, .int32(rowMax))
+            pipeline.send(Statements.takeEvents, Self.most(rowMax))
         }
         let last = results.take(1)
         if last.rowCount == 1 { lastID = last.identifier(0, 0) }
         let taken = results.take(2)
-        outcome.isFull = taken.rowCount == Int(rowMax)
+        outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
         var groups = group(taken)
         if !groups.isEmpty {
             try number(&groups, &connection)
@@ -113,6 +118,13 @@ struct EventPass {
         // Not while events wait for their numbers: each session would have to be looked for among them.
         if !outcome.isFull { try drain(&connection) }
         outcome.awaitsDeliveries = hasDrained
+    }
+
+    /// The parameters of take_events.sql.
+    private static func most(_ rowCount: Int32) -> Parameters {
+        var parameters = Parameters.int32(rowCount)
+        parameters.append(int64: byteCountMax)
+        return parameters
     }
 
     // MARK: Numbers

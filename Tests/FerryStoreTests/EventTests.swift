@@ -241,4 +241,20 @@ struct EventTests {
             }
         }
     }
+
+    @Test("a pass takes so many bytes of events and goes on, however much is there")
+    func manyEvents() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let jobs = (0..<4_000).map { _ in newJob(session: "many") }
+        _ = try node.submit(jobs).get()
+        let second = (0..<4_000).map { _ in newJob(session: "many") }
+        _ = try node.submit(second).get()
+        try eventually("all have numbers") {
+            try log().events(of: "many").count == 8_000
+        }
+        let found = try log()
+        #expect(found.isGapFree)
+        #expect(Set(found.events(of: "many").compactMap(\.record.job)) == Set((jobs + second).map(\.id)))
+    }
 }

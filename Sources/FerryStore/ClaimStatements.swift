@@ -43,6 +43,8 @@ struct Claims: Sendable {
         /// Wide lots of which jobs were moved.
         var diverted: Set<Int64> = []
         var found: [Found] = []
+        /// Lots of queued jobs that are not there.
+        var lost: Set<Int64> = []
         /// By narrow lot: what it might give, and until when its host is backed off. Not in it: somebody else
         /// has the lot just now.
         var permits: [Int64: (count: Int, blockedUntil: Timestamp?)] = [:]
@@ -196,7 +198,10 @@ extension Claims.Outcome {
         found.reserveCapacity(found.count + rows.rowCount)
         for row in 0..<rows.rowCount {
             lookedUpTo = max(lookedUpTo ?? .min, rows.int64(row, 0))
-            guard !rows.isNull(row, 1) else { continue }
+            guard !rows.isNull(row, 1) else {
+                lost.insert(rows.int64(row, 0))
+                continue
+            }
             found.append(
                 .init(
                     lot: Lot(rows, row, at: 0), head: rows.instant(row, 4),

@@ -83,7 +83,7 @@ extension ControlLane {
         parameters.append(spec.schedule.deadlineAt)
         let name = context.lotName(
             tenant: record.tenant, session: spec.session, origin: origin, context.sessions.current)
-        parameters.append(int64: try context.lots.find([name], &connection)[name]?.id)
+        parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
         parameters.append(spec.schedule.urgency(createdAt: record.createdAt))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)

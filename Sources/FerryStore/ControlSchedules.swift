@@ -185,7 +185,7 @@ extension ControlLane {
             do {
                 return .success(
                     try connection.transaction { connection throws(PostgresError) in
-                        let outcome = try IntakeBatch([submission], context, mayLease: false).commit(
+                        let outcome = try IntakeBatch([submission], context, isAlone: false).commit(
                             &connection, epoch: sessions.epoch)
                         guard outcome.jobCount == 1 else { return outcome }
                         _ = try ScheduleRound.insertRuns([job], &connection)

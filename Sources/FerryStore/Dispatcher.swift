@@ -20,6 +20,8 @@ struct Dispatcher {
     // Instants of the monotonic clock, in nanoseconds.
     private var nextPromotion: Int64 = 0
     private var nextReconciliation: Int64 = 0
+    /// After an error that may pass.
+    private var nextStep: Int64 = 0
     private var dependents = Dependents()
     private var turnover = Turnover()
     /// Until then nothing is leased for which there is no slot.
@@ -28,6 +30,13 @@ struct Dispatcher {
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
     private static let promotionMax: Int32 = 500
+    private static let pauseAfterError: Int64 = 1_000_000_000
+    /// What writes endings.
+    private static let endingStatements = Set(
+        [
+            Statements.finishJobs, Statements.retryJobs, Statements.suspendJobs, Statements.awaitConnectivity,
+            Statements.askJobs, Statements.releaseJobs,
+        ].map(\.name))
 
     init(_ context: StoreContext) {
         self.context = context
@@ -57,7 +66,7 @@ struct Dispatcher {
         if let look = dependents.nextLook { next = min(next, look) }
         if context.isPromoting { next = min(next, nextPromotion) }
         if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
-        let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)))
+        let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)), nextStep - now)
         return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
     }
 
@@ -110,7 +119,7 @@ struct Dispatcher {
     /// Commits what has gathered and leases what is possible. Does nothing when there is nothing to do.
     mutating func step() {
         let now = Sys.monotonicNanoseconds()
-        guard lane.retryIn == .zero else { return }
+        guard lane.retryIn == .zero, now >= nextStep else { return }
         if !news.isEmpty { tellNews() }
         // What they tell of must not be over before they are told.
         guard news.isEmpty else { return }
@@ -204,7 +213,8 @@ struct Dispatcher {
         if round.promotes {
             nextPromotion =
                 outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
-            if let due = outcome.nextDue { schedulePromotion(at: due) }
+            // What is due and yet was not promoted is somebody else's at this moment.
+            if let due = outcome.nextDue { schedulePromotion(at: max(due, context.clock.now() + 0.05)) }
         }
         for ending in round.endings {
             switch ending {
@@ -219,9 +229,30 @@ struct Dispatcher {
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
         if outcome.hasDependencyNews { dependents.note() }
+        if !outcome.claims.lost.isEmpty { mend(outcome.claims.lost) }
         for due in outcome.questions { due.settle(lane, context) }
         tell(round, outcome)
         begin(claims, slotCount: reserved.slots)
+    }
+
+    /// Jobs whose lots are not there would never be claimed.
+    private func mend(_ lots: Set<Int64>) {
+        context.lots.forget(lots)
+        var parameters = Parameters()
+        parameters.appendArray(.int64, lots) { $0.append(int64: $1) }
+        parameters.append(int32: Self.promotionMax)
+        do {
+            let count = try lane.withConnection { [parameters] connection throws(PostgresError) in
+                try connection.execute(Statements.mendLots, parameters).int64(0, 0)
+            }
+            context.logger.warning(
+                "queued jobs were in lots that are not there", metadata: ["count": "\(count)"])
+        } catch {
+            // The next look finds them again.
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("lots were not mended", metadata: ["error": "\(error)"])
+        }
+        context.backlog.addUnknown()
     }
 
     private mutating func resolveDependencies() {
@@ -345,14 +376,22 @@ struct Dispatcher {
         nextReconciliation = 0
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
-        queue.pause(1_000_000_000)
-        nextPromotion = Sys.monotonicNanoseconds() + 1_000_000_000
-        guard !round.endings.isEmpty else { return }
+        guard error.isOfData, Self.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty
+        else { return wait() }
         if batchMax > 1 && round.endings.count > 1 {
             batchMax = 1
+        } else if let simplified = endings[0].simplified {
+            endings[0] = simplified
         } else {
-            endings[0] = endings[0].simplified
+            wait()
         }
+    }
+
+    /// A full disk, a timeout: what is to be said stays, and is said again.
+    private mutating func wait() {
+        let now = Sys.monotonicNanoseconds()
+        nextStep = now + Self.pauseAfterError
+        nextPromotion = max(nextPromotion, nextStep)
     }
 }
 

@@ -137,13 +137,12 @@ extension AttemptResult {
 }
 
 extension Ending {
-    /// What to do about an ending that the database refuses: the job fails without details, or, when that is
-    /// refused as well, goes back to the queue.
-    var simplified: Ending {
-        guard case .finish(let job) = self, job.record.errorJSON != TransferError.unstorable.json else {
-            return .release(lease, ended: nil)
-        }
-        return .finish(job.simplified)
+    /// What to do about an ending whose data the database refuses: the job fails without details, or, when
+    /// that is refused as well, goes back to the queue. Nil: it stays as it is, for it must not be repeated.
+    var simplified: Ending? {
+        guard case .finish(let job) = self else { return .release(lease, ended: nil) }
+        if job.record.errorJSON != TransferError.unstorable.json { return .finish(job.simplified) }
+        return job.isRepeatable ? .release(lease, ended: nil) : nil
     }
 }
 
@@ -182,14 +181,20 @@ final class FinishedJob: Sendable {
         record.responseJSON = nil
         record.resultJSON = nil
         record.body = nil
+        record.resumeData = nil
         record.errorJSON = TransferError.unstorable.json
         return FinishedJob(record, self)
+    }
+
+    fileprivate var isRepeatable: Bool {
+        guard let spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON)) else { return false }
+        return spec.isRepeatable(spec.request.method)
     }
 
     private init(_ record: JobRecord, _ other: FinishedJob) {
         lease = other.lease
         self.record = record
-        lastAttempt = other.lastAttempt
+        lastAttempt = nil
         wanted = other.wanted
         acknowledgement = other.acknowledgement
         hasFailedAttempt = other.hasFailedAttempt

@@ -13,7 +13,7 @@ enum EndpointRouting {
     ) throws(PostgresError) -> Int {
         let interests = try interests(of: Set(rows.map(\.tenant)), &connection)
         guard !interests.isEmpty else { return 0 }
-        let sessions = try sessions(&connection, context)
+        let sessions = context.sessions.current
         let told = rows.filter {
             sessions.record($0.tenant, $0.session)?.configuration.sendsLaunchEvents ?? true
         }
@@ -35,15 +35,6 @@ enum EndpointRouting {
             count += try EventRouter.add(drafts, &connection, context)
         }
         return count
-    }
-
-    /// As they are now.
-    private static func sessions(
-        _ connection: inout Connection, _ context: StoreContext
-    ) throws(PostgresError) -> SessionSnapshot {
-        let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
-        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
-        return context.sessions.current
     }
 
     private static func interests(

@@ -16,6 +16,10 @@ struct History {
     private static let lateInterval: Int64 = 3_600_000_000_000
     /// Seconds; what stays for less is deleted in batches.
     private static let shortRetention = 86_400.0
+    /// By how much the clocks of nodes may differ.
+    private static let clockSeconds = 60.0
+    private static let keyLifetimeSeconds = 86_400.0
+    private static let keyMax = 2_000
     /// A partition is looked through once.
     private static let timeout = Duration.seconds(300)
 
@@ -46,10 +50,12 @@ struct History {
     /// Everything that is due.
     mutating func keep(_ lane: LaneConnection) throws(PostgresError) {
         do throws(PostgresError) {
-            try deleteExpired(lane)
-            try dropOld(lane)
+            // Before anything that may take its time: what has no partition goes to the one for the rest.
             var isAdded = true
             while isAdded { isAdded = try addNext(lane) }
+            try deleteExpired(lane)
+            try dropOld(lane)
+            try removeOldKeys(lane)
         } catch {
             // Somebody reads for long; the next round comes soon.
             guard error.sqlState == Self.lockNotAvailable else { throw error }
@@ -68,9 +74,11 @@ struct History {
             guard let last = try Self.partitions(&connection).last(where: \.isAttached),
                 last.end < now + 2 * width
             else { return false }
+            // After a long stop there are jobs beyond the last one already, in the one for the rest.
+            let since = last.end > now ? last.end : now + Self.clockSeconds
             var parameters = Parameters()
-            parameters.append(JobID.first(at: last.end))
-            parameters.append(JobID.first(at: max(last.end, now) + width))
+            parameters.append(JobID.first(at: since))
+            parameters.append(JobID.first(at: since + width))
             _ = try connection.execute(Statements.addHistory, parameters)
             return true
         } ?? false
@@ -201,6 +209,19 @@ struct History {
         old.append(DeliveryID.first(at: now + -retention))
         old.append(int32: Self.batchMax)
         try deleteDeliveries(old, lane)
+    }
+
+    /// In small transactions: a day's submissions may be as many millions.
+    private func removeOldKeys(_ lane: LaneConnection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(float64: Self.keyLifetimeSeconds)
+        parameters.append(int32: Int32(Self.keyMax))
+        while !context.chores.isClosed {
+            let removed = try lane.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.removeOldKeys, parameters).int64(0, 0)
+            }
+            if removed < Int64(Self.keyMax) { return }
+        }
     }
 
     /// Each batch begins where the one before ended: what stays is passed once. The last parameter is that

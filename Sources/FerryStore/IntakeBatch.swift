@@ -12,6 +12,8 @@ struct IntakeBatch {
     /// One a job, in order: whether it is leased to this node at once.
     var leases: [[Bool]]
     private var leaseCount = 0
+    /// It is a transaction of its own, and not a part of somebody's.
+    let isAlone: Bool
     /// The latest starts of those that may wait for a good moment; nil where that is now.
     private let latestStarts: [JobID: Timestamp?]
 
@@ -31,9 +33,10 @@ struct IntakeBatch {
         var hasDependencies = false
     }
 
-    /// Reserves slots for what can begin at once: if nothing of theirs queues before them, and `mayLease`.
-    init(_ submissions: [Submission], _ context: StoreContext, mayLease: Bool = true) {
+    /// Reserves slots for what can begin at once: if nothing of theirs queues before them, and it `isAlone`.
+    init(_ submissions: [Submission], _ context: StoreContext, isAlone: Bool = true) {
         self.submissions = submissions
+        self.isAlone = isAlone
         self.context = context
         now = context.clock.now()
         sessions = context.sessions.current
@@ -41,7 +44,7 @@ struct IntakeBatch {
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
         // Nothing is leased past jobs that queue already, unless there are slots for those as well.
         let slots = context.configuration.slots
-        guard mayLease, context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else {
+        guard isAlone, context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else {
             return
         }
         var due: [(submission: Int, job: Int)] = []
@@ -66,6 +69,7 @@ struct IntakeBatch {
     init(refused submissions: [Submission], _ context: StoreContext) {
         self.submissions = submissions
         self.context = context
+        isAlone = true
         now = context.clock.now()
         sessions = context.sessions.current
         latestStarts = [:]

@@ -8,28 +8,30 @@ struct IntakeLots {
     private(set) var numbers: [[Int64]] = []
     private var lots: [Int64: Lot] = [:]
 
-    /// Asks the database for those that this process does not know yet.
+    /// Asks the database for those that this process does not know yet. The names are decided once: what
+    /// limits an origin may change meanwhile.
     init(_ batch: IntakeBatch, _ book: LotBook, _ connection: inout Connection) throws(PostgresError) {
+        let names = batch.submissions.enumerated().map { index, submission in
+            submission.jobs.indices.map { batch.lotName(submission: index, place: $0) }
+        }
         var known: [LotBook.Name: Lot] = [:]
         var missing: Set<LotBook.Name> = []
         var latest: LotBook.Name?
-        for (index, submission) in batch.submissions.enumerated() {
-            for place in submission.jobs.indices {
-                let name = batch.lotName(submission: index, place: place)
-                // Nearly always the same as the last one's.
-                if name == latest || known[name] != nil || missing.contains(name) { continue }
-                latest = name
-                if let lot = book.known(name) { known[name] = lot } else { missing.insert(name) }
-            }
+        for name in names.joined() {
+            // Nearly always the same as the last one's.
+            if name == latest || known[name] != nil || missing.contains(name) { continue }
+            latest = name
+            if let lot = book.known(name) { known[name] = lot } else { missing.insert(name) }
         }
-        if !missing.isEmpty { known.merge(try book.find(missing, &connection)) { $1 } }
+        if !missing.isEmpty {
+            known.merge(try book.find(missing, &connection, isCommitted: batch.isAlone)) { $1 }
+        }
         for lot in known.values { lots[lot.id] = lot }
         var last: (name: LotBook.Name, number: Int64)?
-        numbers.reserveCapacity(batch.submissions.count)
-        for (index, submission) in batch.submissions.enumerated() {
+        numbers.reserveCapacity(names.count)
+        for names in names {
             numbers.append(
-                submission.jobs.indices.map { place in
-                    let name = batch.lotName(submission: index, place: place)
+                names.map { name in
                     if let last, last.name == name { return last.number }
                     guard let lot = known[name] else { preconditionFailure("a lot was not found") }
                     last = (name, lot.id)

@@ -25,17 +25,33 @@ final class LotBook: Sendable {
     }
     private let state = Mutex(State())
 
-    func known(_ name: Name) -> Lot? { state.withLock { $0.lots[name] } }
+    /// Nil also when it was learned too long ago.
+    func known(_ name: Name) -> Lot? {
+        state.withLock { state in
+            guard let lot = state.lots[name] else { return nil }
+            guard Sys.monotonicNanoseconds() - state.bornAt <= Self.lifetime else {
+                state = State()
+                return nil
+            }
+            return lot
+        }
+    }
 
-    /// The lots of these names, of which those that nobody knows are asked for.
+    /// They are not there.
+    func forget(_ numbers: Set<Int64>) {
+        state.withLock { state in state.lots = state.lots.filter { !numbers.contains($0.value.id) } }
+    }
+
+    /// The lots of these names, of which those that nobody knows are asked for. `isCommitted`: what is made
+    /// here stays, whatever becomes of the caller's transaction.
     func find(
-        _ names: some Collection<Name>, _ connection: inout Connection
+        _ names: some Collection<Name>, _ connection: inout Connection, isCommitted: Bool
     ) throws(PostgresError) -> [Name: Lot] {
         var found: [Name: Lot] = [:]
         var missing: Set<Name> = []
         state.withLock { state in
             let now = Sys.monotonicNanoseconds()
-            if state.lots.count > Self.countMax || now - state.bornAt > Self.lifetime {
+            if state.lots.isEmpty || state.lots.count > Self.countMax || now - state.bornAt > Self.lifetime {
                 state = State(lots: [:], bornAt: now)
             }
             for name in names {
@@ -52,7 +68,7 @@ final class LotBook: Sendable {
             let lot = Lot(rows, row, at: 0)
             found[Name(lot)] = lot
         }
-        state.withLock { [found] in $0.lots.merge(found) { $1 } }
+        if isCommitted { state.withLock { [found] in $0.lots.merge(found) { $1 } } }
         return found
     }
 }

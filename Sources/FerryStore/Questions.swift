@@ -34,7 +34,10 @@ struct DueQuestion {
                         from: AnswerSource(.timeout), at: context.clock.now(),
                         attempt: stored.record.attempt, refusal: { _ in nil })
                 }
-                _ = try ControlLane.settle(stored, resolve, &connection, context)
+                switch try ControlLane.settle(stored, resolve, &connection, context) {
+                case .failure(.failed)?, .success(.refused)?: try giveUp(&connection, context)
+                default: break
+                }
             }
         } catch {
             guard !error.isConnectionLost else { return }
@@ -42,6 +45,17 @@ struct DueQuestion {
                 "a question was not settled",
                 metadata: ["job.id": "\(stored.record.id)", "error": "\(error)"])
         }
+    }
+
+    /// Its secrets or its spec cannot be read.
+    private func giveUp(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
+        context.logger.error(
+            "a job that waits for an answer cannot be read", metadata: ["job.id": "\(stored.record.id)"])
+        let job = FinishedJob(stored, .failed, .unreadable, at: context.clock.now())
+        let rows = try connection.execute(Statements.finishJobs, .finished([job]))
+        if rows.hasDependents { context.noteDependencies() }
+        context.commitObserver?.jobsFinished(rows.identifiers())
+        context.events.written(isWanted: job.isWanted)
     }
 
     private func ask(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
@@ -109,7 +123,7 @@ extension ControlLane {
         let name = context.lotName(
             tenant: stored.record.tenant, session: draft.spec.session, origin: origin,
             context.sessions.current)
-        let lot = try context.lots.find([name], &connection)[name]?.id
+        let lot = try context.lots.find([name], &connection, isCommitted: true)[name]?.id
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
         parameters.append(int64: lot)
         var ending: (JobState, TransferError)?

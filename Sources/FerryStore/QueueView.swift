@@ -41,7 +41,7 @@ struct QueueView {
         var next = nextPoll
         if context.backlog.wantedLook != nil { next = min(next, nextLook) }
         if let wake = schedule.nextWake {
-            next = min(next, now + Int64(max(0, wake - context.clock.now()) * 1e9))
+            next = min(next, now + Int64(min(max(0, wake - context.clock.now()), 1e6) * 1e9))
         }
         return next
     }
@@ -140,15 +140,18 @@ struct QueueView {
 
     mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
         let now = context.clock.now()
+        let isClosed = !context.configuration.downloads.isOpen
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
-            let depth = depth(ask, leased.count, claims, outcome)
+            var depth = depth(ask, leased.count, claims, outcome)
+            if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
             schedule.settle(ask, claimed: leased.count, depth, head: leased.last)
         }
         for narrow in claims.narrow {
             let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
             let permits = outcome.permits[narrow.ask.lot.id]
-            let depth = depth(narrow.ask, leased.count, permits, now)
+            var depth = depth(narrow.ask, leased.count, permits, now)
+            if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
             schedule.settle(narrow.ask, claimed: leased.count, depth, head: leased.last)
         }
         let sessions = context.sessions.current
@@ -156,12 +159,18 @@ struct QueueView {
             add(found, sessions.share(tenant: found.lot.tenant, session: found.lot.session))
             if let until = found.blockedUntil {
                 schedule.block(found.lot.id, until: until)
-            } else if claims.lookAfter != nil {
+            } else if claims.lookAfter != nil, !isClosed {
                 // One that is only full is tried again soon enough.
                 schedule.unblock(found.lot.id, unlessBefore: now + Self.fullPauseMax)
             }
         }
         if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
+    }
+
+    /// Seconds. While no download may begin, a claim steps over all that queue: it takes no more time than
+    /// looks.
+    private func closedPause(_ nanoseconds: Int64) -> Double {
+        max(1, Double(Self.lookPause * nanoseconds) / 1e9)
     }
 
     private mutating func depth(
@@ -221,7 +230,4 @@ struct QueueView {
         (lookAfter, lookNanoseconds, lookedFor) = (.min, 0, nil)
         context.backlog.addUnknown()
     }
-
-    /// After an error that waiting may help against.
-    mutating func pause(_ nanoseconds: Int64) { nextPoll = Sys.monotonicNanoseconds() + nanoseconds }
 }

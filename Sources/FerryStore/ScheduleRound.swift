@@ -125,7 +125,7 @@ struct ScheduleRound {
         }
         let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
         guard !submission.jobs.isEmpty else { return IntakeBatch.Outcome() }
-        return try IntakeBatch([submission], context, mayLease: false).commit(
+        return try IntakeBatch([submission], context, isAlone: false).commit(
             &connection, epoch: epoch)
     }
 

@@ -57,7 +57,7 @@ package enum Statements {
     package static let lastEvent = make("last_event", PackageResources.last_event_sql)
     package static let listAudit = make("list_audit", PackageResources.list_audit_sql, parameters: 2)
     package static let listEvents = make(
-        "list_events", PackageResources.list_events_sql, parameters: 6, isPlannedAnew: true)
+        "list_events", PackageResources.list_events_sql, parameters: 7, isPlannedAnew: true)
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 7, isPlannedAnew: true)
     package static let listJobs = make(
@@ -71,6 +71,7 @@ package enum Statements {
     package static let lockOldLots = make(
         "lock_old_lots", PackageResources.lock_old_lots_sql, parameters: 2)
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
+    package static let mendLots = make("mend_lots", PackageResources.mend_lots_sql, parameters: 2)
     package static let nextDeadline = make("next_deadline", PackageResources.next_deadline_sql)
     package static let lookLots = make("look_lots", PackageResources.look_lots_sql, parameters: 2)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
@@ -123,7 +124,7 @@ package enum Statements {
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 2)
-    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 1)
+    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 2)
     package static let takeSessionReceivers = make(
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 4)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
@@ -144,7 +145,7 @@ package enum Statements {
             foldCounts,
             heartbeat,
             heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockLots, lockOldLots,
-            lockRescue, lookLots, nextDeadline,
+            lockRescue, lookLots, mendLots, nextDeadline,
             nextDue,
             notify, promoteJobs,
             putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,

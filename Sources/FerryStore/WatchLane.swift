@@ -11,7 +11,6 @@ package final class WatchLane: LeaseHolder {
     private static let roundMax: Int32 = 500
     /// "ferryres": between heartbeats and rescues.
     private static let rescueLock: Int64 = 0x6665_7272_7972_6573
-    private static let keyLifetimeSeconds = 86_400.0
     /// Seconds of silence after which a node is forgotten.
     private static let nodeLifetimeSeconds = 3_600.0
     /// Seconds after which a narrow lot without jobs goes; nodes know lots for ten minutes.
@@ -214,9 +213,6 @@ package final class WatchLane: LeaseHolder {
     func sweep(_ lane: LaneConnection) throws(PostgresError) {
         var lock = Parameters()
         lock.append(int64: 0x6665_7272_7973_7765)  // "ferryswe"
-        var keys = Parameters()
-        keys.append(float64: Self.keyLifetimeSeconds)
-        keys.append(int32: 5_000)
         var nodes = Parameters()
         nodes.append(float64: Self.nodeLifetimeSeconds)
         var audit = Parameters()
@@ -229,7 +225,6 @@ package final class WatchLane: LeaseHolder {
             try connection.transaction { connection throws(PostgresError) in
                 let mine = try connection.execute(Statements.tryLock, lock)
                 guard mine.bool(0, 0) else { return }
-                _ = try connection.execute(Statements.removeOldKeys, keys)
                 _ = try connection.execute(Statements.foldCounts, nodes)
                 _ = try connection.execute(Statements.removeOldAudit, audit)
                 _ = try connection.execute(Statements.lockOldLots, lots)

@@ -224,4 +224,56 @@ struct DispatcherTests {
             node.store.stop()
         }
     }
+
+    @Test("while the database has no room a result waits and stays what it is; nothing is repeated")
+    func fullDatabase() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                CREATE SEQUENCE refusals;
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    PERFORM nextval('refusals');
+                    RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full';
+                END $$;
+                CREATE TRIGGER full_disk BEFORE INSERT ON event_inbox FOR EACH ROW
+                    WHEN (NEW.session = 'held') EXECUTE FUNCTION refuse();
+                ALTER TABLE event_inbox DISABLE TRIGGER full_disk;
+                """)
+        let accepted = try node.submit(newJob(session: "held"))
+        let attempt = try node.attempt()
+        try connection.execute(script: "ALTER TABLE event_inbox ENABLE TRIGGER full_disk")
+        node.store.dispatcher.record(result(attempt, success))
+        let refused = Statement("refused", "SELECT is_called FROM refusals")
+        try eventually("it was tried") { try connection.execute(refused).bool(0, 0) }
+        #expect(try node.job(accepted.id).get().record.state == .running)
+        try connection.execute(script: "DROP TRIGGER full_disk ON event_inbox")
+        node.waitUntilFinished(accepted.id)
+        let record = try node.job(accepted.id).get().record
+        #expect(record.state == .succeeded && record.attempt == 1 && record.errorJSON == nil)
+        #expect(node.runner.begun.take().isEmpty)
+    }
+
+    @Test("a result whose values the database refuses fails its job alone, without another attempt")
+    func refusedResult() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                ALTER TABLE finished_jobs ADD CONSTRAINT no_result CHECK (session <> 'odd' OR result IS NULL)
+                """)
+        let accepted = try node.submit([newJob(session: "odd"), newJob()]).get().jobs
+        for attempt in try node.attempts(2) { node.store.dispatcher.record(result(attempt, success)) }
+        node.waitUntilFinished(accepted[0].id)
+        let record = try node.job(accepted[0].id).get().record
+        #expect(record.state == .failed && record.attempt == 1)
+        #expect(try JSON.parse(try #require(record.errorJSON))["code"]?.string == "internal_error")
+        try eventually("the other one has succeeded") {
+            try node.job(accepted[1].id).get().record.state == .succeeded
+        }
+        #expect(node.runner.begun.take().isEmpty)
+    }
 }

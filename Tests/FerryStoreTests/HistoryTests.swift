@@ -229,4 +229,25 @@ struct HistoryTests {
         let text = hex(id.high) + hex(id.low)
         return text
     }
+
+    @Test("after a long stop partitions begin ahead of what has ended meanwhile")
+    func longStop() throws {
+        var connection = try Connection(url: database.url)
+        // As if the last partition had ended a day ago.
+        let last = try #require(try partitions().filter { $0.wholeMatch(of: /.*_[0-9a-f]{12}/) != nil }.max())
+        let end = Sys.wallMicroseconds() / 1_000 - Self.day
+        let name = "finished_jobs_" + Self.first(end).replacing("-", with: "").prefix(12)
+        try connection.execute(
+            script: """
+                ALTER TABLE finished_jobs DETACH PARTITION \(last);
+                ALTER TABLE \(last) RENAME TO \(name);
+                ALTER TABLE finished_jobs ATTACH PARTITION \(name)
+                    FOR VALUES FROM (MINVALUE) TO ('\(Self.first(end))');
+                """)
+        try addOld("meanwhile", days: 0, ended: 0)
+        #expect(try rows("SELECT session FROM finished_jobs_rest") == ["meanwhile"])
+        let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
+        defer { node.store.stop() }
+        eventually("partitions are ahead again") { (try? partitions().count) ?? 0 >= 4 }
+    }
 }

@@ -53,7 +53,8 @@ struct OperatorTests {
         let busy = try TestNode(database.url, slots: 4)
         defer { busy.store.stop() }
         let id = NodeID(high: 7, low: 7)
-        let drained = try TestNode(database.url, slots: 4, id: id)
+        // So many that it does not run out of them before it has heard of it.
+        let drained = try TestNode(database.url, slots: 10_000, id: id)
         let shown = try ask { busy.store.control.drain(id, true, reply: $0) }
         #expect(shown.id == id && shown.isDraining)
         let missing: Result<NodeStatus, StoreError> = wait {

@@ -1,10 +1,12 @@
 import FerryCore
-import FerryStore
+import FerryScheduler
 import Postgres
 import Synchronization
 import Sys
 import TestSupport
 import Testing
+
+@testable import FerryStore
 
 @Suite("The queue")
 struct QueueTests {
@@ -251,5 +253,45 @@ struct QueueTests {
         try eventually("the unused one is gone") {
             try connection.execute(left).int64Array(0, 0) == [-1_000_002, -1_000_003]
         }
+    }
+
+    @Test("jobs whose lot is not there any more are found and claimed")
+    func lostLots() throws {
+        let node = try TestNode(database.url, slots: 1)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob(session: "first"))
+        let first = try node.attempt()
+        let lost = newJob(session: "lost")
+        #expect(try node.submit(lost).state == .queued)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "DELETE FROM lots WHERE session = 'lost'")
+        // A process that knows nothing of it.
+        node.store.stop()
+        let second = try TestNode(database.url, slots: 2)
+        defer { second.store.stop() }
+        let began = try second.attempts(2).map(\.job)
+        #expect(Set(began) == [first.job, lost.id])
+        let rows = try connection.execute(
+            Statement("lots", "SELECT count(*) FROM lots WHERE session = 'lost'"))
+        #expect(rows.int64(0, 0) == 1)
+    }
+
+    @Test("what a transaction that came to nothing has made is not taken for granted")
+    func undoneLots() throws {
+        let book = LotBook()
+        var connection = try Connection(url: database.url)
+        let name = LotBook.Name(tenant: "acme", session: "undone", origin: "")
+        do {
+            try connection.transaction { connection throws(PostgresError) in
+                _ = try book.find([name], &connection, isCommitted: false)
+                throw PostgresError(.statementFailed, message: "undone")
+            }
+        } catch {
+            #expect(book.known(name) == nil)
+        }
+        let lot = try #require(try book.find([name], &connection, isCommitted: true)[name])
+        #expect(book.known(name)?.id == lot.id)
+        book.forget([lot.id])
+        #expect(book.known(name) == nil)
     }
 }

@@ -1,8 +1,8 @@
 -- Reads unfinished jobs of sessions that are invalidated with `cancel`, without those that nodes run and that
 -- were told already. Locks nothing. $1 how many at most. Columns 0 to 19 as in claim_jobs.sql.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent
+    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
+    NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent
 FROM session_configurations c
 JOIN jobs j ON j.tenant = c.tenant AND j.session = c.name AND j.session <> 'default'
 WHERE c.invalidation IS NOT NULL AND c.ended_at IS NULL AND c.invalidation = 'cancel'

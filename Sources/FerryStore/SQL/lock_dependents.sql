@@ -1,8 +1,8 @@
 -- Reads jobs that still wait for what they depend on, or are suspended. Locks: them, in their order. $1 ids.
 -- Columns as in claim_jobs.sql.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent
+    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
+    NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent
 FROM jobs j
 WHERE j.id = ANY ($1::uuid[]) AND (j.waiting_for = 'dependency' OR j.state = 'suspended')
 ORDER BY j.id FOR UPDATE

@@ -1,7 +1,7 @@
 -- Reads the origins whose use is limited now: origin, transfers at once or null, until when it is backed off
--- or null, at most a year ahead. Locks nothing. $1 how many at most.
+-- or null, at most two years ahead (the same answer every time). Locks nothing. $1 how many at most.
 SELECT origin, connection_limit,
-    CASE WHEN blocked_until > now() THEN least(blocked_until, now() + '1 year') END
+    CASE WHEN blocked_until > now() THEN least(blocked_until, date_trunc('year', now()) + '2 years') END
 FROM hosts
 WHERE (connection_limit IS NOT NULL OR blocked_until IS NOT NULL)
     AND (connection_limit IS NOT NULL OR blocked_until > now())

@@ -1,6 +1,7 @@
 -- Counts what may be claimed of the narrow lots that lock_lots.sql has taken. Locks nothing. $1 lots, $2 how
 -- many are wanted of each, $3 the connections per host of their sessions, or null. Keeps the result for
--- claim_limited_jobs.sql, and returns it: lots, counts, and until when their hosts are backed off.
+-- claim_limited_jobs.sql, and returns it: lots, counts, and until when their hosts are backed off, at most a
+-- year ahead.
 WITH permits AS MATERIALIZED (
     SELECT a.lot,
         CASE WHEN h.blocked_until > now() THEN 0 ELSE greatest(0, least(
@@ -12,7 +13,7 @@ WITH permits AS MATERIALIZED (
                 SELECT count(*) FROM jobs r
                 WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin) END))
         END AS count,
-        CASE WHEN h.blocked_until > now() THEN h.blocked_until END AS blocked_until
+        CASE WHEN h.blocked_until > now() THEN least(h.blocked_until, now() + '1 year') END AS blocked_until
     FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS a(lot, count, session_limit)
         JOIN lots l ON l.id = ANY (ARRAY[a.lot])
         LEFT JOIN hosts h ON h.origin = ANY (ARRAY[l.origin])

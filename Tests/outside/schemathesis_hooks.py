@@ -127,12 +127,20 @@ def map_body(context, body):
         if isinstance(request, dict) and isinstance(redirects, dict) and redirects.get("policy") == "ask" \
                 and request.get("method") not in (None, "GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
             redirects["policy"] = "follow"
-        retry = job.get("retry")
-        if isinstance(retry, dict):
-            first, last = retry.get("initial_delay"), retry.get("max_delay")
-            if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (first, last)):
-                retry["max_delay"] = max(first, last)
+        _order_delays(job.get("retry"))
+    for asking in [body, *_jobs(body)]:
+        asked = asking.get("acknowledgement") if isinstance(asking, dict) else None
+        _order_delays(asked.get("reminders") if isinstance(asked, dict) else None, least=1)
     return body
+
+
+def _order_delays(delays, least=0):
+    """What is wrong by itself stays wrong."""
+    if isinstance(delays, dict):
+        first, last = delays.get("initial_delay"), delays.get("max_delay")
+        if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (first, last)) \
+                and last >= least:
+            delays["max_delay"] = max(first, last)
 
 
 @schemathesis.hook

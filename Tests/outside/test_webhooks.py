@@ -1,10 +1,11 @@
-"""Webhooks, verified by the reference library of Standard Webhooks."""
+"""Webhooks, verified by the reference library of Standard Webhooks and by Svix's."""
 from __future__ import annotations
 
 import json
 
 import pytest
 import standardwebhooks
+import svix.webhooks
 
 from conftest import WEBHOOK_SECRET, eventually
 
@@ -45,6 +46,19 @@ def test_a_changed_body_or_another_secret_is_refused(ferry, receiver):
         verified(message, OWN_SECRET)
 
 
+def test_svix_accepts_the_signatures_and_refuses_what_was_changed(ferry, receiver):
+    submit(ferry, receiver, "/svix", secret=OWN_SECRET)
+    message = eventually(20, lambda: receiver.received("/svix"), "webhook")[0]
+    body, headers = message.body.decode(), dict(message.headers)
+    svix.webhooks.Webhook(OWN_SECRET).verify(body, headers)
+    for secret, changed in (OWN_SECRET, body + " "), (WEBHOOK_SECRET, body):
+        with pytest.raises(svix.webhooks.WebhookVerificationError):
+            svix.webhooks.Webhook(secret).verify(changed, headers)
+    late = headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) - 3_600)}
+    with pytest.raises(svix.webhooks.WebhookVerificationError):
+        svix.webhooks.Webhook(OWN_SECRET).verify(body, late)
+
+
 def test_a_jobs_own_secret_signs_and_is_never_shown(ferry, receiver):
     job = submit(ferry, receiver, "/own", secret=OWN_SECRET)
     message = eventually(20, lambda: receiver.received("/own"), "webhook")[0]
@@ -78,6 +92,7 @@ def test_the_reference_library_accepts_an_endpoints_signature_and_skips_the_othe
     message = eventually(20, lambda: receiver.received("/endpoint"), "ping")[0]
     assert verified(message, made["secret"])["type"] == "webhook.ping"
     assert [entry.split(",")[0] for entry in message.headers["webhook-signature"].split()] == ["v1", "v1a"]
+    svix.webhooks.Webhook(made["secret"]).verify(message.body.decode(), dict(message.headers))
     with pytest.raises(standardwebhooks.WebhookVerificationError):
         verified(message, WEBHOOK_SECRET)
 

@@ -140,7 +140,10 @@ final class EventStreams: EventSink {
                     leave(stream)
                     return call.send(Response(status: 204))
                 }
-                stream.add(entries.map { text(of: $0, for: stream) }, isWhole: true)
+                var texts = entries.map { text(of: $0, for: stream) }
+                // Of a job that has ended there may be reminders (`job.unacknowledged`).
+                if job.state.isTerminal { texts[texts.count - 1].isLast = true }
+                stream.add(texts, isWhole: true)
                 answer(stream, call)
             }
         }

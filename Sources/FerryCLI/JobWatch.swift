@@ -12,6 +12,8 @@ struct JobWatch {
 
     /// Seconds for which the service may stay away before waiting is given up: a restart is shorter.
     private static let outageMax: Int64 = 15
+    /// Seconds after which a stream is opened anew: a connection may die without a word.
+    private static let streamSeconds = 60.0
 
     init(service: ServiceClient, console: Console, timeout: Double?) {
         self.service = service
@@ -22,24 +24,25 @@ struct JobWatch {
 
     private var showsProgress: Bool { console.errIsTerminal && console.isCapable }
 
-    /// The job once it has ended. Ctrl-C leaves it running and ends this process with status 130.
+    /// The job once it has ended: its stream of events says when. Ctrl-C leaves it running and ends this
+    /// process with status 130.
     ///
     /// Throws `timedOut` when the time is over, `unreachable` when the service stays away.
     func end(of id: String) throws(ClientFailure) -> ServiceClient.Answer {
         Detachment.arm(ids: [id])
         defer { clearLine() }
-        var lastContact = monotonicNanoseconds()
+        var reader = EventStreamReader(lastEventID: nil)
+        let seen = SeenJob()
+        var awaySince: Int64?
         while true {
             let begin = monotonicNanoseconds()
             do throws(ClientFailure) {
-                let answer = try service.send("GET", "/v1/jobs/\(percentEncoded(id))", wait: patience())
-                lastContact = monotonicNanoseconds()
-                if let state = answer.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
-                    return answer
-                }
-                show(answer.json)
+                if let answer = try step(id, seen, &reader) { return answer }
+                awaySince = nil
             } catch {
-                let away = (monotonicNanoseconds() - lastContact) / 1_000_000_000
+                let since = awaySince ?? begin
+                awaySince = since
+                let away = (monotonicNanoseconds() - since) / 1_000_000_000
                 guard error.kind == .unreachable, away < Self.outageMax else { throw error }
             }
             if let deadline, monotonicNanoseconds() >= deadline {
@@ -47,17 +50,46 @@ struct JobWatch {
                     .timedOut,
                     "\(id) has not ended after \(timeout ?? 0) s; it goes on. Watch it: ferry watch \(id)")
             }
-            // An answer that came at once although the job goes on: not faster than this.
+            // A stream that ended at once although the job goes on: not faster than this.
             if monotonicNanoseconds() - begin < 250_000_000 { poll(nil, 0, 250) }
         }
     }
 
-    /// Seconds for one `Prefer: wait`.
-    private func patience() -> Int {
-        let longest = showsProgress ? 1.0 : 25.0
-        guard let deadline else { return Int(longest) }
+    /// Follows the job once, behind what was read before. Nil: it has not ended as far as is known.
+    private func step(
+        _ id: String, _ seen: SeenJob, _ reader: inout EventStreamReader
+    ) throws(ClientFailure) -> ServiceClient.Answer? {
+        let path = "/v1/jobs/\(percentEncoded(id))"
+        let end = try service.follow(path + "/events", &reader, milliseconds: patience(Self.streamSeconds)) {
+            event in
+            let isOver = seen.note(event)
+            if !isOver { show(seen.job) }
+            return !isOver
+        }
+        switch end {
+        case .broken: return nil
+        case .refused(let status, let body):
+            let failure = ServiceClient.failure(status, body)
+            // A node serves so many streams and no more: it is asked.
+            guard failure.kind == .unreachable, status == 503 else { throw failure }
+            return try ended(service.send("GET", path, wait: patience(25) / 1_000))
+        case .stopped, .over: return try ended(service.send("GET", path))
+        }
+    }
+
+    private func ended(_ answer: ServiceClient.Answer) -> ServiceClient.Answer? {
+        if let state = answer.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
+            return answer
+        }
+        show(answer.json)
+        return nil
+    }
+
+    /// Milliseconds, at least a thousand, and no longer than there is time.
+    private func patience(_ seconds: Double) -> Int {
+        guard let deadline else { return Int(seconds * 1_000) }
         let left = Double(deadline - monotonicNanoseconds()) / 1e9
-        return max(1, Int(min(longest, left).rounded(.up)))
+        return max(1, Int(min(seconds, left).rounded(.up))) * 1_000
     }
 
     private func show(_ job: JSON) {
@@ -67,6 +99,24 @@ struct JobWatch {
 
     private func clearLine() {
         if showsProgress { console.err("\r\u{1B}[K") }
+    }
+}
+
+/// A job as the events of its stream tell it.
+private final class SeenJob {
+    private(set) var job = JSON.null
+
+    /// Whether the job is over.
+    func note(_ event: ServerSentEvent) -> Bool {
+        guard let json = try? JSON.parse(event.data) else { return false }
+        switch event.name {
+        case "snapshot": job = json["job"] ?? job
+        case "progress":
+            guard let progress = json["progress"] else { return false }
+            job = job.merged(with: .object([JSON.Member("progress", progress)]))
+        default: job = json["data"]?["job"] ?? job
+        }
+        return job["state"]?.string.flatMap(JobState.init)?.isTerminal == true
     }
 }
 

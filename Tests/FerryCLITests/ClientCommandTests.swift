@@ -22,7 +22,9 @@ struct ClientCommandTests {
         return try FakeService { request in
             switch (request.method, request.path) {
             case ("POST", "/v1/jobs"): (201, running)
-            case ("GET", "/v1/jobs/job_a"): (200, looks.next() < 2 ? running : end)
+            case ("GET", "/v1/jobs/job_a/events"):
+                (200, "event: snapshot\ndata: {\"job\":\(looks.next() < 2 ? running : end)}\n\n")
+            case ("GET", "/v1/jobs/job_a"): (200, end)
             case ("GET", "/v1/jobs/job_a/content"): (200, content)
             case ("POST", "/v1/jobs/job_a/cancel"): (200, #"{"id":"job_a","state":"cancelled"}"#)
             case ("POST", "/v1/jobs/job_a/suspend"): (200, #"{"id":"job_a","state":"suspended"}"#)
@@ -297,7 +299,7 @@ struct ClientCommandTests {
     }
 }
 
-private final class Counter: Sendable {
+final class Counter: Sendable {
     private let value = Mutex(0)
     func next() -> Int {
         value.withLock { value in

@@ -50,7 +50,11 @@ final class FakeService: Sendable {
                 if let request = Self.read(descriptor) {
                     requests.send(request)
                     let (status, body) = answer(request)
-                    let type = status < 400 ? "application/json" : "application/problem+json"
+                    let isStream = ["event:", "id:", ":"].contains { body.hasPrefix($0) }
+                    let type =
+                        isStream
+                        ? "text/event-stream"
+                        : status < 400 ? "application/json" : "application/problem+json"
                     let text =
                         "HTTP/1.1 \(status) X\r\nContent-Type: \(type)\r\n"
                         + "Content-Length: \(body.utf8.count)\r\n"

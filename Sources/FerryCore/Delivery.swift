@@ -10,7 +10,7 @@ package struct Delivery: Sendable {
     package let tenant: String
     /// Empty: of none.
     package let session: String
-    /// Nil: it is an event of a session, or a ping.
+    /// Nil: it is an event of a session or of an endpoint, or a ping.
     package let job: JobID?
     /// Gap-free per tenant and session.
     package let sequence: Int64

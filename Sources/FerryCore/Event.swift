@@ -29,6 +29,10 @@ package struct Event: Sendable, Equatable {
         if record.type == .jobResumedAtOffset { writer.memberOrNull("offset", record.offset) }
         writer.name("job")
         record.writeJob(into: &writer, job)
+        if let webhook = record.disabledWebhook {
+            writer.name("webhook")
+            webhook.write(into: &writer)
+        }
         writer.endObject()
         writer.endObject()
     }

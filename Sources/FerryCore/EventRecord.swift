@@ -23,7 +23,7 @@ package struct EventRecord: Sendable, Equatable {
     package var state: JobState?
     package var waitingFor: WaitingFor?
     /// `job.attempt_failed`: the error, a JSON object. `job.resumed_at_offset`: the offset, in decimal
-    /// digits. Else what the type says.
+    /// digits. `webhook.disabled`: the endpoint (16 bytes) and the reason. Else nothing.
     package var detail: [UInt8]
 
     /// `wanted`: `JobSpec.wantedEvents`.

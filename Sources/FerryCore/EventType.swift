@@ -23,6 +23,8 @@ package enum EventType: String, Sendable, CaseIterable {
     /// No job of the session is unfinished, and its earlier events were delivered or given up.
     case sessionEventsFinished = "session.events_finished"
     case sessionInvalidated = "session.invalidated"
+    /// The service has disabled an endpoint, because its receiver is gone or fails for too long.
+    case webhookDisabled = "webhook.disabled"
 
     /// What a webhook gets that names no events.
     package static let standard: [EventType] = [.jobSucceeded, .jobFailed, .jobCancelled]
@@ -46,6 +48,7 @@ package enum EventType: String, Sendable, CaseIterable {
         case .jobUnacknowledged: 14
         case .jobAcknowledged: 15
         case .jobAcknowledgementExpired: 16
+        case .webhookDisabled: 17
         }
     }
 
@@ -64,6 +67,11 @@ package enum EventType: String, Sendable, CaseIterable {
 
     /// It is about a session and not about one job.
     package var isOfSession: Bool { self == .sessionEventsFinished || self == .sessionInvalidated }
+}
+
+extension EventType {
+    /// What the webhook of a single job may ask for.
+    package static let ofJobs = allCases.filter { $0 != .webhookDisabled }
 }
 
 extension Sequence<EventType> {

@@ -336,11 +336,11 @@ extension JobDecoding {
         }
         var events: [EventType] = []
         for (index, name) in names.enumerated() {
-            if let event = EventType(rawValue: name) {
+            if let event = EventType(rawValue: name), EventType.ofJobs.contains(event) {
                 events.append(event)
                 continue
             }
-            let names = EventType.allCases.map(\.rawValue)
+            let names = EventType.ofJobs.map(\.rawValue)
             complaints.add(
                 "\(fields.pointer("events"))/\(index)", "invalid_value",
                 "This must be one of: \(names.joined(separator: ", ")).")

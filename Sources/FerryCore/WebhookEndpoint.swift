@@ -50,6 +50,13 @@ package struct WebhookRecord: Sendable, Equatable {
             case .failing: "Nothing was accepted for as long as disable_after says."
             }
         }
+
+        func write(into writer: inout JSONWriter) {
+            writer.beginObject()
+            writer.member("code", rawValue)
+            writer.member("detail", detail)
+            writer.endObject()
+        }
     }
 
     package let id: WebhookID
@@ -96,14 +103,7 @@ package struct WebhookRecord: Sendable, Equatable {
         endpoint.writeMembers(into: &writer)
         writer.memberOrNull("disabled_at", disabledAt)
         writer.name("disabled_reason")
-        if let disabledReason {
-            writer.beginObject()
-            writer.member("code", disabledReason.rawValue)
-            writer.member("detail", disabledReason.detail)
-            writer.endObject()
-        } else {
-            writer.null()
-        }
+        if let disabledReason { disabledReason.write(into: &writer) } else { writer.null() }
         writer.memberOrNull("failing_since", failingSince)
         writer.member("public_key", publicKey)
         writer.name("secret")

@@ -102,6 +102,7 @@ private struct Outbox {
                 }
                 return disabled
             }
+            if !disabled.isEmpty { context.events.written(isWanted: true) }
             for (id, tenant, reason) in disabled {
                 context.logger.warning(
                     "a webhook endpoint was disabled",

@@ -56,7 +56,7 @@ enum EndpointRouting {
             tenant: event.tenant, type: event.record.type.rawValue, session: event.session,
             metadata: spec?.metadata ?? [])
         guard !wanting.isEmpty else { return [] }
-        let json = event.record.jobJSON(record)
+        let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
         return wanting.map { interest in
             DeliveryDraft(
                 event: event, url: interest.url, jobJSON: json, secrets: nil,

@@ -58,7 +58,8 @@ package struct WebhookMessage: Sendable, Equatable {
         if let parent = delivery.traceparent { writer.member("traceparent", parent) }
     }
 
-    /// `{"sequence","session","job"}`; `offset` too when a job was resumed. A ping names its endpoint only.
+    /// `{"sequence","session","job"}`; `offset` too when a job was resumed, `webhook` when an
+    /// endpoint was disabled (`jobJSON` is that). A ping names its endpoint only.
     private static func writeData(of delivery: Delivery, into writer: inout JSONWriter) {
         writer.beginObject()
         if delivery.isPing, let endpoint = delivery.endpoint {
@@ -70,8 +71,13 @@ package struct WebhookMessage: Sendable, Equatable {
                 let job = try? JSON.parse(delivery.jobJSON)
                 writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
             }
+            let isOfEndpoint = delivery.type == EventType.webhookDisabled.rawValue
             writer.name("job")
-            writer.raw(delivery.jobJSON)
+            if isOfEndpoint { writer.null() } else { writer.raw(delivery.jobJSON) }
+            if isOfEndpoint {
+                writer.name("webhook")
+                writer.raw(delivery.jobJSON)
+            }
         }
         writer.endObject()
     }

@@ -222,17 +222,61 @@ struct WebhookStoreTests {
         try eventually("it works") { try read(webhook.id).get().failingSince == nil }
     }
 
-    private func enable(_ id: WebhookID) throws {
+    @Test("whoever else listens is told once that an endpoint was disabled, and why; it itself is not")
+    func disabledEvent() throws {
+        defer { node.store.stop() }
+        let webhook = try create { $0.filter = WebhookFilter(types: nil, session: "s", metadata: []) }
+        let other = try create { $0.filter = WebhookFilter(types: ["webhook.disabled"]) }
+        try add(2, to: webhook)
+        let due = try claim().due
+        node.store.deliveries.record(due.map { tried($0, .givenUp, status: 410) })
+        var told: [Delivery] = []
+        try eventually("the other one is told") {
+            told += try claim().due
+            return !told.isEmpty
+        }
+        #expect(told.count == 1 && told[0].type == "webhook.disabled" && told[0].endpoint?.id == other.id)
+        #expect(told[0].session == "s" && told[0].job == nil && told[0].sequence == 1)
+        let shown = try JSON.parse(told[0].jobJSON)
+        #expect(shown["id"]?.string == webhook.id.description)
+        #expect(shown["disabled_reason"]?["code"]?.string == "gone")
+        let list = try wait { node.store.control.events(EventQuery(tenant: "acme"), reply: $0) }.get()
+        #expect(list.map(\.event.record.type) == [.webhookDisabled])
+        let expected = DisabledWebhook(id: webhook.id, reason: .gone)
+        #expect(list.first?.event.record.disabledWebhook == expected)
+        try enable(webhook.id)
+        #expect(try claim().due.isEmpty)
+    }
+
+    @Test("what waits for a disabled endpoint does not keep a session's events from being over")
+    func drainedDespite() throws {
+        defer { node.store.stop() }
+        let webhook = try create()
+        _ = try node.submit(newJob(session: "drained"))
+        node.end(try node.attempt(), success)
+        try node.waitForDeliveries(3)
+        func isOver() throws -> Bool {
+            var query = EventQuery(tenant: "acme")
+            query.types = [EventType.sessionEventsFinished].mask
+            return try !wait { node.store.control.events(query, reply: $0) }.get().isEmpty
+        }
+        #expect(try !isOver())
+        try enable(webhook.id, false)
+        try eventually("the session's events are over") { try isOver() }
+        #expect(try node.status().deliveriesPending == 3)
+    }
+
+    private func enable(_ id: WebhookID, _ isEnabled: Bool = true) throws {
         let edited = wait { reply in
             node.store.control.editWebhook(
                 id, tenant: "acme", revision: nil,
                 { record throws(InvalidFields) in
                     var record = record
-                    record.endpoint.isEnabled = true
+                    record.endpoint.isEnabled = isEnabled
                     return record
                 }, reply: reply)
         }
-        #expect(try edited.get().get().disabledReason == nil)
+        #expect(try edited.get().get().disabledReason == (isEnabled ? nil : .requested))
     }
 
     @Test("a ping goes out though the endpoint is disabled, and says nothing about it")

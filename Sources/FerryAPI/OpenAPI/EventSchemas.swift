@@ -26,9 +26,20 @@ let eventSchemas = #"""
               "description": "Of job.resumed_at_offset only: the first byte that is fetched; 0: all of them."
             },
             "session": {"type": "string"},
+            "webhook": {
+              "type": "object", "required": ["id", "disabled_reason"],
+              "description": "Of webhook.disabled only.",
+              "properties": {
+                "id": {"type": "string"},
+                "disabled_reason": {
+                  "type": "object", "required": ["code", "detail"],
+                  "properties": {"code": {"enum": ["gone", "failing"]}, "detail": {"type": "string"}}
+                }
+              }
+            },
             "job": {
               "description": "As it was when it happened; its id alone once it is deleted; null for an \#
-    event of a session.",
+    event of a session or an endpoint.",
               "anyOf": [
                 {"$ref": "#/components/schemas/Job"},
                 {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},

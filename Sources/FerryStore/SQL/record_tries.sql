@@ -2,7 +2,8 @@
 -- the last one any more (its lease ended, or somebody asked for a redelivery) changes nothing unless it is
 -- acceptance. A delivery that was returned untried is due at once, and the try does not count. The state is
 -- compared by what it is not, so that no plan can start from the index of what is pending. An endpoint
--- remembers since when nothing was accepted; 410, and failure for too long, disable it. Locks: the
+-- remembers since when nothing was accepted; 410, and failure for too long, disable it, and
+-- an event says so. Locks: the
 -- deliveries, then endpoints whose condition changes, then this connection's row of job_counts. One array
 -- element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they took, $5 statuses or null,
 -- $6 errors or null, $7 answers, $8 states or `returned`, $9 when to try again or null. Returns the endpoints
@@ -49,7 +50,13 @@ WITH u AS (
         FROM judged j JOIN webhooks b ON b.id = ANY (ARRAY[j.endpoint]) WHERE NOT j.is_accepted
     ) f
     WHERE w.id = ANY (ARRAY[f.endpoint]) AND w.is_enabled AND (w.failing_since IS NULL OR f.ends)
-    RETURNING w.id, w.tenant, w.disabled_reason
+    RETURNING w.id, w.tenant, w.session, w.disabled_reason
+), told AS (
+    INSERT INTO event_inbox (tenant, session, packed)
+    SELECT tenant, coalesce(session, 'default'), event_pack(
+        17, NULL, '00000000-0000-0000-0000-000000000000', now(), 0, 0, NULL, NULL,
+        uuid_send(id) || convert_to(disabled_reason, 'UTF8'))
+    FROM failing WHERE disabled_reason IS NOT NULL
 ), counted AS (
     INSERT INTO job_counts AS c (shard, deliveries_pending)
     SELECT current_setting('ferry.shard'), -count(*) FROM changed WHERE state <> 'pending' HAVING count(*) > 0

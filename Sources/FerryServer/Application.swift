@@ -73,6 +73,8 @@ final class Application: Sendable {
             sealSecrets: { box.seal($0.encode()) })
         let downloads = DownloadGate()
         settings.downloads = downloads
+        let places = DeliveryPlaces()
+        settings.places = places
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
         settings.listens = configuration.notify == .on
@@ -90,7 +92,7 @@ final class Application: Sendable {
         let firstStart = try FirstStart.settle(configuration, store: store, box: box, now: clock.now())
         let webhooks = try makeWebhooks(
             configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
-            logger: logger)
+            places: places, logger: logger)
         let health = Health(
             store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
@@ -167,7 +169,7 @@ final class Application: Sendable {
 
     private static func makeWebhooks(
         _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
-        secret: WebhookSecret, logger: Logger
+        secret: WebhookSecret, places: DeliveryPlaces, logger: Logger
     ) throws -> WebhookSender? {
         guard configuration.roles.contains(.webhooks) else { return nil }
         var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
@@ -175,6 +177,7 @@ final class Application: Sendable {
             control: store.control, clock: clock, egress: egress,
             node: .reading(hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false), logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
+        settings.places = places
         return try WebhookSender(
             queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }

@@ -27,12 +27,12 @@ enum EndpointRouting {
             let jobs = ids.isEmpty ? [:] : try ControlLane.read(ids, &connection)
             var drafts: [DeliveryDraft] = []
             for event in some {
-                drafts += self.drafts(event, event.record.job.flatMap { jobs[$0] }, interests)
+                drafts += self.drafts(event, event.record.job.flatMap { jobs[$0] }, interests, context)
                 guard drafts.count >= draftMax else { continue }
-                count += try EventRouter.add(drafts, &connection, context)
+                count += try EventRouter.add(drafts, &connection, nil)
                 drafts = []
             }
-            count += try EventRouter.add(drafts, &connection, context)
+            count += try EventRouter.add(drafts, &connection, nil)
         }
         return count
     }
@@ -47,7 +47,7 @@ enum EndpointRouting {
 
     /// `stored`: nil for an event of a session, and of a job that was deleted.
     private static func drafts(
-        _ event: Event, _ stored: StoredJob?, _ interests: WebhookInterests
+        _ event: Event, _ stored: StoredJob?, _ interests: WebhookInterests, _ context: StoreContext
     ) -> [DeliveryDraft] {
         var record = stored?.record
         let spec = record.flatMap { try? JobSpec(storedJSON: $0.specJSON) }
@@ -59,7 +59,7 @@ enum EndpointRouting {
         let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
         return wanting.map { interest in
             DeliveryDraft(
-                event: event, url: interest.url, jobJSON: json, secrets: nil,
+                id: context.identifiers.make(), event: event, url: interest.url, jobJSON: json, secrets: nil,
                 traceparent: stored?.traceparent, endpoint: interest.endpoint)
         }
     }

@@ -51,16 +51,18 @@ struct EventPass {
     private let rowMax: Int32
     /// False: nobody is told.
     private let makesDeliveries: Bool
+    private let handover: DeliveryHandover?
 
-    /// Waits for the pass of another node.
+    /// Waits for the pass of another node. `handover`: to be told of the commit, or of the failure.
     static func commit(
-        _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax
+        _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax,
+        handover: DeliveryHandover? = nil
     ) throws(PostgresError) -> Outcome {
         // Not inside the transaction: whoever changes sessions would wait for it, and everybody for them.
         let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
         if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
         return try connection.transaction { connection throws(PostgresError) in
-            var pass = EventPass(context, rowMax: rowMax)
+            var pass = EventPass(context, rowMax: rowMax, handover: handover)
             try pass.run(&connection)
             return pass.outcome
         }
@@ -94,10 +96,14 @@ struct EventPass {
         }
     }
 
-    private init(_ context: StoreContext, rowMax: Int32, makesDeliveries: Bool = true) {
+    private init(
+        _ context: StoreContext, rowMax: Int32, makesDeliveries: Bool = true,
+        handover: DeliveryHandover? = nil
+    ) {
         self.context = context
         self.rowMax = rowMax
         self.makesDeliveries = makesDeliveries
+        self.handover = handover
     }
 
     private mutating func run(_ connection: inout Connection) throws(PostgresError) {
@@ -116,7 +122,8 @@ struct EventPass {
             try keep(groups, &connection)
         }
         // Not while events wait for their numbers: each session would have to be looked for among them.
-        if !outcome.isFull { try drain(&connection) }
+        // Nor while a row is looked for that is refused: the refusal must be of that row.
+        if !outcome.isFull, rowMax > 1 { try drain(&connection) }
         outcome.awaitsDeliveries = hasDrained
     }
 
@@ -201,7 +208,7 @@ struct EventPass {
         }
         try keep(rows, &connection)
         guard makesDeliveries else { return }
-        var router = EventRouter(context)
+        var router = EventRouter(context, handover)
         for draft in rows.drafts { router.add(draft.row) }
         outcome.deliveryCount += try router.commit(&connection)
     }
@@ -231,7 +238,7 @@ struct EventPass {
                 from: drained.int64(row, 2), makeID: { nextID() })
         }
         try keep(rows, &connection)
-        var router = EventRouter(context)
+        var router = EventRouter(context, handover)
         for draft in rows.drafts { router.add(draft.row) }
         outcome.deliveryCount += try router.commit(&connection)
         outcome.eventCount += rows.drafts.count

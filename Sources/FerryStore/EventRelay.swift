@@ -29,6 +29,7 @@ final class EventRelay: Sendable {
                 options.statementTimeout = .seconds(20)
             })
         let mailbox = context.events.mailbox
+        let handover = DeliveryHandover(context)
         var pace = RelayPace()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
@@ -51,7 +52,7 @@ final class EventRelay: Sendable {
                 if context.events.takePending() { isDue = true }
                 var eventCount = 0
                 if isDue || now >= nextLook {
-                    eventCount = relay(lane, isDue: isDue, looks: now >= nextLook)
+                    eventCount = relay(lane, handover, isDue: isDue, looks: now >= nextLook)
                     if now >= nextLook { nextLook = now + Self.lookInterval }
                 }
                 isDue = false
@@ -66,11 +67,13 @@ final class EventRelay: Sendable {
 
     /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
     /// events it found.
-    private func relay(_ lane: LaneConnection, isDue: Bool, looks: Bool) -> Int {
+    private func relay(
+        _ lane: LaneConnection, _ handover: DeliveryHandover, isDue: Bool, looks: Bool
+    ) -> Int {
         do {
             return try lane.withConnection { connection throws(PostgresError) in
                 let isFound = looks ? try look(&connection) : false
-                return isDue || isFound ? try passes(&connection) : 0
+                return isDue || isFound ? try passes(&connection, handover) : 0
             }
         } catch {
             // What was written is still there, and is looked for when others are.
@@ -91,21 +94,33 @@ final class EventRelay: Sendable {
 
     /// Until the inbox is empty. What the database refuses is looked for with ever smaller passes, and set
     /// aside: one row must not hold up all others.
-    private func passes(_ connection: inout Connection) throws(PostgresError) -> Int {
+    private func passes(
+        _ connection: inout Connection, _ handover: DeliveryHandover
+    ) throws(PostgresError) -> Int {
         var rowMax = EventPass.rowMax
         var eventCount = 0
+        var refusal: PostgresError?
         while true {
             do throws(PostgresError) {
-                let outcome = try EventPass.commit(&connection, context, rowMax: rowMax)
-                committed(outcome)
+                let outcome = try EventPass.commit(
+                    &connection, context, rowMax: rowMax, handover: handover)
+                committed(outcome, handedCount: handover.commit())
                 eventCount += outcome.eventCount
-                guard outcome.isFull else { return eventCount }
+                if !outcome.isFull {
+                    // Row by row there was nothing: what is refused is the end of a session's events.
+                    if let refusal, rowMax == 1 { throw refusal }
+                    return eventCount
+                }
                 rowMax = min(EventPass.rowMax, rowMax * 2)
             } catch {
+                handover.discard()
                 guard error.isOfData else { throw error }
                 if rowMax > 1 {
                     rowMax /= 2
-                } else if !(try reject(&connection, error)) {
+                    refusal = error
+                } else if try reject(&connection, error) {
+                    refusal = nil
+                } else {
                     throw error
                 }
             }
@@ -133,15 +148,16 @@ final class EventRelay: Sendable {
                 "tenant": "\(rejected.tenant)", "session": "\(rejected.session)", "error": "\(error)",
                 "numbered": "\(isNumbered)",
             ])
-        committed(outcome)
+        committed(outcome, handedCount: 0)
         return true
     }
 
-    private func committed(_ outcome: EventPass.Outcome) {
+    private func committed(_ outcome: EventPass.Outcome, handedCount: Int) {
         context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
         context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
         context.events.awaitsDeliveries.store(outcome.awaitsDeliveries, ordering: .relaxed)
         context.events.numbered()
-        if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
+        let waitingCount = outcome.deliveryCount - handedCount
+        if waitingCount > 0 { context.commitObserver?.deliveriesAdded(waitingCount) }
     }
 }

@@ -4,6 +4,7 @@ import Postgres
 
 /// An event on its way into the outbox: a row of add_deliveries.sql.
 struct DeliveryDraft {
+    let id: DeliveryID
     let event: Event
     let url: String
     let jobJSON: [UInt8]
@@ -20,13 +21,17 @@ struct EventRouter {
     private static let chunk = 100
 
     private let context: StoreContext
+    private let handover: DeliveryHandover?
     /// Events that the webhooks of their jobs want, or that name a webhook for those of their session.
     private var ofJobs: [Event] = []
     private var ofSessions: [Event] = []
     /// For the endpoints.
     private var rows: [EventRow] = []
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ context: StoreContext, _ handover: DeliveryHandover?) {
+        self.context = context
+        self.handover = handover
+    }
 
     mutating func add(_ row: EventRow) {
         rows.append(row)
@@ -76,7 +81,8 @@ struct EventRouter {
                 record.spec = spec
                 drafts.append(
                     DeliveryDraft(
-                        event: event, url: webhook.url, jobJSON: event.record.jobJSON(record),
+                        id: context.identifiers.make(), event: event, url: webhook.url,
+                        jobJSON: event.record.jobJSON(record),
                         secrets: stored.sealedSecrets, traceparent: stored.traceparent))
             }
             if event.record.type == .jobCreated, event.record.wantsSession {
@@ -86,16 +92,18 @@ struct EventRouter {
         if !receivers.isEmpty {
             _ = try connection.execute(Statements.addSessionReceivers, .receivers(receivers))
         }
-        return try Self.add(drafts, &connection, context)
+        return try Self.add(drafts, &connection, handover)
     }
 
     private func spec(of stored: StoredJob) -> JobSpec? { try? JobSpec(storedJSON: stored.record.specJSON) }
 
     static func add(
-        _ drafts: [DeliveryDraft], _ connection: inout Connection, _ context: StoreContext
+        _ drafts: [DeliveryDraft], _ connection: inout Connection, _ handover: DeliveryHandover?
     ) throws(PostgresError) -> Int {
         guard !drafts.isEmpty else { return 0 }
-        _ = try connection.execute(Statements.addDeliveries, .deliveries(drafts, context.identifiers))
+        let areLeased =
+            try handover?.offer(drafts, &connection) ?? Array(repeating: false, count: drafts.count)
+        _ = try connection.execute(Statements.addDeliveries, .deliveries(drafts, areLeased: areLeased))
         return drafts.count
     }
 
@@ -123,11 +131,12 @@ struct EventRouter {
                 else { continue }
                 drafts.append(
                     DeliveryDraft(
-                        event: event, url: wish.url, jobJSON: event.record.jobJSON(nil),
+                        id: context.identifiers.make(), event: event, url: wish.url,
+                        jobJSON: event.record.jobJSON(nil),
                         secrets: stored.sealedSecrets, traceparent: stored.traceparent))
             }
         }
-        return try Self.add(drafts, &connection, context)
+        return try Self.add(drafts, &connection, handover)
     }
 }
 
@@ -159,12 +168,10 @@ extension Parameters {
 
     /// The parameters of add_deliveries.sql.
     fileprivate static func deliveries(
-        _ drafts: [DeliveryDraft], _ identifiers: IdentifierGenerator
+        _ drafts: [DeliveryDraft], areLeased: [Bool]
     ) -> Parameters {
         var parameters = Parameters(capacity: drafts.reduce(512) { $0 + $1.jobJSON.count + 512 })
-        parameters.appendArray(.uuid, drafts) { parameters, _ in
-            parameters.append(identifiers.make(DeliveryKindTag.self))
-        }
+        parameters.appendArray(.uuid, drafts) { $0.append($1.id) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.event.id) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.event.record.job) }
         parameters.appendArray(.int64, drafts) { $0.append(int64: $1.event.sequence) }
@@ -177,6 +184,8 @@ extension Parameters {
         parameters.appendArray(.bytea, drafts) { $0.append(bytea: $1.secrets) }
         parameters.appendArray(.text, drafts) { $0.append(text: $1.traceparent) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.endpoint) }
+        parameters.appendArray(.bool, areLeased) { $0.append(bool: $1) }
+        parameters.append(float64: Limits.deliveryLeaseSeconds)
         return parameters
     }
 }

@@ -4,7 +4,7 @@ package import Postgres
 /// parameters.
 package enum Statements {
     package static let addDeliveries = make(
-        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 13)
+        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 15)
     package static let addDependencies = make(
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let addSessionReceivers = make(

@@ -15,6 +15,8 @@ package struct StoreConfiguration: Sendable {
     package var slots: SlotLedger
     /// Closed while downloads are not to be leased here.
     package var downloads = DownloadGate()
+    /// Where deliveries go as they are made; without places they wait until they are claimed.
+    package var places = DeliveryPlaces()
     /// The origins whose use is limited now; kept by the store.
     package var hosts = HostLimits()
     /// What holds until somebody changes it over the API.

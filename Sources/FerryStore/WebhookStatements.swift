@@ -11,6 +11,7 @@ extension Statements {
     static let readFirstWebhook = make(
         "read_first_webhook", PackageResources.read_first_webhook_sql, parameters: 3)
     static let readInterests = make("read_interests", PackageResources.read_interests_sql, parameters: 1)
+    static let readLanes = make("read_lanes", PackageResources.read_lanes_sql, parameters: 2)
     static let readWebhook = make("read_webhook", PackageResources.read_webhook_sql, parameters: 2)
     package static let removeOldDeliveries = make(
         "remove_old_deliveries", PackageResources.remove_old_deliveries_sql, parameters: 2)
@@ -20,6 +21,6 @@ extension Statements {
     static let webhooks = [
         createWebhook, deleteWebhook, editWebhook, listWebhooks, lookAtLanes, pingWebhook,
         readFirstWebhook,
-        readInterests, readWebhook, removeOldDeliveries, replayDeliveries,
+        readInterests, readLanes, readWebhook, removeOldDeliveries, replayDeliveries,
     ]
 }

@@ -57,6 +57,13 @@ struct DeliveryBacklog {
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
+        /// For what is handed over as it is made: nothing while older deliveries have to be claimed, and
+        /// none to a receiver that is left alone.
+        var handRoom: Int {
+            if isOrdered || hasMore || breaker.opensAt != nil { return 0 }
+            return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
+        }
+
         func append(_ item: Item) { items.append(item) }
 
         func popFirst() -> Item? {
@@ -87,6 +94,9 @@ struct DeliveryBacklog {
     private var turnHead = 0
     private(set) var waitingCount = 0
     private(set) var inFlightCount = 0
+    /// Lanes whose `handRoom` may be another one than when it was told last.
+    private var changed: Set<LaneID> = []
+    private var gone: [LaneID] = []
 
     init(concurrency: Int) { self.concurrency = concurrency }
 
@@ -101,18 +111,11 @@ struct DeliveryBacklog {
 
     /// Takes in what a claim has brought. `rooms`: what it was allowed to.
     mutating func add(_ items: [Item], rooms: DeliveryRooms, now: Timestamp) {
-        for (id, room) in rooms.lanes where room > 0 { lanes[id]?.hasMore = false }
-        for item in items {
-            let id = item.delivery.lane
-            let lane = lanes[id] ?? Lane(now)
-            lanes[id] = lane
-            lane.usedAt = now
-            lane.isOrdered = item.delivery.isOrdered
-            lane.claimedCount += 1
-            lane.append(item)
-            waitingCount += 1
-            makeReady(lane, id)
+        for (id, room) in rooms.lanes where room > 0 {
+            lanes[id]?.hasMore = false
+            changed.insert(id)
         }
+        for item in items { append(item, now).claimedCount += 1 }
         for item in items {
             guard let lane = lanes[item.delivery.lane], lane.claimedCount > 0 else { continue }
             lane.hasMore =
@@ -121,9 +124,44 @@ struct DeliveryBacklog {
         }
     }
 
+    private mutating func append(_ item: Item, _ now: Timestamp) -> Lane {
+        let id = item.delivery.lane
+        let lane = lanes[id] ?? Lane(now)
+        lanes[id] = lane
+        lane.usedAt = now
+        lane.isOrdered = item.delivery.isOrdered
+        lane.append(item)
+        waitingCount += 1
+        changed.insert(id)
+        makeReady(lane, id)
+        return lane
+    }
+
+    /// Takes in what was made for this sender. `overflowing`: lanes of which more was made, to be claimed.
+    mutating func hand(_ items: [Item], overflowing: Set<LaneID>, now: Timestamp) {
+        for item in items { _ = append(item, now) }
+        for id in overflowing {
+            lanes[id]?.hasMore = true
+            changed.insert(id)
+        }
+    }
+
+    /// What can be handed over, of the lanes where that has changed since the last call, and lanes that were
+    /// forgotten since then; `total`: all lanes together.
+    mutating func takeHandRooms(total: Int) -> (rooms: DeliveryRooms, gone: [LaneID]) {
+        var rooms = DeliveryRooms(total: total, other: LaneWindow.initial * Self.windowsAhead)
+        for id in changed { if let lane = lanes[id] { rooms.lanes[id] = lane.handRoom } }
+        changed = []
+        defer { gone = [] }
+        return (rooms, gone.filter { lanes[$0] == nil })
+    }
+
     /// The endpoints of lanes that are held, as they are now.
-    func note(_ revisions: [LaneID: Int32]) {
-        for (id, revision) in revisions { lanes[id]?.breaker.note(revision: revision) }
+    mutating func note(_ revisions: [LaneID: Int32]) {
+        for (id, revision) in revisions {
+            lanes[id]?.breaker.note(revision: revision)
+            changed.insert(id)
+        }
     }
 
     /// Whether a lane that has more has nearly nothing left here.
@@ -163,6 +201,7 @@ struct DeliveryBacklog {
     /// A delivery that `next` handed out was not sent after all.
     mutating func withdrawn(_ id: LaneID) -> [Item] {
         guard let lane = lanes[id] else { return [] }
+        changed.insert(id)
         lane.inFlightCount -= 1
         inFlightCount -= 1
         let returned = lane.isOrdered ? lane.removeAll() : []
@@ -177,6 +216,7 @@ struct DeliveryBacklog {
         _ id: LaneID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
     ) -> [Item] {
         guard let lane = lanes[id] else { return [] }
+        changed.insert(id)
         let wasFull = lane.inFlightCount >= lane.placeCount
         lane.inFlightCount -= 1
         inFlightCount -= 1
@@ -202,11 +242,15 @@ struct DeliveryBacklog {
 
     /// Forgets lanes in which nothing happens.
     mutating func tidy(_ now: Timestamp) {
-        lanes = lanes.filter { _, lane in
+        var forgotten: [LaneID] = []
+        lanes = lanes.filter { id, lane in
             if lane.heldCount > 0 { return true }
-            if let opensAt = lane.breaker.opensAt { return now - opensAt < LaneBreaker.pauseMax }
-            return abs(now - lane.usedAt) < Self.idleMax
+            if let opensAt = lane.breaker.opensAt, now - opensAt < LaneBreaker.pauseMax { return true }
+            if lane.breaker.opensAt == nil, abs(now - lane.usedAt) < Self.idleMax { return true }
+            forgotten.append(id)
+            return false
         }
+        gone += forgotten
     }
 
     /// Takes out everything that waits.

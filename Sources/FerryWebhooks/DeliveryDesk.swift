@@ -28,6 +28,7 @@ final class DeliveryDesk {
     private var nextClaimAt: Timestamp
     private var finished: [DeliveryTry] = []
     private var stopped: (() -> Void)?
+    private var isPublishing = false
 
     /// Seconds between the end of a try and the end of its lease, for the report to be stored.
     private static let reportMargin = 10.0
@@ -37,6 +38,7 @@ final class DeliveryDesk {
         self.doors = doors
         backlog = DeliveryBacklog(concurrency: configuration.concurrency)
         nextClaimAt = doors.clock.now()
+        publish()
     }
 
     // MARK: Claiming
@@ -69,21 +71,59 @@ final class DeliveryDesk {
         let poll = now + configuration.pollSeconds
         backlog.note(found.revisions)
         nextClaimAt = min(found.next ?? poll, backlog.nextProbe(after: now) ?? poll, poll)
-        let tryTime = Double(configuration.totalTimeout) / 1_000 + Self.reportMargin
-        let startBefore = claimedAt + max(0, configuration.leaseSeconds - tryTime)
+        let leasedUntil = claimedAt + configuration.leaseSeconds
+        backlog.add(items(of: found.due, leasedUntil: leasedUntil, now), rooms: rooms, now: now)
+        startDue()
+        publishLater()
+        if found.isMore || claimsAgain { claim() }
+    }
+
+    private func items(
+        of deliveries: [Delivery], leasedUntil: Timestamp, _ now: Timestamp
+    ) -> [DeliveryBacklog.Item] {
+        let startBefore =
+            leasedUntil + -min(
+                configuration.leaseSeconds, Double(configuration.totalTimeout) / 1_000 + Self.reportMargin)
         var items: [DeliveryBacklog.Item] = []
-        items.reserveCapacity(found.due.count)
-        for delivery in found.due {
+        items.reserveCapacity(deliveries.count)
+        for delivery in deliveries {
             guard let url = try? WebURL.parse(delivery.url) else {
-                conclude(
-                    delivery, startedAt: claimedAt, duration: 0, answer: .failure(.requestInvalid), body: "")
+                conclude(delivery, startedAt: now, duration: 0, answer: .failure(.requestInvalid), body: "")
                 continue
             }
             items.append(.init(delivery: delivery, url: url, startBefore: startBefore))
         }
-        backlog.add(items, rooms: rooms, now: now)
+        return items
+    }
+
+    // MARK: Handing over
+
+    /// Takes what was made for this sender.
+    func take(_ handed: HandedDeliveries) {
+        let now = doors.clock.now()
+        let items = items(of: handed.deliveries, leasedUntil: handed.leasedUntil, now)
+        if stopped == nil {
+            backlog.hand(items, overflowing: handed.overflowing, now: now)
+        } else {
+            giveBack(items, now)
+        }
+        publish(arrived: handed.deliveries.map(\.lane))
         startDue()
-        if found.isMore || claimsAgain { claim() }
+    }
+
+    /// Says what may be handed over from now on.
+    private func publish(arrived: [LaneID] = []) {
+        isPublishing = false
+        let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingCount) : 0
+        let (rooms, gone) = backlog.takeHandRooms(total: total)
+        configuration.places.publish(rooms, gone: gone, arrived: arrived)
+    }
+
+    /// Once for all that happens in one turn of the loop.
+    private func publishLater() {
+        guard !isPublishing else { return }
+        isPublishing = true
+        doors.defer { $0.publish() }
     }
 
     /// Once a second: asks again when the next delivery is due.
@@ -92,6 +132,7 @@ final class DeliveryDesk {
         let now = doors.clock.now()
         backlog.tidy(now)
         startDue()
+        publishLater()
         // A clock that was set back must not make the wait longer.
         if claimsAgain || now >= nextClaimAt || nextClaimAt - now > configuration.pollSeconds { claim() }
     }
@@ -194,6 +235,7 @@ final class DeliveryDesk {
             giveBack(returned, now)
         }
         startDue()
+        publishLater()
         let hasRoom = backlog.waitingCount <= configuration.waitingMax / 2
         if hasRoom, claimsAgain || backlog.isHungry(delivery.lane, now) { claim() }
         if stopped != nil, backlog.inFlightCount == 0 { end() }
@@ -293,6 +335,7 @@ final class DeliveryDesk {
     func stop(whenIdle: @escaping () -> Void) {
         guard stopped == nil else { return }
         stopped = whenIdle
+        publish()
         // Another sender may have them at once.
         giveBack(backlog.removeWaiting(), doors.clock.now())
         if backlog.inFlightCount == 0 { end() }

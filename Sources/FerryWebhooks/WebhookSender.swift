@@ -27,7 +27,9 @@ package final class WebhookSender: Sendable {
         package var totalTimeout = 15_000
         package var connectTimeout = 5_000
         /// Seconds for which a claimed delivery is ours.
-        package var leaseSeconds = 30.0
+        package var leaseSeconds = Limits.deliveryLeaseSeconds
+        /// Where the sender says what may be handed to it.
+        package var places = DeliveryPlaces()
         /// Seconds after which the queue is asked even if nothing woke us.
         package var pollSeconds = 5.0
         /// Gets the bodies of accepting answers to events that ask something, on the loop's thread. Calls
@@ -75,6 +77,9 @@ package final class WebhookSender: Sendable {
                     action(desk)
                 }
             })
+        configuration.places.connect { handed in
+            loop.perform { multi in desk.bound?.get(multi).take(handed) }
+        }
         self.desk = LoopBound(on: loop) { multi in
             let desk = DeliveryDesk(configuration: configuration, doors: doors)
             multi.everySecond { _ in desk.secondPassed() }

@@ -87,7 +87,9 @@ struct EventTests {
 
     @Test("a row of which the database refuses what is made is set aside; its events have their numbers")
     func rejection() throws {
-        let node = try TestNode(database.url)
+        let places = DeliveryPlaces()
+        places.publish(DeliveryRooms(total: 10, other: 10))
+        let node = try TestNode(database.url) { $0.places = places }
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -113,6 +115,40 @@ struct EventTests {
         try #require(rejected.rowCount == 1)
         #expect(rejected.text(0, 0) == "refused" && rejected.bool(0, 1))
         #expect(rejected.text(0, 2).contains("refused") && node.store.metrics.rejectedEvents == 1)
+        // Places of deliveries that were rolled back are free again.
+        let reserved = (0..<20 as Range<UInt64>).count { places.reserve(LaneID(high: 0, low: $0)) }
+        #expect(reserved == 7)
+    }
+
+    @Test("deliveries to webhooks of jobs go to this node's sender as they are made, while it has places")
+    func handover() throws {
+        let places = DeliveryPlaces()
+        let handed = Mailbox<HandedDeliveries>()
+        places.connect { handed.send($0) }
+        places.publish(DeliveryRooms(total: 10, other: 2))
+        let node = try TestNode(database.url) { $0.places = places }
+        defer { node.store.stop() }
+        _ = try node.submit((0..<3).map { _ in newJob(session: "s", webhook: true) }).get()
+        for attempt in try node.attempts(3) { node.end(attempt, success) }
+        try node.waitForDeliveries(3)
+        var (deliveries, overflowing): ([Delivery], Set<LaneID>) = ([], [])
+        eventually("two are handed over, one has no place") {
+            for message in handed.wait(milliseconds: 100) {
+                deliveries += message.deliveries
+                overflowing.formUnion(message.overflowing)
+            }
+            return deliveries.count == 2 && !overflowing.isEmpty
+        }
+        let claimed = try claim(1, node)[0]
+        #expect(overflowing == [claimed.lane] && deliveries.allSatisfy { $0.lane == claimed.lane })
+        #expect(claimed.url == deliveries[0].url && claimed.tryNumber == deliveries[0].tryNumber)
+        #expect(Set(deliveries.map(\.id)).count == 2 && !deliveries.map(\.id).contains(claimed.id))
+        let events = try log().events(of: "s").filter { $0.record.type == .jobSucceeded }
+        #expect(Set(events.map(\.id)) == Set((deliveries + [claimed]).map(\.event)))
+        let job = try JSON.parse(deliveries[0].jobJSON)
+        #expect(job["state"]?.string == "succeeded" && job["id"]?.string == deliveries[0].job?.description)
+        for delivery in deliveries + [claimed] { record(delivery, .accepted, node) }
+        try node.waitForDeliveries(0)
     }
 
     @Test("the end of a session's events is told once, after its deliveries, and again after the next jobs")

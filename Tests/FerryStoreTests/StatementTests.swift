@@ -110,6 +110,53 @@ struct StatementTests {
         }
     }
 
+    @Test(
+        "a backlog of deliveries is never read as a whole, analyzed or not", arguments: [false, true])
+    func deliveryPlans(isAnalyzed: Bool) throws {
+        var options = ConnectionOptions()
+        options.pinsPlans = true
+        options.settings = [
+            .init("plan_cache_mode", "force_generic_plan"), .init("ferry.shard", "test"),
+        ]
+        var connection = try Connection(url: database.url, options: options)
+        try connection.execute(script: "ALTER TABLE deliveries SET (autovacuum_enabled = off)")
+        try connection.execute(
+            script: """
+                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                    session, url, job_json, endpoint)
+                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                    'job.succeeded', 'acme', 'default', 'https://old.example/', '{}',
+                    md5((i % 20)::text)::uuid
+                FROM generate_series(1, 20000) i
+                """)
+        if isAnalyzed { try connection.execute(script: "VACUUM ANALYZE deliveries") }
+        let lane = "'{cfcd2084-95d5-65ef-66e7-dff9f98764da}'"
+        let calls: [(Statement, String)] = [
+            (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}'"),
+            (Statements.lookAtLanes, "'00000000-0000-0000-0000-000000000000', 1000"),
+            (
+                Statements.recordTries,
+                "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
+            ),
+            (Statements.drainSessions, "100"), (Statements.readStatus, ""),
+        ]
+        for (statement, arguments) in calls {
+            try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
+            let call = arguments.isEmpty ? statement.name : "\(statement.name)(\(arguments))"
+            let rows = try connection.execute(
+                Statement(
+                    "explain_\(statement.name)", "EXPLAIN (ANALYZE, TIMING off, COSTS off) EXECUTE \(call)"))
+            let plan = (0..<rows.rowCount).map { rows.text($0, 0) }
+            let text: Comment = "\(statement.name):\n\(plan.joined(separator: "\n"))"
+            for line in plan where line.contains(" on deliveries") && line.contains("rows=") {
+                #expect(!line.contains("Seq Scan"), text)
+                let count = line.split(separator: "actual rows=").last?.prefix { $0.isNumber || $0 == "." }
+                #expect((count.flatMap { Double($0) } ?? 0) <= 64, text)
+            }
+            #expect(!plan.contains { $0.contains("Rows Removed by Filter") && $0.contains("0000") }, text)
+        }
+    }
+
     @Test("migrations can be applied again and by several at once; a newer schema is refused")
     func migrations() throws {
         #expect(try Migrator.migrate(url: database.url) == [])

@@ -138,6 +138,30 @@ struct LaneTests {
         #expect(backlog.rooms(total: 100, now: now).lanes.isEmpty)
     }
 
+    @Test("what may be handed over follows the window; nothing while more waits or it is left alone")
+    func handing() throws {
+        var backlog = DeliveryBacklog(concurrency: 100)
+        let lane = try item(0, lane: "a").delivery.lane
+        #expect(backlog.takeHandRooms(total: 9).rooms.other == 16)
+        backlog.hand(try (0..<10).map { try item($0, lane: "a") }, overflowing: [], now: now)
+        #expect(backlog.takeHandRooms(total: 9).rooms.lanes == [lane: 6])
+        #expect(backlog.takeHandRooms(total: 9).rooms.lanes.isEmpty)
+        backlog.hand([], overflowing: [lane], now: now)
+        #expect(backlog.takeHandRooms(total: 9).rooms.lanes == [lane: 0])
+        // A claim that finds less than it had room for has found everything.
+        let rooms = backlog.rooms(total: 100, now: now)
+        backlog.add([try item(10, lane: "a")], rooms: rooms, now: now)
+        #expect(backlog.takeHandRooms(total: 9).rooms.lanes == [lane: 5])
+        for _ in 0..<LaneBreaker.failureCountMax {
+            guard backlog.next() != nil else { break }
+            _ = backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5)
+        }
+        #expect(backlog.takeHandRooms(total: 9).rooms.lanes == [lane: 0])
+        backlog.tidy(now + 66)
+        let gone = backlog.takeHandRooms(total: 9).gone
+        #expect(gone == [lane])
+    }
+
     @Test("after 410 nothing more of an endpoint is sent, and its breaker stays closed")
     func gone() throws {
         var backlog = DeliveryBacklog(concurrency: 100)

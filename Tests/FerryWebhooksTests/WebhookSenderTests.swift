@@ -51,6 +51,65 @@ struct WebhookSenderTests {
         )
     }
 
+    @Test("what is handed over is sent without a claim, as far as there are places")
+    func handedOver() throws {
+        let receiver = try Receiver(Receiver.status("200 OK"))
+        let places = DeliveryPlaces()
+        let bench = try Bench { $0.places = places }
+        defer { receiver.stop() }
+        // The claim of the start.
+        while bench.queue.claimCount == 0 { _ = take(1, from: bench.queue.batches) }
+        let claimCount = bench.queue.claimCount
+        let deliveries = (0..<20 as Range<UInt64>).map { Delivery.example($0, url: receiver.url) }
+        var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 30)
+        handed.deliveries = deliveries.filter { places.reserve($0.lane) }
+        #expect(handed.deliveries.count == 16)
+        places.hand(handed)
+        let tries = take(16, from: bench.queue.tries)
+        #expect(tries.count == 16 && tries.allSatisfy { $0.verdict == .accepted && $0.number == 1 })
+        #expect(take(16, from: receiver.requests).count == 16 && bench.queue.claimCount == claimCount)
+        bench.sender.stop()
+        #expect(!places.isOpen && !places.reserve(deliveries[0].lane))
+    }
+
+    @Test("ten dead endpoints of a hundred keep nobody waiting: the others are done before a silent one is")
+    func dead() throws {
+        let (alive, silent, gone) = (
+            try Receiver(Receiver.status("200 OK")), try Receiver(.silence), try Receiver(.silence)
+        )
+        gone.stop()
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            alive.stop()
+            silent.stop()
+        }
+        let secret = try #require(serviceSecret)
+        let keys = WebhookKeys(.init(secret: secret, seed: Array(repeating: 1, count: 32)))
+        var deliveries: [Delivery] = []
+        for number in 0..<100 as Range<UInt64> {
+            let url = number < 5 ? silent.url : number < 10 ? gone.url : alive.url
+            let endpoint = Delivery.Endpoint(
+                id: WebhookID(high: 9, low: number), keys: keys, format: .standard, isOrdered: false,
+                retryDelays: [3_600])
+            deliveries += (0..<6).map { .example(number * 100 + $0, url: url, endpoint: endpoint) }
+        }
+        bench.queue.add(deliveries)
+        bench.sender.wake()
+        var accepted = 0
+        var others: [DeliveryTry] = []
+        let deadline = monotonicNanoseconds() + 60_000_000_000
+        while accepted < 540, monotonicNanoseconds() < deadline {
+            for one in take(1, from: bench.queue.tries) {
+                if one.verdict == .accepted { accepted += 1 } else { others.append(one) }
+            }
+        }
+        #expect(accepted == 540)
+        #expect(others.allSatisfy { $0.error == "could_not_connect" || $0.verdict == .returned })
+        // No more of a dead receiver than its window, and what was on its way when it was given up.
+        #expect(bench.sender.metrics.inFlightCount <= 5 * 4)
+    }
+
     @Test("a failed try is repeated with the same id when its pause is over, not before")
     func repeated() throws {
         let receiver = try Receiver(Receiver.status("500 Internal Server Error"))

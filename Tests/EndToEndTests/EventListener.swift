@@ -1,5 +1,6 @@
 import FerryCore
 import Glibc
+import Synchronization
 import Sys
 import TestSupport
 
@@ -18,10 +19,10 @@ final class EventListener: Sendable {
     /// The server has ended the stream.
     let ended = Signal<Void>()
     private let descriptor: Int32
-    private let thread: Thread
+    private let thread: Mutex<Thread?>
 
     init(_ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil) throws {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = ferry.port.bigEndian
@@ -41,10 +42,11 @@ final class EventListener: Sendable {
             throw SystemError("send")
         }
         let (head, messages, ended) = (head, messages, ended)
-        thread = Thread(name: "listener") {
+        let started = Thread(name: "listener") {
             Self.read(descriptor, head, messages)
             ended.fire(())
         }
+        thread = Mutex(started)
     }
 
     private static func read(_ descriptor: Int32, _ head: Signal<String>, _ messages: Signal<Message>) {
@@ -87,7 +89,7 @@ final class EventListener: Sendable {
     }
 
     /// The next events of the log: neither comments nor progress.
-    func events(_ count: Int, seconds: Double = 20) -> [Message] {
+    func events(_ count: Int, seconds: Double = 30) -> [Message] {
         var events: [Message] = []
         let deadline = Sys.monotonicNanoseconds() + Int64(seconds * 1e9)
         while events.count < count, Sys.monotonicNanoseconds() < deadline {
@@ -96,7 +98,9 @@ final class EventListener: Sendable {
         return events
     }
 
+    /// Once, also when it is called again: its number may be somebody else's socket by then.
     func stop() {
+        guard let thread = thread.withLock({ $0.take() }) else { return }
         shutdown(descriptor, Int32(SHUT_RDWR))
         thread.join()
         close(descriptor)

@@ -13,6 +13,7 @@ final class RefusingPooler: Sendable {
     private let listener: Int32
     private let target: String
     private let open = Mutex<Set<Int32>>([])
+    private let acceptor = Mutex<Thread?>(nil)
 
     /// `database`: a libpq URI with a directory as its host.
     init(before database: TestDatabase) throws {
@@ -26,7 +27,7 @@ final class RefusingPooler: Sendable {
         listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         let isBound = Self.withAddress(directory + "/.s.PGSQL.5432") { bind(listener, $0, $1) } == 0
         guard isBound, listen(listener, 64) == 0 else { throw SystemError("bind") }
-        _ = Thread(name: "pooler") { [self, listener, target] in
+        let thread = Thread(name: "pooler") { [self, listener, target] in
             while true {
                 let client = accept(listener, nil, nil)
                 guard client >= 0 else { return }
@@ -41,10 +42,15 @@ final class RefusingPooler: Sendable {
                 _ = Thread(name: "pooled") { self.pump(client, server) }
             }
         }
+        acceptor.withLock { $0 = thread }
     }
 
+    /// Once, also when it is called again: the listener's number may be somebody else's socket by then.
     func stop() {
+        guard let thread = acceptor.withLock({ $0.take() }) else { return }
         shutdown(listener, Int32(SHUT_RDWR))
+        thread.join()
+        close(listener)
         // Under the lock: a number that was closed is somebody else's socket by then.
         open.withLock { for descriptor in $0 { shutdown(descriptor, Int32(SHUT_RDWR)) } }
         TemporaryDirectory.remove(directory)

@@ -109,11 +109,13 @@ struct ClientCommandTests {
     @Test("waiting that takes too long gives status 4, a service that is away 3")
     func timedOutAndUnreachable() throws {
         let service = try service(ends: running)
+        defer { service.stop() }
         let watched = run(Watch.self, ["job_a", "--timeout", "0.3", "--url", service.url])
         #expect(watched.status == 4 && watched.err.contains("ferry watch job_a"))
-        service.stop()
-        #expect(run(Show.self, ["job_a", "--url", service.url]).status == 3)
-        #expect(run(Healthcheck.self, ["--url", service.url]).status == 3)
+        let away = try ClosedPort()
+        defer { withExtendedLifetime(away) {} }
+        #expect(run(Show.self, ["job_a", "--url", away.url]).status == 3)
+        #expect(run(Healthcheck.self, ["--url", away.url]).status == 3)
     }
 
     @Test("put sends a small file inside the request and gives advice for a large one")

@@ -30,23 +30,16 @@ final class FakeService: Sendable {
     private let thread: Mutex<Thread?> = Mutex(nil)
 
     init(_ answer: @escaping @Sendable (Request) -> (status: Int, body: String)) throws {
-        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let code = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(listener, $0, length) | listen(listener, 64) | getsockname(listener, $0, &length)
-            }
-        }
-        guard listener >= 0, code == 0 else { throw SystemError("bind") }
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let (code, port) = bindToLoopback(listener)
+        guard code == 0, listen(listener, 64) == 0 else { throw SystemError("bind") }
         self.listener = listener
-        port = UInt16(bigEndian: address.sin_port)
+        self.port = port
         let started = Thread(name: "fake-service") { [self] in
             while true {
                 let descriptor = accept(listener, nil, nil)
                 guard descriptor >= 0 else { return }
+                _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
                 if let request = Self.read(descriptor) {
                     requests.send(request)
                     let (status, body) = answer(request)
@@ -96,14 +89,41 @@ final class FakeService: Sendable {
         }
     }
 
+    /// Once, also when it is called again: the listener's number may be somebody else's socket by then.
     func stop() {
+        guard let thread = thread.withLock({ $0.take() }) else { return }
         shutdown(listener, Int32(SHUT_RDWR))
-        thread.withLock { thread in
-            defer { thread = nil }
-            return thread
-        }?.join()
+        thread.join()
         close(listener)
     }
+}
+
+/// A port of 127.0.0.1 that nobody listens on, and nobody else gets as long as this lives.
+final class ClosedPort {
+    private let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    let url: String
+
+    init() throws {
+        let (code, port) = bindToLoopback(descriptor)
+        guard code == 0 else { throw SystemError("bind") }
+        url = "http://127.0.0.1:\(port)"
+    }
+
+    deinit { close(descriptor) }
+}
+
+/// Gives a socket a free port of 127.0.0.1: 0, or -1 with errno, and the port.
+private func bindToLoopback(_ descriptor: Int32) -> (code: Int32, port: UInt16) {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let code = withUnsafeMutablePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            bind(descriptor, $0, length) | getsockname(descriptor, $0, &length)
+        }
+    }
+    return (code, UInt16(bigEndian: address.sin_port))
 }
 
 /// What a command wrote and how it ended.

@@ -196,12 +196,14 @@ private final class InsistingServer {
             directory + "/server.key", "-CAfile", directory + "/ca.pem", "-Verify", "1",
             "-verify_return_error", "-www", version,
         ])
-        guard FreePort.waitUntilOpen(port) else { throw TestSupportError("s_server does not listen") }
+        guard FreePort.waitUntilOpen(port) else {
+            ChildProcess.end(pid)
+            throw TestSupportError("s_server does not listen")
+        }
     }
 
     func stop() {
-        kill(pid, SIGKILL)
-        ChildProcess.wait(pid)
+        ChildProcess.end(pid)
         TemporaryDirectory.remove(directory)
     }
 }

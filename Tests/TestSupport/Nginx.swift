@@ -28,7 +28,7 @@ package final class Nginx: Sendable {
         try writeFile(file, Array(Self.configuration(directory, root, port).utf8))
         pid = try ChildProcess.start(["nginx", "-p", directory, "-e", directory + "/error.log", "-c", file])
         guard FreePort.waitUntilOpen(port) else {
-            kill(pid, SIGKILL)
+            ChildProcess.end(pid)
             throw TestSupportError("nginx does not listen on \(port), see \(directory)/error.log")
         }
     }

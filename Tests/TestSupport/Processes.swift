@@ -1,4 +1,6 @@
+import CSys
 package import Glibc
+import Synchronization
 import Sys
 
 /// What went wrong while a test was being set up.
@@ -9,35 +11,32 @@ package struct TestSupportError: Error, CustomStringConvertible {
 
 /// Programs that tests start and stop.
 package enum ChildProcess {
-    /// Starts a program found in PATH or in /usr/sbin; its output goes nowhere.
+    /// Starts a program found in PATH or in /usr/sbin; its output goes nowhere. It dies with the test
+    /// process, however that ends.
     package static func start(_ arguments: [String]) throws -> pid_t {
         let paths = (getenv("PATH").map { String(cString: $0) } ?? "") + ":/usr/sbin:/sbin"
         let candidates = paths.split(separator: ":").map { "\($0)/\(arguments[0])" }
         guard let path = candidates.first(where: { access($0, X_OK) == 0 }) else {
             throw TestSupportError("\(arguments[0]) is not installed")
         }
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-        posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0)
-        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0)
-        // Threads of a test runner block signals; the child has to hear SIGTERM.
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var none = sigset_t()
-        sigemptyset(&none)
-        posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
-        var words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
-        defer { words.forEach { free($0) } }
-        var pid = pid_t()
-        let code = posix_spawn(&pid, path, &actions, &attributes, &words, environ)
-        guard code == 0 else {
-            throw TestSupportError("cannot start \(path): \(String(cString: strerror(code)))")
+        let null = open("/dev/null", O_WRONLY | O_CLOEXEC)
+        guard null >= 0 else { throw SystemError("open /dev/null") }
+        defer { close(null) }
+        let (pid, code) = Spawner.shared.run { () -> (pid_t, Int32) in
+            let words = arguments.map { strdup($0) } + [nil]
+            defer { words.forEach { free($0) } }
+            // Without the descriptors of other suites: what they close would stay open.
+            let pid = csys_spawn(path, words, environ, uid_t.max, gid_t.max, SIGKILL, null, nil)
+            return (pid, errno)
         }
+        guard pid > 0 else { throw SystemError("fork", code) }
         return pid
+    }
+
+    /// Ends it at once, and waits for that.
+    package static func end(_ pid: pid_t) {
+        kill(pid, SIGKILL)
+        wait(pid)
     }
 
     /// Waits until the process has ended.
@@ -47,45 +46,52 @@ package enum ChildProcess {
     }
 }
 
-/// Ports of the loopback interface.
+/// Ports of the loopback interface, below those that the kernel gives to connections and to listeners that
+/// do not name one (ip_local_port_range). None is given twice in a process: where a server has stopped, and
+/// where none has begun yet, nobody else listens.
 package enum FreePort {
-    /// One that nobody listens on, below those that the kernel gives to connections and to listeners that do
-    /// not name one (ip_local_port_range): until it is used, nobody gets it by chance.
+    private static let taken = Mutex<Set<UInt16>>([])
+
+    /// One that nobody listens on.
     package static func find() throws -> UInt16 {
+        let (descriptor, port) = try listen(backlog: 1)
+        close(descriptor)
+        return port
+    }
+
+    /// A socket that listens on a free port.
+    package static func listen(backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
         for _ in 0..<1_000 {
-            guard let (descriptor, port) = try? listen(.random(in: 12_000..<32_000), backlog: 1) else {
-                continue
-            }
-            close(descriptor)
-            return port
+            let port = UInt16.random(in: 12_000..<32_000)
+            guard taken.withLock({ $0.insert(port).inserted }) else { continue }
+            if let descriptor = try? listen(port, backlog: backlog) { return (descriptor, port) }
         }
         throw TestSupportError("no free port")
     }
 
-    /// A socket that listens on this port, or on a free one (0).
-    static func listen(_ port: UInt16 = 0, backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
+    /// A socket that listens on this port.
+    static func listen(_ port: UInt16, backlog: Int32) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         // Connections of an earlier listener may linger.
         var yes: Int32 = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
         var address = loopback(port)
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let bound = withUnsafeMutablePointer(to: &address) {
+        let isListening = withUnsafePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 && Glibc.listen(descriptor, backlog) == 0
-                    && getsockname(descriptor, $0, &length) == 0
+                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+                    && Glibc.listen(descriptor, backlog) == 0
             }
         }
-        guard bound else {
+        guard isListening else {
             close(descriptor)
-            throw TestSupportError("no free port")
+            throw TestSupportError("somebody has port \(port)")
         }
-        return (descriptor, UInt16(bigEndian: address.sin_port))
+        return descriptor
     }
 
-    /// Whether somebody accepts connections there within five seconds.
+    /// Whether somebody accepts connections there within half a minute.
     package static func waitUntilOpen(_ port: UInt16) -> Bool {
-        let end = monotonicNanoseconds() + 5_000_000_000
+        let end = monotonicNanoseconds() + 30_000_000_000
         while monotonicNanoseconds() < end {
             if connects(port) { return true }
             usleep(2_000)

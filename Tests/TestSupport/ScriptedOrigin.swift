@@ -47,7 +47,9 @@ package final class ScriptedOrigin: Sendable {
     package init(
         port wanted: UInt16 = 0, _ script: @escaping @Sendable (OriginConnection) -> Void
     ) throws {
-        (listener, port) = try FreePort.listen(wanted, backlog: 4_096)
+        (listener, port) =
+            wanted == 0
+            ? try FreePort.listen(backlog: 4_096) : (try FreePort.listen(wanted, backlog: 4_096), wanted)
         let thread = Thread(name: "origin") { [self] in acceptAll(script) }
         acceptor.withLock { $0 = thread }
     }
@@ -65,13 +67,16 @@ package final class ScriptedOrigin: Sendable {
         }
     }
 
-    /// Closes everything and waits for the threads.
+    /// Closes everything and waits for the threads; once, also when it is called again.
     package func stop() {
         // Under the lock, as the closing: a number that was closed may be somebody else's socket by now.
-        state.withLock { state in
+        let isFirst = state.withLock { state in
+            guard !state.isStopped else { return false }
             state.isStopped = true
             for descriptor in state.open.keys { shutdown(descriptor, Int32(SHUT_RDWR)) }
+            return true
         }
+        guard isFirst else { return }
         shutdown(listener, Int32(SHUT_RDWR))
         acceptor.withLock { $0.take() }?.join()
         close(listener)
@@ -87,12 +92,14 @@ package final class ScriptedOrigin: Sendable {
                 if errno == ECONNABORTED || errno == EINTR { continue }
                 return
             }
+            _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
             let isStopped = state.withLock { state in
                 guard !state.isStopped else { return true }
                 state.connectionCount += 1
                 state.open[descriptor] = Thread(name: "origin-peer", stackSize: 256 << 10) { [self] in
-                    script(OriginConnection(descriptor: descriptor, origin: self))
-                    leave(descriptor)
+                    let connection = OriginConnection(descriptor: descriptor, origin: self)
+                    script(connection)
+                    leave(descriptor, isReset: connection.isReset)
                 }
                 return false
             }
@@ -100,9 +107,11 @@ package final class ScriptedOrigin: Sendable {
         }
     }
 
-    private func leave(_ descriptor: Int32) {
+    private func leave(_ descriptor: Int32, isReset: Bool) {
         state.withLock { state in
             if let thread = state.open.removeValue(forKey: descriptor) { state.finished.append(thread) }
+            // Also where a child that has not come to its exec holds the socket as well.
+            if !isReset { shutdown(descriptor, Int32(SHUT_WR)) }
             close(descriptor)
         }
     }
@@ -115,6 +124,7 @@ package final class OriginConnection {
     private let descriptor: Int32
     private let origin: ScriptedOrigin
     private var buffer: [UInt8] = []
+    fileprivate private(set) var isReset = false
 
     fileprivate init(descriptor: Int32, origin: ScriptedOrigin) {
         self.descriptor = descriptor
@@ -197,7 +207,7 @@ package final class OriginConnection {
     }
 
     /// Waits until the other end has closed or reset the connection; false after so many milliseconds.
-    package func waitUntilClosed(milliseconds: Int32 = 5_000) -> Bool {
+    package func waitUntilClosed(milliseconds: Int32 = 20_000) -> Bool {
         let end = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
         while monotonicNanoseconds() < end {
             var descriptors = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
@@ -216,6 +226,7 @@ package final class OriginConnection {
 
     /// Ends the connection with a reset instead of an orderly close.
     package func reset() {
+        isReset = true
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
         shutdown(descriptor, Int32(SHUT_RD))

@@ -42,7 +42,7 @@ package final class SecureNginx: Sendable {
         try writeFile(file, Array(Self.configuration(directory, ports).utf8))
         pid = try ChildProcess.start(["nginx", "-p", directory, "-e", directory + "/error.log", "-c", file])
         guard ports.allSatisfy({ FreePort.waitUntilOpen($0) }) else {
-            kill(pid, SIGKILL)
+            ChildProcess.end(pid)
             throw TestSupportError("nginx does not listen, see \(directory)/error.log")
         }
     }

@@ -221,7 +221,7 @@ package struct TestServerError: Error, CustomStringConvertible {
 
 /// The thread that starts every child: it never ends, and a child's death signal is sent when the thread
 /// that started it ends (prctl(2), PR_SET_PDEATHSIG).
-private final class Spawner: Sendable {
+final class Spawner: Sendable {
     static let shared = Spawner()
     private let tasks = Mailbox<@Sendable () -> Void>()
 

@@ -32,7 +32,7 @@ package final class TestProxy: Sendable {
         }
         pid = try ChildProcess.start(words)
         guard FreePort.waitUntilOpen(port) else {
-            kill(pid, SIGKILL)
+            ChildProcess.end(pid)
             throw TestSupportError("\(words[0]) does not listen on \(port)")
         }
     }
@@ -48,8 +48,7 @@ package final class TestProxy: Sendable {
     }
 
     package func stop() {
-        kill(pid, SIGKILL)
-        ChildProcess.wait(pid)
+        ChildProcess.end(pid)
         TemporaryDirectory.remove(directory)
     }
 }

@@ -57,7 +57,7 @@ struct AttemptTests {
         let origin = try ScriptedOrigin { connection in
             guard connection.readRequest() != nil else { return }
             switch answers.add(1, ordering: .relaxed).oldValue {
-            case 0: connection.send("HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+            case 0: connection.send("HTTP/1.1 503 No\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n")
             case 1: return
             case 2:
                 isHeld.fire(())

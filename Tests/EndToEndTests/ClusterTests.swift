@@ -5,6 +5,9 @@ import Sys
 import TestSupport
 import Testing
 
+/// What a node logs that takes over jobs.
+let deadNodeMessage = "jobs of a dead node are queued again"
+
 @Suite("Two nodes on one database", .onOwnThread)
 struct ClusterTests {
     /// Two nodes that write below the same root, as nodes with shared storage do.
@@ -17,7 +20,7 @@ struct ClusterTests {
             database = try TestDatabase()
             let settings = [
                 "FERRY_CONCURRENCY": "\(concurrency)", "FERRY_DATABASE_URL": database.url,
-                "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+                "FERRY_SECRET_KEY": "one key for both nodes, long enough", "FERRY_LOG_LEVEL": "notice",
             ]
             first = try FerryProcess(settings)
             second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
@@ -40,6 +43,7 @@ struct ClusterTests {
         nodes.first.kill9()
         origin.open()
         #expect(becomes(seconds: 60) { try nodes.second.unfinishedCount() == 0 })
+        #expect(nodes.second.log.contains(deadNodeMessage))
         for job in try nodes.second.allJobs() { #expect(job["state"]?.string == "succeeded", "\(job)") }
         for number in ids.indices {
             #expect(readFile("\(nodes.first.files)/f/\(number)") == HalfwayOrigin.bytes(number))
@@ -70,7 +74,7 @@ struct ClusterTests {
         let asked = monotonicNanoseconds()
         #expect(try nodes.second.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
         let end = try #require(closed.wait(seconds: 20).first)
-        #expect(end - asked < 2_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
+        #expect(end - asked < 10_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
         #expect(try nodes.second.finished(id)["state"]?.string == "cancelled")
         #expect(try nodes.first.finished(id)["state"]?.string == "cancelled")
         #expect(!names(in: nodes.first.files).contains("endless"))

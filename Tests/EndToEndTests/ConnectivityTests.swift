@@ -61,7 +61,7 @@ struct ConnectivityTests {
             #expect(job["state"]?.string == "succeeded", "\(job)")
         }
         #expect(origin.requests.count == 20)
-        let told = receiver.deliveries.wait(for: 40, seconds: 20).compactMap { $0.json["type"]?.string }
+        let told = receiver.deliveries.wait(for: 40).compactMap { $0.json["type"]?.string }
         #expect(told.count { $0 == "job.waiting_for_connectivity" } == 20 && told.count == 40)
     }
 

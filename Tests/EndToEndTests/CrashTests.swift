@@ -1,7 +1,6 @@
 import Curl
 import FerryCore
 import Glibc
-import Synchronization
 import Sys
 import TestSupport
 import Testing
@@ -21,7 +20,7 @@ struct CrashTests {
         #expect(ids.count == 1000)
         // All that can run now stands half-way.
         #expect(origin.stopped.wait(for: 32, seconds: 60).count == 32)
-        let before = receiver.deliveries.wait(for: 300, seconds: 30)
+        let before = receiver.deliveries.wait(for: 300, seconds: 60)
         #expect(becomes { try ferry.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer == 0 })
         ferry.kill9()
         let published = names(in: ferry.files + "/f").filter { !$0.hasPrefix(".") }
@@ -33,7 +32,7 @@ struct CrashTests {
         try ferry.start()
         #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
         try expectAllWhole(ferry, ids)
-        let told = before + receiver.deliveries.wait(for: 1000 - before.count, seconds: 30)
+        let told = before + receiver.deliveries.wait(for: 1000 - before.count, seconds: 60)
         #expect(told.count == 1000 && Set(told.map(\.id)).count == 1000)
         #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids), "each job is told once")
     }
@@ -59,9 +58,9 @@ struct CrashTests {
         origin.open()
         // What runs goes on, and its results wait.
         let published = { names(in: ferry.files + "/f").filter { !$0.hasPrefix(".") } }
-        #expect(becomes(seconds: 10) { published().count == 132 }, "\(published().count)")
+        #expect(becomes { published().count == 132 }, "\(published().count)")
         // A submission waits a while for the database before it is refused.
-        #expect(refused.wait(seconds: 20) == ["503 application/problem+json"])
+        #expect(refused.wait(seconds: 60) == ["503 application/problem+json"])
         thread.join()
         #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
         try server.start()
@@ -74,18 +73,18 @@ struct CrashTests {
     @Test("a node that comes back takes its own jobs at once, without waiting for its lease to run out")
     func ownJobs() throws {
         let database = try TestDatabase()
-        let ferry = try FerryProcess(["FERRY_CONCURRENCY": "4", "FERRY_DATABASE_URL": database.url])
+        let ferry = try FerryProcess([
+            "FERRY_CONCURRENCY": "4", "FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "notice",
+        ])
         defer { ferry.remove() }
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
         let ids = try ferry.submitBatch(origin.batch(0..<4))
         #expect(origin.stopped.wait(for: 4).count == 4)
-        let killed = monotonicNanoseconds()
         ferry.kill9()
         try ferry.start()
-        let again = Set(origin.stopped.wait(for: 4, seconds: 30))
-        let seconds = Double(monotonicNanoseconds() - killed) / 1e9
-        #expect(again == Set(0..<4) && seconds < Limits.leaseSeconds - 3, "after \(seconds) s")
+        #expect(Set(origin.stopped.wait(for: 4, seconds: 30)) == Set(0..<4))
+        #expect(!ferry.log.contains(deadNodeMessage), "as of a node that does not come back")
         origin.open()
         for id in ids { #expect(try ferry.finished(id)["attempt"]?.integer == 2) }
         try expectAllWhole(ferry, ids)
@@ -180,7 +179,7 @@ struct CrashTests {
         try expectAllWhole(ferry, ids)
         let begin = monotonicNanoseconds()
         #expect(ferry.terminate() == 0)
-        #expect(monotonicNanoseconds() - begin < 5_000_000_000, "an idle node takes long to end")
+        #expect(monotonicNanoseconds() - begin < 20_000_000_000, "an idle node takes long to end")
     }
 
     @Test("a receiver that was away is told what it missed, under the same identifiers, also over a crash")
@@ -188,29 +187,35 @@ struct CrashTests {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
-        let origin = try HalfwayOrigin(free: 20)
+        let origin = try HalfwayOrigin(free: 1_000)
         defer { origin.stop() }
-        let isBack = Atomic(false)
-        let receiver = try WebhookReceiver { _ in isBack.load(ordering: .relaxed) ? 204 : 503 }
+        let turns = Counter()
+        let refused = Signal<String>()
+        // As many as are tried at once; a second failure would be followed by minutes.
+        let receiver = try WebhookReceiver { delivery in
+            guard turns.next() < 4 else { return 204 }
+            refused.fire(delivery.id)
+            return 503
+        }
         defer { receiver.stop() }
         let ids = try ferry.submitBatch(origin.batch(0..<20, webhook: receiver.url))
-        // A second failure would be followed by minutes.
-        let first = receiver.deliveries.wait(for: 1, seconds: 30)
+        var told = receiver.deliveries.wait(for: 1, seconds: 60)
         ferry.kill9()
-        isBack.store(true, ordering: .relaxed)
         try ferry.start()
         // What was on its way comes when its lease is over.
-        var second: [WebhookReceiver.Delivery] = []
         #expect(
-            becomes(seconds: 90) {
-                second += receiver.deliveries.wait(seconds: 1)
-                guard Set(second.compactMap { $0.job?["id"]?.string }) == Set(ids) else { return false }
+            becomes(seconds: 120) {
+                told += receiver.deliveries.wait(seconds: 1)
+                guard Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids) else { return false }
                 return try ferry.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer == 0
             })
-        second += receiver.deliveries.wait(seconds: 0)
-        #expect(Set(second.compactMap { $0.job?["id"]?.string }) == Set(ids))
-        #expect(Set(second.map(\.id)).count == 20 && Set(first.map(\.id)).isSubset(of: second.map(\.id)))
-        #expect(try second.allSatisfy { try $0.isSigned(by: webhookSecret) })
+        told += receiver.deliveries.wait(seconds: 0)
+        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        #expect(Set(told.map(\.id)).count == 20)
+        let missed = refused.wait()
+        #expect(!missed.isEmpty)
+        for id in missed { #expect(told.count { $0.id == id } >= 2) }
+        #expect(try told.allSatisfy { try $0.isSigned(by: webhookSecret) })
     }
 
     /// Every job succeeded, every file is exact, and nothing else is left.

@@ -24,7 +24,7 @@ struct DependencyTests {
                 "\(origin.url)/f/5", after: ["#/jobs/2", "#/jobs/0"], #","on_dependency_failure":"ignore""#),
         ]
         let ids = try ferry.submitBatch(#"{"jobs":[\#(jobs.joined(separator: ","))]}"#)
-        #expect(origin.stopped.wait(for: 1, seconds: 20) == [1])
+        #expect(origin.stopped.wait(for: 1) == [1])
         let waiting = try ferry.json("GET", "/v1/jobs/\(ids[4])")
         #expect(waiting["state"]?.string == "waiting" && waiting["waiting_for"]?.string == "dependency")
         #expect(waiting["waiting_reason"]?["code"]?.string == "dependency")

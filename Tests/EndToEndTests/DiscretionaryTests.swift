@@ -55,14 +55,14 @@ struct DiscretionaryTests {
         defer { origin.stop() }
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let at = { (seconds: Double) in Timestamp(microseconds: wallMicroseconds()) + seconds }
-        let near = try ferry.submit(body(origin, #","deadline_at":"\#(at(8))""#))
+        let near = try ferry.submit(body(origin, #","deadline_at":"\#(at(40))""#))
         let far = try ferry.submit(body(origin, #","deadline_at":"\#(at(8_000))""#))
         let first = try ferry.json("GET", "/v1/jobs/\(near)")
         #expect(first["waiting_for"]?.string == "discretionary", "\(first)")
         let end = try ferry.finished(near)
         #expect(end["state"]?.string == "succeeded", "\(end)")
         #expect(try ferry.json("GET", "/v1/jobs/\(far)")["state"]?.string == "waiting")
-        let patch = #"{"schedule":{"deadline_at":"\#(at(6))"}}"#
+        let patch = #"{"schedule":{"deadline_at":"\#(at(30))"}}"#
         #expect(try ferry.call("PATCH", "/v1/jobs/\(far)", patch).status == 200)
         #expect(try ferry.finished(far)["state"]?.string == "succeeded")
         let other = try ferry.submit(body(origin))
@@ -123,14 +123,14 @@ struct DiscretionaryTests {
             """#)
         // Known to the loops within one look of the lane.
         #expect(
-            becomes(seconds: 30) {
+            becomes(seconds: 60) {
                 let start = monotonicNanoseconds()
                 let end = try ferry.run(job)
                 return end["state"]?.string == "succeeded" && monotonicNanoseconds() - start > 2_000_000_000
             })
         _ = try ferry.json("PATCH", "/v1/admin/windows", #"{"windows":null}"#)
         #expect(
-            becomes(seconds: 30) {
+            becomes(seconds: 60) {
                 let start = monotonicNanoseconds()
                 return try ferry.run(job)["state"]?.string == "succeeded"
                     && monotonicNanoseconds() - start < 1_500_000_000

@@ -53,7 +53,7 @@ final class FerryProcess: Sendable {
         let child = try Program.start(
             [Program.ferry, "serve"], environment: environment, log: directory + "/log")
         pid.withLock { $0 = child }
-        let isReady = becomes(seconds: 40) {
+        let isReady = becomes(seconds: 60) {
             if Program.hasEnded(child) { throw TestSupportError("it ended") }
             return try self.call("GET", "/readyz").status == 200
         }
@@ -189,7 +189,7 @@ extension Exchange.Answer {
 
 /// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not
 /// yet.
-func becomes(seconds: Double = 20, _ condition: () throws -> Bool) -> Bool {
+func becomes(seconds: Double = 30, _ condition: () throws -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {
         if (try? condition()) == true { return true }

@@ -54,7 +54,7 @@ struct QuestionTests {
         #expect(job["state"]?.string == "succeeded", "\(job)")
         #expect(job["answered_by"]?["by"]?.string == "webhook" && job["question"]?.isNull == true)
         #expect(job["answered_by"]?["name"]?.string?.hasPrefix("dlv_") == true)
-        let event = try #require(told.wait(for: 1, seconds: 10).first)
+        let event = try #require(told.wait(for: 1).first)
         #expect(event["type"]?.string == "job.will_begin")
         #expect(event["data"]?["job"]?["waiting_for"]?.string == "confirmation", "\(event)")
     }

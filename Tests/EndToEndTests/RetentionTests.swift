@@ -9,7 +9,7 @@ struct RetentionTests {
     @Test("finished jobs and the files kept for them go when their time is over, unfinished ones stay")
     func retention() throws {
         let database = try TestDatabase()
-        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_RETENTION": "4"])
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_RETENTION": "10"])
         defer { ferry.remove() }
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -25,14 +25,14 @@ struct RetentionTests {
         let destination = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"mine"}}"#)
         #expect(destination["state"]?.string == "succeeded")
-        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
+        #expect(becomes(seconds: 60) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
         let kept = ferry.directory + "/results"
-        #expect(becomes(seconds: 40) { keptFiles(below: kept) == 0 })
+        #expect(becomes(seconds: 60) { keptFiles(below: kept) == 0 })
         #expect(try ferry.json("GET", "/v1/jobs/\(waiting)")["state"]?.string == "waiting")
         #expect(readFile(ferry.files + "/mine") == patternBytes(1_000), "a client's own file stays")
         let metrics = try ferry.call("GET", "/metrics").text
         #expect(metrics.contains("\nferry_finished_jobs_removed_total "))
-        let session = try ferry.call("PUT", "/v1/sessions/s", #"{"retention":5}"#)
+        let session = try ferry.call("PUT", "/v1/sessions/s", #"{"retention":11}"#)
         #expect(session.status == 422, "no longer than the service")
         #expect(try ferry.call("PUT", "/v1/sessions/s", #"{"retention":2}"#).status == 201)
     }

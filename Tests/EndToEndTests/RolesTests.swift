@@ -50,7 +50,7 @@ struct RolesTests {
 
         let webhooks = try node("webhooks", database.url)
         defer { webhooks.remove() }
-        #expect(receiver.deliveries.wait(for: 1, seconds: 20).first?.job?["id"] == .string(id))
+        #expect(receiver.deliveries.wait(for: 1, seconds: 60).first?.job?["id"] == .string(id))
         #expect(becomes { try api.json("GET", path)["data"]?.array?.first?["state"] == .string("accepted") })
         #expect(worker.terminate() == 0)
         let later = try api.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
@@ -83,7 +83,7 @@ struct RolesTests {
         defer { api.remove() }
         let worker = try node("worker,webhooks", pooler.url, settings)
         defer { worker.remove() }
-        let refusals = pooler.refused.wait(for: 2, seconds: notify == "on" ? 20 : 0.1).count
+        let refusals = pooler.refused.wait(for: 2, seconds: notify == "on" ? 60 : 0.1).count
         #expect(notify == "on" ? refusals >= 2 : refusals == 0)
         let origin = try origin()
         defer { origin.stop() }
@@ -99,9 +99,9 @@ struct RolesTests {
         let id = try api.submit(
             #"{"kind":"data","request":{"url":"\#(origin.url)/"},"webhook":{"url":"\#(receiver.url)"}}"#)
         #expect(try api.finished(id)["state"] == .string("succeeded"))
-        #expect(receiver.deliveries.wait(for: 1, seconds: 20).count == 1)
+        #expect(receiver.deliveries.wait(for: 1, seconds: 60).count == 1)
         let running = try api.submit(#"{"kind":"data","request":{"url":"\#(endless.url)/"}}"#)
-        #expect(begun.wait(seconds: 20).count == 1)
+        #expect(begun.wait(seconds: 60).count == 1)
         #expect(try api.call("POST", "/v1/jobs/\(running)/cancel", "{}").status == 200)
         #expect(try api.finished(running)["state"] == .string("cancelled"))
         #expect(try api.call("POST", "/v1/admin/pause", "{}").status == 200)

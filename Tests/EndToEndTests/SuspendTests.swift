@@ -14,8 +14,10 @@ struct SuspendTests {
         try ferry.submit(body(origin, path, more))
     }
 
-    private func body(_ origin: MeteredOrigin, _ path: String, _ more: String = "") -> String {
-        #"{"kind":"download","request":{"url":"\#(origin.url)/f","timeout_for_request":2},"#
+    private func body(
+        _ origin: MeteredOrigin, _ path: String, _ more: String = "", timeout: Int = 60
+    ) -> String {
+        #"{"kind":"download","request":{"url":"\#(origin.url)/f","timeout_for_request":\#(timeout)},"#
             + #""destination":{"path":"\#(path)"}\#(more)}"#
     }
 
@@ -67,7 +69,7 @@ struct SuspendTests {
         #expect(readFile(ferry.files + "/suspend/f") == MeteredOrigin.bytes)
         #expect(origin.sentByteCount <= size + size / 100)
         #expect(try post(id, "resume").0 == 409)
-        let told = receiver.deliveries.wait(for: 2, seconds: 20)
+        let told = receiver.deliveries.wait(for: 2)
         #expect(told.map { $0.json["type"]?.string } == ["job.resumed_at_offset", "job.succeeded"])
         #expect(told.first?.json["data"]?["offset"]?.integer == Int64(size / 2))
         #expect(told.first?.job?["state"]?.string == "running")
@@ -134,7 +136,7 @@ struct SuspendTests {
     func failed() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
-        let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#))
+        let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#, timeout: 2))
         let id = try #require(job["id"]?.string)
         #expect(job["error"]?["code"]?.string == "timed_out", "\(job)")
         #expect(job["resume_data"]?.string != nil)

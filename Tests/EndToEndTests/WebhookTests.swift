@@ -88,7 +88,7 @@ struct WebhookTests {
         _ = try run(1, origin, session: "in-order", #","metadata":{"team":"b"}"#)
         _ = try run(1, origin, session: "elsewhere", #","metadata":{"team":"a"}"#)
         #expect(
-            becomes(seconds: 30) {
+            becomes(seconds: 60) {
                 try ferry.json("GET", path + "/deliveries?state=accepted")["data"]?.array?.count == 8
             })
         let all = receiver.deliveries.wait(for: 8)
@@ -165,7 +165,7 @@ struct WebhookTests {
             #expect(answer.status == 201)
         }
         let ids = try own.submitBatch(origin.batch(0..<20))
-        let told = receiver.deliveries.wait(for: 1_800, seconds: 60)
+        let told = receiver.deliveries.wait(for: 1_800, seconds: 120)
         #expect(told.count == 1_800)
         let sequences = Dictionary(grouping: told, by: \.path).mapValues { deliveries in
             deliveries.compactMap { $0.json["data"]?["sequence"]?.integer }
@@ -193,7 +193,7 @@ struct WebhookTests {
         _ = try own.json(
             "POST", "/v1/webhooks", #"{"url":"\#(receiver.url)","ordered":true,"events":["job.succeeded"]}"#)
         let ids = try own.submitBatch(origin.batch(0..<200))
-        let before = receiver.deliveries.wait(for: 20, seconds: 30)
+        let before = receiver.deliveries.wait(for: 20, seconds: 60)
         own.kill9()
         try own.start()
         var told = before

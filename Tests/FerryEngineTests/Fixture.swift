@@ -148,7 +148,8 @@ struct Draft {
             kind: kind, session: "default", description: nil, metadata: [],
             request: .init(
                 url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil,
-                timeoutForRequest: 60),
+                // Below what `Signal` waits: who hangs says why.
+                timeoutForRequest: 20),
             destination: nil, source: nil, integrity: .init(),
             redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
             accept: .init(),

@@ -34,7 +34,7 @@ import Testing
                     $0.spec.segmentCountMax = segmentCount
                 }
             })
-        let results = fixture.sink.arrived.wait(for: 6, seconds: 30)
+        let results = fixture.sink.arrived.wait(for: 6)
         #expect(results.count == 6)
         for result in results {
             guard case .succeeded(let stored) = result.outcome, let path = stored.path else {

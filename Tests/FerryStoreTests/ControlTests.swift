@@ -270,7 +270,7 @@ struct ControlTests {
         node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
             due.send($0.due)
         }
-        return try #require(due.wait(milliseconds: 20_000).first)
+        return try #require(due.wait(milliseconds: 60_000).first)
     }
 
     private func tried(_ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int) -> DeliveryTry {

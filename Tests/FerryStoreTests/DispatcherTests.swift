@@ -150,7 +150,7 @@ struct DispatcherTests {
         node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
             due.send($0.due)
         }
-        let delivery = try #require(due.wait(milliseconds: 20_000).first?.first)
+        let delivery = try #require(due.wait(milliseconds: 60_000).first?.first)
         #expect(delivery.jobJSON == writer.bytes)
         #expect(delivery.job == accepted.id && delivery.sequence == 3 && delivery.tryNumber == 1)
     }

@@ -188,7 +188,7 @@ struct EventTests {
         node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
             due.send($0.due)
         }
-        let deliveries = try #require(due.wait(milliseconds: 20_000).first)
+        let deliveries = try #require(due.wait(milliseconds: 60_000).first)
         #expect(deliveries.count == count)
         return deliveries
     }

@@ -123,7 +123,7 @@ final class TestNode: Sendable {
     /// The next attempts that were begun, in their order.
     func attempts(_ count: Int) throws -> [Attempt] {
         var all: [Attempt] = []
-        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
         while all.count < count && Sys.monotonicNanoseconds() < deadline {
             all.append(contentsOf: runner.begun.wait(milliseconds: 1000))
         }
@@ -140,7 +140,7 @@ final class TestNode: Sendable {
     }
 
     func waitUntilFinished(_ job: JobID) {
-        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
         while Sys.monotonicNanoseconds() < deadline {
             if observer.finished.wait(milliseconds: 1000).contains(job) { return }
         }
@@ -154,12 +154,12 @@ func wait<Value: Sendable>(
 ) -> Result<Value, StoreError> {
     let answer = Mailbox<Result<Value, StoreError>>()
     ask { answer.send($0) }
-    return answer.wait(milliseconds: 20_000).first ?? .failure(.unavailable)
+    return answer.wait(milliseconds: 60_000).first ?? .failure(.unavailable)
 }
 
 /// Asks again until the answer is the wanted one.
 func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
-    let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+    let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
     let pause = Mailbox<Int>()
     while Sys.monotonicNanoseconds() < deadline {
         if try check() { return }

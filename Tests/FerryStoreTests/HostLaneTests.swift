@@ -43,12 +43,12 @@ struct HostLaneTests {
         _ = try node.submit((0..<6).map { _ in newJob(host: "away.example", attemptCountMax: 1) }).get()
         for attempt in try node.attempts(6) { node.end(attempt, couldNotConnect()) }
         try eventually("all wait") { try countedStates(database.url) == ["waiting": 6] }
-        let first = try #require(prober.asked.wait(milliseconds: 10_000).first)
+        let first = try #require(prober.asked.wait(milliseconds: 60_000).first)
         #expect(first.origin == origin)
         #expect(prober.asked.take().isEmpty, "the probe that runs is the only one")
         first.reply(
             TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true))
-        let second = try #require(prober.asked.wait(milliseconds: 10_000).first)
+        let second = try #require(prober.asked.wait(milliseconds: 60_000).first)
         let waiting = try node.status()
         #expect(waiting.waiting == 6 && waiting.running == 0, "nobody tried meanwhile")
         second.reply(nil)

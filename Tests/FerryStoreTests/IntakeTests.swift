@@ -54,13 +54,13 @@ struct IntakeTests {
     func beginDate() throws {
         let node = try idleNode()
         defer { node.store.stop() }
-        let begin = Timestamp(microseconds: Sys.wallMicroseconds() + 300_000)
+        let begin = Timestamp(microseconds: Sys.wallMicroseconds() + 2_000_000)
         let accepted = try node.submit(newJob(beginAt: begin))
         #expect(
             accepted.state == .waiting && accepted.waitingFor == .beginDate && accepted.nextAttemptAt == begin
         )
         let attempt = try node.attempt()
-        #expect(attempt.startedAt >= begin && attempt.startedAt - begin < 0.7)
+        #expect(attempt.startedAt >= begin && attempt.startedAt - begin < 10)
     }
 
     @Test("a node that runs no transfers leases nothing; another one takes its jobs")
@@ -112,7 +112,7 @@ struct IntakeTests {
         var freshCount = 0
         var received = 0
         while received < 40 {
-            let batch = answers.wait(milliseconds: 20_000)
+            let batch = answers.wait(milliseconds: 60_000)
             try #require(!batch.isEmpty)
             for answer in batch {
                 let accepted = try answer.get()
@@ -143,13 +143,13 @@ struct IntakeTests {
         }
         var accepted: [Int: Bool] = [:]
         while accepted.count < 3 {
-            let batch = answers.wait(milliseconds: 20_000)
+            let batch = answers.wait(milliseconds: 60_000)
             try #require(!batch.isEmpty)
             for (index, isAccepted) in batch { accepted[index] = isAccepted }
         }
         #expect(accepted == [0: true, 1: false, 2: true])
         #expect(try countedStates(database.url) == ["running": 3])
-        #expect(node.slots.freeCount == 5)
+        eventually("the slots of the bad one are free") { node.slots.freeCount == 5 }
     }
 
     @Test("a batch of 10,000 jobs is one transaction, and its status is counted")

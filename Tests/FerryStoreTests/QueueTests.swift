@@ -26,7 +26,7 @@ struct QueueTests {
 
     private func began(_ order: Mailbox<Attempt>, _ count: Int) throws -> [Attempt] {
         var all: [Attempt] = []
-        let deadline = Sys.monotonicNanoseconds() + 30_000_000_000
+        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
         while all.count < count && Sys.monotonicNanoseconds() < deadline {
             all.append(contentsOf: order.wait(milliseconds: 1000))
         }

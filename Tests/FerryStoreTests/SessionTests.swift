@@ -276,6 +276,6 @@ private struct Pending<Value: Sendable> {
     }
 
     var result: Result<Value, StoreError> {
-        answer.wait(milliseconds: 20_000).first ?? .failure(.unavailable)
+        answer.wait(milliseconds: 60_000).first ?? .failure(.unavailable)
     }
 }

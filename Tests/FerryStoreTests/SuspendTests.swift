@@ -68,10 +68,10 @@ struct SuspendTests {
         #expect(try suspend(job.id, on: node).get().state == .running)
         #expect(node.runner.stops.withLock { $0[job.id] } == .suspend)
         node.store.dispatcher.record(result(attempt, .suspended, leavesBytes: true))
-        #expect(node.observer.suspended.wait(milliseconds: 10_000) == [job.id])
+        #expect(node.observer.suspended.wait(milliseconds: 60_000) == [job.id])
         let record = try node.job(job.id).get()
         #expect(record.record.state == .suspended && record.hasBytes && record.record.node == nil)
-        #expect(node.slots.freeCount == 4)
+        eventually("the slot is free") { node.slots.freeCount == 4 }
         try expectCounts(node)
         // The node may have taken it already.
         #expect([.queued, .running].contains(try resume(job.id, on: node).get().state))

@@ -70,7 +70,7 @@ struct WebhookStoreTests {
     {
         let found = Mailbox<ClaimedDeliveries>()
         node.store.deliveries.claim(rooms, leaseSeconds: 30) { found.send($0) }
-        return try #require(found.wait(milliseconds: 20_000).first)
+        return try #require(found.wait(milliseconds: 60_000).first)
     }
 
     private func tried(

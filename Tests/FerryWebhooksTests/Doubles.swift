@@ -115,10 +115,10 @@ extension Delivery {
     }
 }
 
-/// Messages until `count` have come or ten seconds are over.
+/// Messages until `count` have come or half a minute is over.
 func take<Message>(_ count: Int, from box: Mailbox<Message>) -> [Message] {
     var messages: [Message] = []
-    let deadline = monotonicNanoseconds() + 10_000_000_000
+    let deadline = monotonicNanoseconds() + 30_000_000_000
     while messages.count < count, monotonicNanoseconds() < deadline {
         messages += box.wait(milliseconds: 100)
     }

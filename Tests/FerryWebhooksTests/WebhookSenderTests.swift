@@ -2,6 +2,7 @@ import FerryCore
 import FerryWebhooks
 import Synchronization
 import Sys
+import TestSupport
 import Testing
 
 @Suite("Webhook sender")
@@ -22,7 +23,7 @@ struct WebhookSenderTests {
         let secret = try #require(serviceSecret)
         let id = try #require(request.header("webhook-id"))
         let timestamp = try #require(request.header("webhook-timestamp"))
-        #expect(request.head.hasPrefix("POST /hook HTTP/1.1\r\n"))
+        #expect(request.line == "POST /hook HTTP/1.1")
         #expect(id == delivery.event.description)
         #expect(
             request.header("webhook-signature")
@@ -163,18 +164,19 @@ struct WebhookSenderTests {
         let silent = try Receiver(.silence)
         let resetting = try Receiver(.reset)
         let nonsense = try Receiver(.answer("220 mail.example ESMTP\r\n\r\n"))
-        let down = try Receiver(.silence)
-        down.stop()
-        let bench = try Bench { $0.totalTimeout = 300 }
+        let bench = try Bench()
+        let impatient = try Bench { $0.totalTimeout = 300 }
         defer {
             bench.sender.stop()
+            impatient.sender.stop()
             for receiver in [silent, resetting, nonsense] { receiver.stop() }
         }
-        let tries = bench.deliver([
-            .example(1, url: silent.url), .example(2, url: resetting.url), .example(3, url: nonsense.url),
-            .example(4, url: down.url), .example(5, url: "http://a.invalid:80/"),
-            .example(6, url: "ftp://x/"),
+        let others = bench.deliver([
+            .example(2, url: resetting.url), .example(3, url: nonsense.url),
+            .example(4, url: "http://127.0.0.1:\(try FreePort.find())/"),
+            .example(5, url: "http://a.invalid:80/"), .example(6, url: "ftp://x/"),
         ]).sorted { $0.delivery < $1.delivery }
+        let tries = impatient.deliver([.example(1, url: silent.url)]) + others
         #expect(
             tries.map(\.error) == [
                 "timed_out", "connection_lost", "response_invalid", "could_not_connect", "host_not_found",
@@ -218,7 +220,8 @@ struct WebhookSenderTests {
     func deadReceiver() throws {
         let dead = try Receiver(.silence)
         let alive = try Receiver(Receiver.status("204 No Content"))
-        let bench = try Bench()
+        // Longer than the test waits.
+        let bench = try Bench { $0.totalTimeout = 120_000 }
         defer {
             bench.sender.stop(graceSeconds: 0)
             for receiver in [dead, alive] { receiver.stop() }
@@ -230,7 +233,7 @@ struct WebhookSenderTests {
         let tries = take(200, from: bench.queue.tries)
         #expect(tries.count == 200)
         #expect(tries.allSatisfy { $0.verdict == .accepted })
-        #expect(monotonicNanoseconds() - start < 5_000_000_000)
+        #expect(monotonicNanoseconds() - start < 20_000_000_000)
         #expect(dead.connectionCountMax <= 4)
         #expect(alive.connectionCountMax <= 64)
         // Of a receiver that takes nothing little is claimed.
@@ -294,7 +297,7 @@ struct WebhookSenderTests {
     @Test("stop reports what is on its way, cuts off what takes too long, and can be called twice")
     func stopping() throws {
         let silent = try Receiver(.silence)
-        let bench = try Bench()
+        let bench = try Bench { $0.totalTimeout = 120_000 }
         bench.queue.add([.example(url: silent.url)])
         bench.sender.wake()
         #expect(take(1, from: silent.requests).count == 1)
@@ -302,7 +305,7 @@ struct WebhookSenderTests {
         bench.sender.stop(graceSeconds: 0.1)
         bench.sender.stop()
         bench.sender.wake()
-        #expect(monotonicNanoseconds() - start < 2_000_000_000)
+        #expect(monotonicNanoseconds() - start < 20_000_000_000)
         #expect(bench.queue.tries.take().isEmpty)
         #expect(bench.queue.unfinishedCount == 1)
         silent.stop()

@@ -68,7 +68,7 @@ private final class SilentStream: ResponseStream {
         #expect(!server.drain(deadlineSeconds: 0.01))
         #expect(throws: ClientError.self) { try Client(server) }
         let drained = Mailbox<Bool>()
-        let thread = Thread(name: "drain") { drained.send(server.drain(deadlineSeconds: 10)) }
+        let thread = Thread(name: "drain") { drained.send(server.drain(deadlineSeconds: 30)) }
         keeper.kept.withLock { _ = $0[0].send(Response(status: 204)) }
         let response = try client.response()
         #expect(response.status == 204 && response.fields["Connection"] == "close")

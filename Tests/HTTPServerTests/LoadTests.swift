@@ -31,7 +31,7 @@ private struct ClosedLoop {
         for socket in sockets { ask(socket) }
         var chunk = [UInt8](repeating: 0, count: 4_096)
         while answered < total {
-            guard poll(&pending, nfds_t(pending.count), 10_000) > 0 else { return answered }
+            guard poll(&pending, nfds_t(pending.count), 30_000) > 0 else { return answered }
             for index in pending.indices where pending[index].revents != 0 {
                 let count = read(sockets[index], &chunk, chunk.count)
                 guard count > 0 else { return answered }

@@ -46,9 +46,9 @@ func serving(
     try body(server)
 }
 
-/// Polls a condition until it holds; false when 10 seconds were not enough.
+/// Polls a condition until it holds; false when 30 seconds were not enough.
 func eventually(_ condition: () -> Bool) -> Bool {
-    let deadline = monotonicNanoseconds() + 10_000_000_000
+    let deadline = monotonicNanoseconds() + 30_000_000_000
     while !condition() {
         if monotonicNanoseconds() > deadline { return false }
         _ = poll(nil, 0, 1)
@@ -73,7 +73,7 @@ func connected(to port: UInt16, receiveBuffer: Int32? = nil) throws -> Int32 {
     if var size = receiveBuffer {
         setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
     }
-    var timeout = timeval(tv_sec: 10, tv_usec: 0)
+    var timeout = timeval(tv_sec: 30, tv_usec: 0)
     setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
     setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
     var address = sockaddr_in()
@@ -92,7 +92,7 @@ func connected(to port: UInt16, receiveBuffer: Int32? = nil) throws -> Int32 {
     return descriptor
 }
 
-/// A socket and the bytes that came over it; every wait ends after 10 seconds.
+/// A socket and the bytes that came over it; every wait ends after 30 seconds.
 final class Client {
     let descriptor: Int32
     private var buffer: [UInt8] = []

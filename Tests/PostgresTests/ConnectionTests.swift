@@ -100,12 +100,12 @@ struct ConnectionTests {
                 Issue.record("\(error)")
             }
         }
-        let arrived = try listener.notifications(timeout: .seconds(10))
+        let arrived = try listener.notifications(timeout: .seconds(60))
         sender.join()
         #expect(arrived.map(\.payload) == ["now"] && arrived.map(\.channel) == ["ferry_jobs"])
         let wake = EventDescriptor()
         wake.signal()
-        #expect(try listener.notifications(timeout: .seconds(10), wakeDescriptor: wake.descriptor) == [])
+        #expect(try listener.notifications(timeout: .seconds(60), wakeDescriptor: wake.descriptor) == [])
         #expect(try listener.notifications(timeout: .milliseconds(5)) == [])
         _ = try listener.ping()
     }

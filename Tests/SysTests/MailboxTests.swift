@@ -30,7 +30,7 @@ import Testing
         let threads = Self.senders(4, each: 5_000, box)
         var taken: [Int] = []
         while taken.count < 20_000 {
-            taken += box.gather(milliseconds: 10_000, expected: expected, microseconds: 200)
+            taken += box.gather(milliseconds: 30_000, expected: expected, microseconds: 200)
         }
         threads.forEach { $0.join() }
         Self.expectAll(taken, senders: 4, each: 5_000)
@@ -53,7 +53,7 @@ import Testing
         var taken: [Int] = []
         while taken.count < 20_000 {
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            let count = poll(&ready, 1, 10_000)
+            let count = poll(&ready, 1, 30_000)
             #expect(count == 1, "a message waits, and nobody was woken")
             guard count == 1 else { break }
             box.wasWoken()

@@ -62,7 +62,7 @@ package final class Nginx: Sendable {
             events { worker_connections 8192; }
             http {
               log_format ranges '$status $http_range'; access_log off;
-              client_max_body_size 0; keepalive_requests 1000000;
+              client_max_body_size 0; keepalive_requests 1000000; keepalive_timeout 1h;
               default_type application/octet-stream;
               types { text/plain txt; image/png png; }
               client_body_temp_path \(directory)/body; proxy_temp_path \(directory)/proxy;

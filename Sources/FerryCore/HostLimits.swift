@@ -6,10 +6,13 @@ package struct HostLimit: Sendable, Equatable {
     package var connectionLimit: Int?
     /// Nothing begins before; nil: no backoff.
     package var blockedUntil: Timestamp?
+    /// An operator has paused it: nothing begins until somebody lets it go on.
+    package var isPaused: Bool
 
-    package init(connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil) {
+    package init(connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, isPaused: Bool = false) {
         self.connectionLimit = connectionLimit
         self.blockedUntil = blockedUntil
+        self.isPaused = isPaused
     }
 }
 
@@ -50,6 +53,7 @@ package enum QueueReason: Sendable, Equatable {
     /// As many transfers use its host as may.
     case hostLimit(Int)
     case hostBackoff(until: Timestamp)
+    case hostPaused
 
     package var code: String {
         switch self {
@@ -57,6 +61,7 @@ package enum QueueReason: Sendable, Equatable {
         case .sessionLimit: "session_limit"
         case .hostLimit: "host_limit"
         case .hostBackoff: "host_backoff"
+        case .hostPaused: "host_paused"
         }
     }
 }
@@ -66,6 +71,7 @@ extension HostLimits {
     /// `sessionLimit`: connections of its session to one host; nil: no limit.
     package func reason(for origin: String, sessionLimit: Int?, at now: Timestamp) -> QueueReason {
         let limit = limit(of: origin)
+        if limit?.isPaused == true { return .hostPaused }
         if let until = limit?.blockedUntil, until > now { return .hostBackoff(until: until) }
         switch (limit?.connectionLimit, sessionLimit) {
         case (let host?, let session?): return host < session ? .hostLimit(host) : .sessionLimit(session)

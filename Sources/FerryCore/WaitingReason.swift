@@ -6,6 +6,7 @@ package struct WaitingReason: Sendable, Equatable {
         case retryBackoff = "retry_backoff"
         case dependency, confirmation, challenge, redirect, connectivity, discretionary
         case hostBackoff = "host_backoff"
+        case hostPaused = "host_paused"
         case hostLimit = "host_limit"
         case sessionLimit = "session_limit"
         case noFreeSlot = "no_free_slot"
@@ -61,6 +62,8 @@ package struct WaitingReason: Sendable, Equatable {
         case .hostBackoff(let until):
             self.init(
                 .hostBackoff, "Its host is backed off; it starts after next_check_at.", nextCheckAt: until)
+        case .hostPaused:
+            self.init(.hostPaused, "Its host is paused; it starts after an operator lets the host go on.")
         }
     }
 

@@ -55,7 +55,7 @@ package struct ConcurrencyController: Sendable, Equatable {
     var holdSeconds = Self.holdSecondsMin
     /// Of one attempt, averaged.
     var meanSeconds = 0.0
-    /// Of one connection in good times.
+    /// Of one connection, as is usual there.
     var connectSeconds: Double?
     /// Of the last whole window.
     package internal(set) var answeredPerSecond: Double?
@@ -71,6 +71,9 @@ package struct ConcurrencyController: Sendable, Equatable {
     /// Lost attempts that are a burst, and the part of all that they have to be.
     static let lostCountMin = 3
     static let lostPart = 0.2
+    /// Of one report in `connectSeconds`. What is slow for a minute or two is what is usual there.
+    static let connectWeight = 0.2
+    static let slowConnectWeight = 0.002
 
     package init() {}
 
@@ -117,9 +120,10 @@ package struct ConcurrencyController: Sendable, Equatable {
             connectSeconds = mean
             return false
         }
-        if mean > max(1, usual * 8) { return true }
-        connectSeconds = usual * 0.8 + mean * 0.2
-        return false
+        let isSlow = mean > max(1, usual * 8)
+        let weight = isSlow ? Self.slowConnectWeight : Self.connectWeight
+        connectSeconds = usual + (mean - usual) * weight
+        return isSlow
     }
 
     private var isBurstOfLosses: Bool {

@@ -179,11 +179,11 @@ package struct HostCondition: Sendable, Equatable {
         package var releases = 0
     }
 
-    /// What is due. A probe is leased for `probeLeaseSeconds`.
-    package mutating func errands(at now: Timestamp) -> Errands {
+    /// What is due. A probe is leased for `probeLeaseSeconds`, if somebody `mayProbe`.
+    package mutating func errands(at now: Timestamp, mayProbe: Bool = true) -> Errands {
         var errands = Errands()
         if let backoffUntil, backoffUntil <= now { self.backoffUntil = nil }
-        if unreachableSince != nil, let nextProbeAt, nextProbeAt <= now {
+        if mayProbe, unreachableSince != nil, let nextProbeAt, nextProbeAt <= now {
             errands.probes = true
             self.nextProbeAt = now + Self.probeLeaseSeconds
         }

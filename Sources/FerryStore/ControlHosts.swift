@@ -67,9 +67,9 @@ extension ControlLane {
     private static func change(
         _ origin: String, _ patch: HostPatch, _ now: Timestamp, _ connection: inout Connection
     ) throws(PostgresError) -> HostChange {
-        guard let row = try HostRound.lock([origin], now, dueMax: 0, &connection).first else {
-            return .unknown
-        }
+        let hosts = [(origin: origin, countMax: HostHealth.rowCountMax)]
+        let rows = try HostRound.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
+        guard let row = rows.first else { return .unknown }
         var host = row.condition
         var settings = host.settings
         if let least = patch.connectionsMin { settings.connectionsMin = least }

@@ -33,6 +33,10 @@ final class HostHealth: Sendable {
 
     /// Hosts that are remembered in memory and in the database; of others nothing is known.
     static let countMax = 10_000
+    /// Beyond it names that nobody knows are not remembered: anybody can make them up.
+    static let unknownCountMax = countMax / 2
+    /// In the database, with those that operators have named.
+    static let rowCountMax = countMax + 1_000
     /// Nanoseconds after which trouble that was too small to tell is forgotten.
     private static let patience: Int64 = 60_000_000_000
     /// Failures in a row to reach a host that are no accident any more.
@@ -54,7 +58,8 @@ final class HostHealth: Sendable {
         let origin = result.attempt.origin
         let isUrgent = state.withLock { state in
             let isTrouble = signal != .answered
-            guard state.entries[origin] != nil || isTrouble && state.entries.count < Self.countMax else {
+            let countMax = signal == .unreachable(.hostNotFound) ? Self.unknownCountMax : Self.countMax
+            guard state.entries[origin] != nil || isTrouble && state.entries.count < countMax else {
                 return false
             }
             isWatching.store(true, ordering: .relaxed)

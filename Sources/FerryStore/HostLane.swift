@@ -86,7 +86,8 @@ final class HostLane: Sendable {
         let isDue = progress.nextDue.map { $0 <= now } ?? false
         if !reports.isEmpty || !progress.probes.isEmpty || isDue {
             let round = HostRound(
-                reports: reports, probes: progress.probes, now: now, jitter: Double.random(in: 0...1))
+                reports: reports, probes: progress.probes, probeCountMax: freeProbeCount(progress), now: now,
+                jitter: Double.random(in: 0...1))
             do {
                 let outcome = try lane.withConnection { connection throws(PostgresError) in
                     try commit(round, &connection)
@@ -132,9 +133,14 @@ final class HostLane: Sendable {
         for origin in outcome.probes { probe(origin, &progress) }
     }
 
-    /// The lease of a probe that this node cannot make runs out, and another one makes it.
+    /// Probes that this node may begin. The others stay due, for other nodes or until one of its own has
+    /// ended.
+    private func freeProbeCount(_ progress: Progress) -> Int {
+        context.hostProber == nil ? 0 : max(0, Self.probeMax - progress.runningCount)
+    }
+
     private func probe(_ origin: String, _ progress: inout Progress) {
-        guard progress.runningCount < Self.probeMax, let prober = context.hostProber else { return }
+        guard let prober = context.hostProber else { return }
         progress.runningCount += 1
         context.metrics.hostProbes.add(1, ordering: .relaxed)
         prober.probe(origin) { [health] error in
@@ -146,12 +152,13 @@ final class HostLane: Sendable {
     /// Learns what every node has to know.
     private func look(_ progress: inout Progress, _ lane: LaneConnection) throws(PostgresError) {
         let rows = try lane.withConnection { connection throws(PostgresError) in
-            try connection.execute(Statements.loadHosts, .int32(Int32(HostHealth.countMax)))
+            try connection.execute(Statements.loadHosts, .int32(Int32(HostHealth.rowCountMax)))
         }
         var known: Set<String> = []
         var unreachable: [String: TransferError.Code] = [:]
         var rates: [String: Int64] = [:]
         progress.nextDue = nil
+        let mayProbe = freeProbeCount(progress) > 0
         for row in 0..<rows.rowCount {
             let origin = rows.text(row, 0)
             known.insert(origin)
@@ -159,7 +166,9 @@ final class HostLane: Sendable {
                 unreachable[origin] = TransferError.Code(rawValue: code) ?? .couldNotConnect
             }
             if let rate = rows.int64OrNil(row, 2) { rates[origin] = rate }
-            if let due = rows.instantOrNil(row, 3) { progress.nextDue = min(progress.nextDue ?? due, due) }
+            if let due = rows.instantOrNil(row, 3), mayProbe || unreachable[origin] == nil {
+                progress.nextDue = min(progress.nextDue ?? due, due)
+            }
         }
         progress.hasRows = !known.isEmpty
         health.replace(known: known, unreachable: unreachable)

@@ -12,6 +12,8 @@ struct HostRound {
 
     let reports: [String: HostReport]
     let probes: [String: TransferError.Code?]
+    /// Probes that this node may begin.
+    let probeCountMax: Int
     let now: Timestamp
     let jitter: Double
 
@@ -38,7 +40,11 @@ struct HostRound {
     /// To be called in a transaction.
     func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
         let origins = Array(Set(reports.keys).union(probes.keys)).sorted()
-        let rows = try Self.lock(origins, now, dueMax: Self.dueMax, &connection)
+        let hosts = origins.map {
+            (origin: $0, countMax: reports[$0]?.hostCountMax ?? HostHealth.countMax)
+        }
+        let rows = try Self.lock(
+            hosts, now, dueMax: Self.dueMax, probeCountMax: probeCountMax, &connection)
         var outcome = Outcome()
         for row in rows { decide(row, &outcome) }
         for (origin, count) in outcome.releases {
@@ -57,7 +63,7 @@ struct HostRound {
         if let code = probes[origin], let decision = host.probed(code, at: now) { decisions.append(decision) }
         decisions += host.take(
             reports[origin] ?? HostReport(), inFlight: row.inFlight, now: now, jitter: jitter)
-        let errands = host.errands(at: now)
+        let errands = host.errands(at: now, mayProbe: outcome.probes.count < probeCountMax)
         if errands.probes {
             if row.isAwaited { outcome.probes.append(origin) } else { host.stopProbing() }
         }
@@ -73,20 +79,23 @@ struct HostRound {
 
     // MARK: Rows
 
-    /// Locks the rows of these hosts, which are made when there are none, and of some that are due.
+    /// Locks the rows of these hosts, which are made when there are none and fewer than so many in all, and
+    /// of some that are due.
     static func lock(
-        _ origins: [String], _ now: Timestamp, dueMax: Int32, _ connection: inout Connection
+        _ hosts: [(origin: String, countMax: Int)], _ now: Timestamp, dueMax: Int32, probeCountMax: Int,
+        _ connection: inout Connection
     ) throws(PostgresError) -> [Row] {
-        if !origins.isEmpty {
+        if !hosts.isEmpty {
             var created = Parameters()
-            created.appendArray(.text, origins) { $0.append(text: $1) }
-            created.append(int64: Int64(HostHealth.countMax))
+            created.appendArray(.text, hosts) { $0.append(text: $1.origin) }
+            created.appendArray(.int64, hosts) { $0.append(int64: Int64($1.countMax)) }
             _ = try connection.execute(Statements.createHosts, created)
         }
         var parameters = Parameters()
-        parameters.appendArray(.text, origins) { $0.append(text: $1) }
+        parameters.appendArray(.text, hosts) { $0.append(text: $1.origin) }
         parameters.append(now)
         parameters.append(int32: dueMax)
+        parameters.append(int32: Int32(clamping: probeCountMax))
         let found = try connection.execute(Statements.lockHosts, parameters)
         return (0..<found.rowCount).map { row in
             Row(
@@ -124,6 +133,14 @@ struct HostRound {
         parameters.append(text: origin)
         parameters.append(int32: Int32(clamping: count))
         return try connection.execute(Statements.releaseWaiting, parameters).rowCount
+    }
+}
+
+extension HostReport {
+    /// How many hosts there may be before this one is remembered.
+    fileprivate var hostCountMax: Int {
+        unreachableCode == .hostNotFound && answered == 0 && throttled == 0 && lost == 0
+            ? HostHealth.unknownCountMax : HostHealth.countMax
     }
 }
 

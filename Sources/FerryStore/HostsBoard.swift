@@ -1,4 +1,5 @@
 import FerryCore
+import FerryScheduler
 import Postgres
 
 /// Keeps `HostLimits` as the table `hosts` says: read at each heartbeat, and when somebody says that it has
@@ -17,9 +18,16 @@ enum HostsBoard {
         for row in 0..<rows.rowCount {
             all[rows.text(row, 0)] = HostLimit(
                 connectionLimit: rows.isNull(row, 1) ? nil : Int(rows.int32(row, 1)),
-                blockedUntil: rows.instantOrNil(row, 2))
+                blockedUntil: rows.instantOrNil(row, 2), isPaused: rows.bool(row, 3))
         }
         return limits.replace(all)
+    }
+
+    /// The parameters of read_hosts.sql.
+    static var parameters: Parameters {
+        var parameters = Parameters.int32(countMax)
+        parameters.append(Timestamp.distantFuture)
+        return parameters
     }
 }
 
@@ -29,7 +37,7 @@ extension ControlLane {
         let limits = context.configuration.hosts
         perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            let rows = try connection.execute(Statements.readHosts, .int32(HostsBoard.countMax))
+            let rows = try connection.execute(Statements.readHosts, HostsBoard.parameters)
             if HostsBoard.apply(rows, to: limits) { changed() }
             return .success(())
         }

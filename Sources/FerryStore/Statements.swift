@@ -85,7 +85,7 @@ package enum Statements {
     package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
-    package static let readHosts = make("read_hosts", PackageResources.read_hosts_sql, parameters: 1)
+    package static let readHosts = make("read_hosts", PackageResources.read_hosts_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
     package static let readOperations = make(
@@ -168,7 +168,7 @@ package enum Statements {
         "keep_decisions", PackageResources.keep_decisions_sql, parameters: 3)
     package static let listHosts = make("list_hosts", PackageResources.list_hosts_sql, parameters: 3)
     package static let loadHosts = make("load_hosts", PackageResources.load_hosts_sql, parameters: 1)
-    package static let lockHosts = make("lock_hosts", PackageResources.lock_hosts_sql, parameters: 3)
+    package static let lockHosts = make("lock_hosts", PackageResources.lock_hosts_sql, parameters: 4)
     package static let readHost = make("read_host", PackageResources.read_host_sql, parameters: 2)
     package static let releaseWaiting = make(
         "release_waiting", PackageResources.release_waiting_sql, parameters: 2)

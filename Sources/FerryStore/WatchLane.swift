@@ -112,7 +112,7 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.heldJobs, .identifier(configuration.node))
                 pipeline.send(Statements.readSetting, limits)
                 pipeline.send(Statements.nextDeadline)
-                pipeline.send(Statements.readHosts, .int32(HostsBoard.countMax))
+                pipeline.send(Statements.readHosts, HostsBoard.parameters)
                 pipeline.send(Statements.readSessionEpoch)
                 pipeline.send(Statements.readOperations, .wishes(context))
             }

@@ -98,6 +98,22 @@ struct ConnectivityTests {
         #expect(job["error"]?["class"]?.string == "connectivity")
     }
 
+    @Test("a job with mirrors goes to them while others wait for its own host")
+    func mirrors() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let mirror = try Nginx()
+        defer { mirror.stop() }
+        try mirror.serve("f", patternBytes(1_000))
+        let url = "http://127.0.0.1:\(try FreePort.find())"
+        _ = try ferry.submitBatch(batch(url, 3))
+        #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 1 && waiting(ferry) == 3 })
+        let job = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(url)/f"},"mirrors":["\#(mirror.url)/f"]}"#)
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        #expect(try waiting(ferry) == 3, "nobody reaches the host itself")
+    }
+
     @Test("the resource timeout ends a job that waits, and cancelling does")
     func ends() throws {
         let ferry = try start()

@@ -119,6 +119,40 @@ struct HostTests {
         #expect(all.status == 0 && all.output.contains("https://\(name):443"), "\(all)")
     }
 
+    @Test("jobs of a paused host say so, harm nobody, and run when it goes on")
+    func paused() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let origin = try ThrottlingOrigin(seconds: 0)
+        defer { origin.stop() }
+        let other = try ThrottlingOrigin(seconds: 0)
+        defer { other.stop() }
+        _ = try ferry.json("PATCH", path(origin.url), #"{"paused":true}"#)
+        var ids: [String] = []
+        // The node learns of it a moment later.
+        let isKnown = becomes {
+            ids = try submit(origin.url, 0..<1, ferry)
+            return try ferry.json("GET", "/v1/jobs/\(ids[0])")["state"]?.string == "queued"
+        }
+        #expect(isKnown)
+        let begunCount = origin.requestCount
+        ids += try submit(origin.url, 1..<5, ferry)
+        for id in ids {
+            let job = try ferry.json("GET", "/v1/jobs/\(id)")
+            #expect(job["state"]?.string == "queued", "\(job)")
+            #expect(job["waiting_reason"]?["code"]?.string == "host_paused", "\(job)")
+            #expect(job["waiting_reason"]?["next_check_at"]?.isNull == true)
+        }
+        // Claims go round meanwhile.
+        for number in 0..<5 {
+            #expect(try ferry.run(data(other.url, number))["state"]?.string == "succeeded")
+        }
+        #expect(try ferry.json("GET", "/v1/admin/status")["jobs"]?["queued"]?.integer == 5)
+        _ = try ferry.json("PATCH", path(origin.url), #"{"paused":false}"#)
+        for id in ids { #expect(try ferry.finished(id)["state"]?.string == "succeeded") }
+        #expect(origin.requestCount == begunCount + 5)
+    }
+
     @Test("a host's rate holds for its transfers")
     func rate() throws {
         let ferry = try start()

@@ -60,6 +60,9 @@ struct WaitingReasonTests {
         hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until)])
         let reason = WaitingReason(job, queue: conditions)
         #expect(reason?.code == .hostBackoff && reason?.nextCheckAt == until)
+        hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until, isPaused: true)])
+        let paused = try #require(WaitingReason(job, queue: conditions))
+        #expect(paused.code == .hostPaused && paused.nextCheckAt == nil)
     }
 
     @Test("the page has a row for each code, in order")

@@ -149,4 +149,34 @@ struct ConcurrencyControllerTests {
         let decision = controller.take(report(2.5), inFlight: 40, bounds: .init(), now: now)
         #expect(decision?.limitAfter == 20 && decision?.sentence.contains("connecting") == true)
     }
+
+    @Test("connects that stay slow for good are what is usual there in a minute or two, and no sooner")
+    func connectsForGood() throws {
+        var controller = ConcurrencyController()
+        var now = Timestamp(microseconds: 1_700_000_000_000_000)
+        var decisions: [HostDecision] = []
+        func run(_ count: Int, connecting seconds: Double) {
+            for _ in 0..<count {
+                now = now + 1
+                let inFlight = controller.limit ?? 80
+                var report = HostReport()
+                for _ in 0..<(5 * inFlight) { report.add(.answered) }
+                report.seconds = Double(report.answered) * (seconds + 0.1)
+                report.connections = report.answered
+                report.connectSeconds = Double(report.answered) * seconds
+                let decision = controller.take(report, inFlight: inFlight, bounds: .init(), now: now)
+                if let decision { decisions.append(decision) }
+            }
+        }
+        run(20, connecting: 0.02)
+        #expect(controller.limit == nil)
+        run(30, connecting: 2)
+        let lowest = try #require(controller.limit)
+        #expect(lowest <= 20 && decisions.allSatisfy { $0.kind == .limited || $0.kind == .lowered })
+        run(90, connecting: 2)
+        let count = decisions.count
+        run(300, connecting: 2)
+        #expect(!decisions[count...].contains { $0.kind == .lowered || $0.kind == .limited })
+        #expect((controller.limit ?? .max) > lowest * 2, "\(decisions.suffix(5).map(\.sentence))")
+    }
 }

@@ -143,6 +143,70 @@ struct HostLaneTests {
         #expect(health.takeReports(.max).count == HostHealth.countMax, "or again")
     }
 
+    @Test("a node probes so many hosts at once; the others stay due, and come next")
+    func manyProbes() throws {
+        let prober = ScriptedProber()
+        let node = try TestNode(database.url, slots: 132, prober: prober)
+        defer { node.store.stop() }
+        let jobs = (0..<132).map { newJob(host: "h\($0 / 2 + 1).example", attemptCountMax: 1) }
+        _ = try node.submit(jobs).get()
+        for attempt in try node.attempts(132) { node.end(attempt, couldNotConnect()) }
+        try eventually("all wait") { try countedStates(database.url) == ["waiting": 132] }
+        var asked: [ScriptedProber.Question] = []
+        while asked.count < 64 {
+            let more = prober.asked.wait(milliseconds: 20_000)
+            try #require(!more.isEmpty)
+            asked += more
+        }
+        #expect(asked.count == 64)
+        asked[0].reply(nil)
+        let next = try #require(prober.asked.wait(milliseconds: 10_000).first, "at once")
+        #expect(!asked.contains { $0.origin == next.origin })
+    }
+
+    @Test("names that nobody knows leave room for other hosts, and those for operators")
+    func room() throws {
+        var connection = try Connection(url: database.url)
+        let fill = { (count: Int) in
+            """
+            INSERT INTO hosts (origin) SELECT 'https://junk' || n || '.example:443'
+            FROM generate_series(1, \(count)) AS n ON CONFLICT DO NOTHING
+            """
+        }
+        func exists(_ host: String) throws -> Bool {
+            var connection = try Connection(url: database.url)
+            let sql = "SELECT count(*) FROM hosts WHERE origin = 'https://\(host):443'"
+            return try connection.execute(Statement("host_exists", sql)).int64(0, 0) == 1
+        }
+        try connection.execute(script: fill(5_000))
+        let node = try TestNode(database.url, slots: 8, prober: ScriptedProber())
+        defer { node.store.stop() }
+        let hostNotFound = AttemptResult.Outcome.failed(
+            TransferError(.hostNotFound, "No such name.", phase: .resolving, isRetryable: true),
+            retryAfter: nil)
+        let jobs = ["unknown.example", "away.example"].flatMap { host in
+            (0..<2).map { _ in newJob(host: host) }
+        }
+        _ = try node.submit(jobs).get()
+        for attempt in try node.attempts(4) {
+            node.end(attempt, attempt.origin == origin ? couldNotConnect() : hostNotFound)
+        }
+        try eventually("it is remembered") { try exists("away.example") }
+        #expect(try !exists("unknown.example"))
+        // Its jobs wait as well, by themselves.
+        let again = try node.attempt()
+        #expect(again.origin == "https://unknown.example:443" && again.failedAttemptCount == 0)
+        try connection.execute(script: fill(10_000))
+        let patch = try HostPatch(JSON.parse(Array(#"{"paused":true}"#.utf8)))
+        let changed = try wait {
+            node.store.control.changeHost("https://operator.example:443", patch, reply: $0)
+        }.get().get()
+        #expect(changed.state == "paused")
+        try connection.execute(script: fill(11_000))
+        let refused = wait { node.store.control.changeHost("https://late.example:443", patch, reply: $0) }
+        #expect(throws: StoreError.overloaded) { try refused.get() }
+    }
+
     @Test("healthy hosts leave nothing behind, and one accident is none")
     func quiet() throws {
         let health = HostHealth()

@@ -22,7 +22,8 @@ struct HostLimitsTests {
             script: """
                 INSERT INTO hosts (origin, connection_limit, blocked_until) VALUES
                     ('https://limited:443', 3, NULL), ('https://away:443', NULL, now() + '1 hour'),
-                    ('https://back:443', NULL, now() - interval '1 hour'), ('https://free:443', NULL, NULL);
+                    ('https://back:443', NULL, now() - interval '1 hour'), ('https://free:443', NULL, NULL),
+                    ('https://paused:443', 3, '9999-12-31T23:59:59Z');
                 """)
         try eventually("the limits are known") {
             try connection.execute(script: "NOTIFY ferry, 'hosts'")
@@ -36,6 +37,7 @@ struct HostLimitsTests {
             node.hosts.reason(for: origin, sessionLimit: sessionLimit, at: now).code
         }
         #expect(reason("https://away:443", 2) == "host_backoff")
+        #expect(reason("https://paused:443", 2) == "host_paused")
         #expect(reason("https://limited:443", nil) == "host_limit")
         #expect(reason("https://limited:443", 2) == "session_limit")
         #expect(reason("https://free:443", 2) == "session_limit")

@@ -1,7 +1,7 @@
 -- Makes rows for hosts that have none, unless there are too many already. Locks: the new rows, in order of
--- their names. $1 origins, $2 how many rows there may be.
+-- their names. One array element a host: $1 origins, $2 how many rows there may be before.
 INSERT INTO hosts (origin)
-SELECT u.origin FROM unnest($1::text[]) AS u(origin)
-WHERE (SELECT count(*) FROM hosts) < $2::bigint
+SELECT u.origin FROM unnest($1::text[], $2::bigint[]) AS u(origin, count_max)
+WHERE (SELECT count(*) FROM hosts) < u.count_max
 ORDER BY u.origin
 ON CONFLICT (origin) DO NOTHING

@@ -131,6 +131,7 @@ extension JobRecord {
         let (new, old) = (after.spec.schedule, before.spec.schedule)
         let isBeginChanged =
             new.earliestBeginAt != old.earliestBeginAt || new.confirmsBeforeBegin != old.confirmsBeforeBegin
+            || new.isDiscretionary != old.isDiscretionary
         if attempt > 0, isBeginChanged { return false }
         return state != .running || after.differsOnlyWhileRunning(from: before)
     }
@@ -150,7 +151,9 @@ extension StoreContext {
 extension JobSpec {
     /// Whether a job that has not begun is to begin at another moment than it was to before.
     fileprivate func begins(otherwiseThan before: JobSpec, _ record: JobRecord) -> Bool {
-        guard record.state != .suspended, record.waitingFor != .dependency else { return false }
+        guard record.attempt == 0, record.state != .suspended, record.waitingFor != .dependency else {
+            return false
+        }
         if schedule.earliestBeginAt != before.schedule.earliestBeginAt { return true }
         if awaitsConfirmation != before.awaitsConfirmation { return true }
         if schedule.isDiscretionary != before.schedule.isDiscretionary { return true }

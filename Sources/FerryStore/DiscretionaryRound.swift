@@ -12,11 +12,14 @@ struct DiscretionaryRound {
 
     let context: StoreContext
     let now: Timestamp
-
     /// How many this node has room for: half of its slots stay for what cannot wait.
-    private var room: Int {
+    private let room: Int
+
+    init(context: StoreContext, now: Timestamp) {
+        self.context = context
+        self.now = now
         let slots = context.configuration.slots
-        return min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
+        room = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
     }
 
     /// How many jobs are queued now.

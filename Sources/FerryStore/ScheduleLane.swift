@@ -10,8 +10,13 @@ package final class ScheduleLane: Sendable {
 
     /// Seconds between looks when nobody says anything: another node may have made a schedule, and died.
     private static let idleSeconds = 2.0
+    /// Seconds between two passes over all runs, and between the steps of one.
     private static let sweepSeconds = 30.0
+    private static let sweepStepSeconds = 1.0
     private static let sweepMax: Int32 = 2_000
+    /// "ferryswp"
+    private static let sweepLock: Int64 = 0x6665_7272_7973_7770
+    private static let exchangeSeconds = 30.0
 
     private let context: StoreContext
     private let mailbox = Mailbox<Void>()
@@ -41,13 +46,15 @@ package final class ScheduleLane: Sendable {
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(20)
             })
-        var sweep = Sweep()
+        var chores = Chores()
         while !mailbox.isClosed {
             var pause = 1.0
             do {
                 pause = try round(lane)
                 if context.configuration.isWorker { try startDiscretionary(lane) }
-                try sweepRuns(lane, &sweep)
+                try exchangeThroughputs(lane, &chores)
+                try sweepRuns(lane, &chores)
+                pause = min(pause, chores.untilSweep)
             } catch {
                 if !error.isConnectionLost {
                     context.logger.error("schedules failed", metadata: ["error": "\(error)"])
@@ -134,26 +141,48 @@ package final class ScheduleLane: Sendable {
 
     // MARK: Housekeeping
 
-    private struct Sweep {
-        var nextAt: Int64 = 0
-        var after = JobID(high: 0, low: 0)
+    private struct Chores {
+        // Instants of the monotonic clock, in nanoseconds.
+        var nextSweep: Int64 = 0
+        var nextExchange: Int64 = 0
+        /// Where this node's pass goes on.
+        var sweptUpTo = JobID(high: 0, low: 0)
+
+        /// Seconds.
+        var untilSweep: Double { max(0, Double(nextSweep - Sys.monotonicNanoseconds()) / 1e9) }
     }
 
-    /// Forgets a stretch of runs whose jobs are deleted.
-    private func sweepRuns(_ lane: LaneConnection, _ sweep: inout Sweep) throws(PostgresError) {
+    private func exchangeThroughputs(
+        _ lane: LaneConnection, _ chores: inout Chores
+    ) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
-        guard now >= sweep.nextAt else { return }
-        sweep.nextAt = now + Int64(Self.sweepSeconds * 1e9)
-        var parameters = Parameters()
-        parameters.append(sweep.after)
-        parameters.append(int32: Self.sweepMax)
+        guard now >= chores.nextExchange else { return }
+        chores.nextExchange = now + Int64(Self.exchangeSeconds * 1e9)
         let clock = context.clock
         try lane.withConnection { [context] connection throws(PostgresError) in
             try context.throughputs.exchange(&connection, now: clock.now())
         }
-        let last: JobID? = try lane.withConnection { connection throws(PostgresError) in
-            try connection.execute(Statements.sweepRuns, parameters).identifierOrNil(0, 0)
+    }
+
+    /// Forgets a stretch of runs whose jobs are deleted. One node at a time makes a pass.
+    private func sweepRuns(_ lane: LaneConnection, _ chores: inout Chores) throws(PostgresError) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= chores.nextSweep else { return }
+        chores.nextSweep = now + Int64(Self.sweepSeconds * 1e9)
+        var parameters = Parameters()
+        parameters.append(chores.sweptUpTo)
+        parameters.append(int32: Self.sweepMax)
+        let (isMine, last) = try lane.withConnection {
+            [parameters] connection throws(PostgresError) -> (Bool, JobID?) in
+            guard try connection.execute(Statements.holdLock, .int64(Self.sweepLock)).bool(0, 0) else {
+                return (false, nil)
+            }
+            let last: JobID? = try connection.execute(Statements.sweepRuns, parameters).identifierOrNil(0, 0)
+            if last == nil { _ = try connection.execute(Statements.dropLocks) }
+            return (true, last)
         }
-        sweep.after = last ?? JobID(high: 0, low: 0)
+        guard isMine else { return }
+        chores.sweptUpTo = last ?? JobID(high: 0, low: 0)
+        if last != nil { chores.nextSweep = now + Int64(Self.sweepStepSeconds * 1e9) }
     }
 }

@@ -9,6 +9,8 @@ extension Statements {
     package static let deleteSchedule = make(
         "delete_schedule", PackageResources.delete_schedule_sql, parameters: 2)
     package static let dueSchedules = make("due_schedules", PackageResources.due_schedules_sql, parameters: 3)
+    package static let dropLocks = make("drop_locks", PackageResources.drop_locks_sql)
+    package static let holdLock = make("hold_lock", PackageResources.hold_lock_sql, parameters: 1)
     package static let insertRuns = make("insert_runs", PackageResources.insert_runs_sql, parameters: 3)
     package static let listSchedules = make(
         "list_schedules", PackageResources.list_schedules_sql, parameters: 3)

@@ -180,8 +180,9 @@ package enum Statements {
         awaitConnectivity, createHosts, forgetHosts, keepDecisions, listHosts, loadHosts, lockHosts, readHost,
         releaseWaiting, saveHosts, strandedHosts,
         advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
-        nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs, discretionaryJobs,
-        putThroughputs, readThroughputs, removeOldThroughputs, postponeSchedule, setSetting, startJobs,
+        dropLocks, holdLock, nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs,
+        discretionaryJobs, putThroughputs, readThroughputs, removeOldThroughputs, postponeSchedule,
+        setSetting, startJobs,
     ]
 
     static func make(

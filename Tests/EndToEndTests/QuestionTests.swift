@@ -9,11 +9,12 @@ struct QuestionTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// `/r` redirects to `/f`; `/secret` wants `u:p`; everything else is there.
+    /// `/r` redirects to `/f`; `/broken` fails; `/secret` wants `u:p`; everything else is there.
     private func makeOrigin(_ offers: String = #"Basic realm="room""#) throws -> ScriptedOrigin {
         try ScriptedOrigin.answering { request, _ in
             var head = "200 OK"
             if request.path == "/r" { head = "302 Found\r\nLocation: /f" }
+            if request.path == "/broken" { head = "500 Oops" }
             if request.path == "/secret",
                 request.header("authorization") != "Basic " + Base64.encode(Array("u:p".utf8))
             {
@@ -120,6 +121,32 @@ struct QuestionTests {
         #expect(try ferry.finished(other)["response"]?["status"]?.integer == 302)
         let attempts = try ferry.json("GET", "/v1/jobs/\(other)/attempts")["data"]?.array ?? []
         #expect(attempts.map { $0["outcome"]?.string } == ["asked", "succeeded"], "\(attempts)")
+    }
+
+    @Test("when a job begins is over once it has begun: no change of that ends its question or its pause")
+    func begun() throws {
+        let origin = try makeOrigin()
+        defer { origin.stop() }
+        let patch = #"{"schedule":{"discretionary":true}}"#
+        let redirected = try ferry.submit(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/r"},"redirects":{"policy":"ask"}}"#)
+        _ = try asked(redirected, "redirect")
+        #expect(try ferry.call("PATCH", "/v1/jobs/\(redirected)", patch).status == 409)
+        _ = try asked(redirected, "redirect")
+        #expect(try answer(redirected, "redirect", #"{"disposition":"follow"}"#).status == 200)
+        #expect(try ferry.finished(redirected)["state"]?.string == "succeeded")
+        let failing = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/broken"},"#
+                + #""retry":{"initial_delay":600,"max_delay":600}}"#)
+        #expect(becomes { try ferry.json("GET", "/v1/jobs/\(failing)")["waiting_for"]?.string == "retry" })
+        let before = try ferry.json("GET", "/v1/jobs/\(failing)")
+        for begin in [patch, #"{"schedule":{"earliest_begin_at":"2040-01-01T00:00:00Z"}}"#] {
+            #expect(try ferry.call("PATCH", "/v1/jobs/\(failing)", begin).status == 409)
+        }
+        let after = try ferry.json("GET", "/v1/jobs/\(failing)")
+        #expect(after["waiting_for"]?.string == "retry", "\(after)")
+        #expect(after["next_attempt_at"] == before["next_attempt_at"])
+        #expect(try ferry.call("POST", "/v1/jobs/\(failing)/cancel", "{}").status == 200)
     }
 
     @Test("a challenge takes a credential, counts what was refused, and shows no secret")

@@ -1,0 +1,85 @@
+import FerryCore
+import Logging
+import Postgres
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("What the lane of schedules does besides")
+struct ScheduleLaneTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func number(_ sql: String) throws -> Int64 {
+        var connection = try Connection(url: database.url)
+        return try connection.execute(Statement("number", sql)).int64(0, 0)
+    }
+
+    @Test("one node at a time sweeps, and goes on at once while there is more")
+    func sweeps() throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                SELECT pg_advisory_lock(x'6665727279737770'::bigint);
+                INSERT INTO schedule_runs SELECT gen_random_uuid(), now(), gen_random_uuid()
+                FROM generate_series(1, 4500)
+                """)
+        let held = try TestNode(database.url)
+        defer { held.store.stop() }
+        let json = #"{"time_zone":"UTC","missed":"skip","overlap":"allow","enabled":true,"interval":0.01}"#
+        let often = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+        _ = try wait { reply in held.store.control.createSchedule(often, nil) { reply($0.map(\.record)) } }
+            .get()
+        held.store.schedules.wake()
+        // Its lane has been round more than once by then.
+        _ = try held.attempts(3)
+        let made = try number("SELECT count(*) FROM schedule_runs")
+        #expect(made >= 4_500, "somebody else sweeps")
+        try connection.execute(script: "SELECT pg_advisory_unlock_all()")
+        let next = try TestNode(database.url)
+        defer { next.store.stop() }
+        try eventually("three steps") {
+            try number(
+                """
+                SELECT count(*) FROM schedule_runs r WHERE NOT EXISTS (SELECT FROM jobs WHERE id = r.job)
+                    AND NOT EXISTS (SELECT FROM finished_jobs WHERE id = r.job)
+                """) == 0
+        }
+    }
+
+    @Test("a round of discretionary jobs counts the free slots once, whatever happens meanwhile")
+    func room() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        let jobs = (0..<6).map { _ in
+            let plain = newJob()
+            var spec = plain.spec
+            spec.schedule.isDiscretionary = true
+            return NewJob(
+                id: plain.id, tenant: plain.tenant, spec: spec, specJSON: spec.encodeStored(),
+                sealedSecrets: nil, secrets: JobSecrets(), payload: nil, origin: plain.origin,
+                traceparent: nil, retryOf: nil)
+        }
+        _ = try api.submit(jobs).get()
+        let slots = SlotLedger(capacity: 4)
+        let context = StoreContext(
+            StoreConfiguration(
+                url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
+                isWorker: true, slots: slots, clock: DatabaseClock(), logger: Logger(label: "test"),
+                openSecrets: { _ in nil }, sealSecrets: { _ in [] }))
+        let round = DiscretionaryRound(context: context, now: context.clock.now())
+        #expect(slots.reserve(upTo: 4) == 4)
+        var options = ConnectionOptions()
+        options.settings = [.init("ferry.shard", "test")]
+        var connection = try Connection(url: database.url, options: options)
+        #expect(try round.commit(&connection, OffPeakWindows()) == 2)
+        #expect(try countedStates(database.url) == ["queued": 2, "waiting": 4])
+        let full = DiscretionaryRound(context: context, now: context.clock.now())
+        #expect(try full.commit(&connection, OffPeakWindows()) == 0)
+    }
+}

@@ -53,6 +53,11 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
+    /// The codes of errors of which `isUnreachable` may be true.
+    package static let unreachableCodes: [TransferError.Code] = [
+        .hostNotFound, .couldNotConnect, .tlsFailed, .connectionLost, .timedOut,
+    ]
+
     /// Whether an error means that the host could not be reached, and that it may be reached later: not what
     /// certificates, versions of TLS or a proxy's rules forbid.
     package static func isUnreachable(_ error: TransferError) -> Bool {

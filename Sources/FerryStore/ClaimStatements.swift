@@ -19,6 +19,10 @@ struct Claims: Sendable {
     var lookAfter: Int64?
     /// Some origins are limited.
     var hasHosts = false
+    /// Some hosts are known not to be reached.
+    var hasAway = false
+    /// Lots that may have jobs of those.
+    var away: [LotSchedule.Ask] = []
     /// The wide lots of sessions that are limited.
     var limitedSessions: [Int64] = []
     /// Some of what it leases may find no slot.
@@ -40,8 +44,10 @@ struct Claims: Sendable {
         var jobs: [StoredJob] = []
         /// By lot: how many were leased, and the urgency of the last.
         var leased: [Int64: (count: Int, last: Timestamp?)] = [:]
-        /// Wide lots of which jobs were moved.
+        /// Lots of which jobs were moved to others, or wait for their hosts now.
         var diverted: Set<Int64> = []
+        /// Jobs that wait for their hosts now.
+        var awaitedCount = 0
         var found: [Found] = []
         /// Lots of queued jobs that are not there.
         var lost: Set<Int64> = []
@@ -58,12 +64,13 @@ struct Claims: Sendable {
     func diverts(_ lot: Lot) -> Bool { limited.contains(lot.id) || suspects.contains(lot.id) }
 
     private var diverted: [LotSchedule.Ask] { wide.filter { diverts($0.lot) } }
-    private var diverts: Bool { !limited.isEmpty || !suspects.isEmpty }
+    private var diverts: Bool { !limited.isEmpty || hasHosts && !suspects.isEmpty }
 
     // MARK: Statements
 
     /// In this order, so that lots are locked after everything that may have to wait.
     func send(to pipeline: inout Pipeline, _ context: StoreContext) {
+        if !away.isEmpty { pipeline.send(Statements.awaitHosts, awaiting) }
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
         if !claimable.isEmpty { pipeline.send(Statements.claimJobs, claim(claimable, context)) }
@@ -98,13 +105,14 @@ struct Claims: Sendable {
         parameters.appendArray(.int64, asks) { $0.append(int64: $1.lot.id) }
         parameters.appendArray(.int32, asks) { $0.append(int32: Int32($1.count)) }
         appendLease(to: &parameters, context)
-        parameters.append(bool: hasHosts)
+        parameters.append(bool: hasHosts || hasAway)
         return parameters
     }
 
     private func limitedClaim(_ context: StoreContext) -> Parameters {
         var parameters = Parameters()
         appendLease(to: &parameters, context)
+        parameters.append(bool: hasAway)
         return parameters
     }
 
@@ -139,6 +147,7 @@ struct Claims: Sendable {
             defer { index += 1 }
             return results.take(index)
         }
+        if !away.isEmpty { outcome.read(awaited: next(&results)) }
         if diverts { outcome.read(diverted: next(&results)) }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
         if !claimable.isEmpty {

@@ -287,7 +287,8 @@ struct Dispatcher {
         }
         var finished: [JobID] = []
         var leaving: [JobID] = []
-        var isWanted = outcome.reconciledCount > 0
+        let awaitedCount = outcome.claims.awaitedCount
+        var isWanted = outcome.reconciledCount > 0 || awaitedCount > 0
         for case .finish(let job) in round.endings {
             finished.append(job.lease.job)
             isWanted = isWanted || job.isWanted
@@ -302,7 +303,7 @@ struct Dispatcher {
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
         for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
         for case .wait(let wait) in round.endings where wait.isWanted { isWanted = true }
-        if !round.endings.isEmpty || !outcome.claims.jobs.isEmpty {
+        if !round.endings.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0 {
             context.events.written(isWanted: isWanted)
         }
     }
@@ -322,8 +323,6 @@ struct Dispatcher {
             } else if let attempt = Attempt(stored, context) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)
-                } else if attempt.spec.awaitsHost, let code = context.health.unreachable(stored.origin) {
-                    endings.append(.wait(Ending.Wait(diverting: attempt, stored, code)))
                 } else {
                     attempts.append(attempt)
                 }

@@ -41,21 +41,6 @@ extension Ending {
             leavesBytes = result.leavesBytes
             isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false
         }
-
-        /// A job that was leased and whose host nobody reaches: it does not begin.
-        init(diverting attempt: Attempt, _ stored: StoredJob, _ code: TransferError.Code) {
-            lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
-            instant = nil
-            errorJSON =
-                stored.record.errorJSON
-                ?? TransferError(
-                    code, "Nobody reaches the server; the service looks for it.",
-                    phase: code.phases.first ?? .connecting, isRetryable: true
-                ).json
-            ended = nil
-            leavesBytes = false
-            isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false
-        }
     }
 }
 

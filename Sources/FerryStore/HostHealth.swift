@@ -76,6 +76,9 @@ final class HostHealth: Sendable {
         if isUrgent { messages.send(.trouble) }
     }
 
+    /// Whether there are hosts that nobody reaches, as far as is known.
+    var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
+
     /// Why nobody reaches a host, as far as is known; nil: it may be reached.
     func unreachable(_ origin: String) -> TransferError.Code? {
         guard hasUnreachable.load(ordering: .relaxed) else { return nil }

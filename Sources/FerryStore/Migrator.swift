@@ -50,6 +50,7 @@ package enum Migrator {
         Migration(version: 15, name: "history", sql: PackageResources._015_history_sql),
         Migration(version: 16, name: "rejected_events", sql: PackageResources._016_rejected_events_sql),
         Migration(version: 17, name: "acknowledgements", sql: PackageResources._017_acknowledgements_sql),
+        Migration(version: 18, name: "away", sql: PackageResources._018_away_sql),
     ]
 
     private static let lockAndCreate = """

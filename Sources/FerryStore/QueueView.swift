@@ -8,8 +8,8 @@ import Sys
 struct QueueView {
     private let context: StoreContext
     private var schedule = LotSchedule()
-    /// Wide lots of which a claim has found less than it asked for while origins are limited: either they are
-    /// empty, or the next round has something to divert.
+    /// Wide lots of which a claim has found less than it asked for while origins are limited or away: either
+    /// they are empty, or the next round has something to divert.
     private var suspects: Set<Int64> = []
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
@@ -96,6 +96,7 @@ struct QueueView {
     mutating func plan(_ count: Int, held: Int = 0, looks: Bool) -> Claims {
         var claims = Claims()
         claims.hasHosts = !context.configuration.hosts.isEmpty
+        claims.hasAway = context.health.hasAway
         let sessions = context.sessions.current
         var asks = count + held > 0 ? schedule.plan(count + held) : []
         claims.holds = held > 0 && !asks.isEmpty
@@ -113,6 +114,7 @@ struct QueueView {
                 if share.connectionLimit != nil { claims.limited.insert(ask.lot.id) }
                 if suspects.contains(ask.lot.id) { claims.suspects.insert(ask.lot.id) }
             }
+            if claims.hasAway, mayAwait(ask.lot, claims) { claims.away.append(ask) }
         }
         if looks {
             claims.lookAfter = lookAfter
@@ -128,6 +130,11 @@ struct QueueView {
     private func isLimited(_ lot: Lot, _ sessions: SessionSnapshot) -> Bool {
         lot.origin != nil || suspects.contains(lot.id)
             || sessions.share(tenant: lot.tenant, session: lot.session).connectionLimit != nil
+    }
+
+    private func mayAwait(_ lot: Lot, _ claims: Claims) -> Bool {
+        guard let origin = lot.origin else { return claims.diverts(lot) }
+        return context.health.unreachable(origin) != nil
     }
 
     /// The wide lots of limited sessions, as far as jobs of them were seen here.
@@ -150,7 +157,8 @@ struct QueueView {
         for narrow in claims.narrow {
             let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
             let permits = outcome.permits[narrow.ask.lot.id]
-            var depth = depth(narrow.ask, leased.count, permits, now)
+            let isMoved = outcome.diverted.contains(narrow.ask.lot.id)
+            var depth = isMoved ? .more : depth(narrow.ask, leased.count, permits, now)
             if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
             schedule.settle(narrow.ask, claimed: leased.count, depth, head: leased.last)
         }
@@ -177,7 +185,7 @@ struct QueueView {
         _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
     ) -> LotSchedule.Depth {
         if claimed == ask.count || outcome.diverted.contains(ask.lot.id) { return .more }
-        if claims.hasHosts && !claims.diverts(ask.lot) {
+        if (claims.hasHosts || claims.hasAway) && !claims.diverts(ask.lot) {
             suspects.insert(ask.lot.id)
             return .more
         }

@@ -21,7 +21,7 @@ package enum Statements {
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 5)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 6)
     package static let claimLimitedJobs = make(
-        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 3)
+        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
@@ -162,6 +162,7 @@ package enum Statements {
     // Hosts.
     package static let awaitConnectivity = make(
         "await_connectivity", PackageResources.await_connectivity_sql, parameters: 7)
+    package static let awaitHosts = make("await_hosts", PackageResources.await_hosts_sql, parameters: 4)
     package static let createHosts = make("create_hosts", PackageResources.create_hosts_sql, parameters: 2)
     package static let forgetHosts = make("forget_hosts", PackageResources.forget_hosts_sql, parameters: 1)
     package static let keepDecisions = make(
@@ -177,8 +178,8 @@ package enum Statements {
         "stranded_hosts", PackageResources.stranded_hosts_sql, parameters: 1)
 
     private static let ofHosts = [
-        awaitConnectivity, createHosts, forgetHosts, keepDecisions, listHosts, loadHosts, lockHosts, readHost,
-        releaseWaiting, saveHosts, strandedHosts,
+        awaitConnectivity, awaitHosts, createHosts, forgetHosts, keepDecisions, listHosts, loadHosts,
+        lockHosts, readHost, releaseWaiting, saveHosts, strandedHosts,
         advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
         dropLocks, holdLock, nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs,
         discretionaryJobs, putThroughputs, readThroughputs, removeOldThroughputs, postponeSchedule,

@@ -98,6 +98,40 @@ struct ConnectivityTests {
         #expect(job["error"]?["class"]?.string == "connectivity")
     }
 
+    @Test("a job that comes while nobody reaches its host has not begun: no attempt, no job.started")
+    func notBegun() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let port = try FreePort.find()
+        let url = "http://127.0.0.1:\(port)"
+        _ = try ferry.submitBatch(batch(url, 3))
+        #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 1 && waiting(ferry) == 3 })
+        let ids = try ferry.submitBatch(batch(url, 5))
+        #expect(becomes { try waiting(ferry) == 8 })
+        let told = { (id: String) in
+            try ferry.json("GET", "/v1/jobs/\(id)/events")["data"]?.array?.compactMap { $0["type"]?.string }
+        }
+        for id in ids {
+            let job = try ferry.json("GET", "/v1/jobs/\(id)")
+            #expect(job["attempt"]?.integer == 0 && job["started_at"]?.isNull == true, "\(job)")
+            #expect(job["error"]?["code"]?.string == "could_not_connect")
+            #expect(becomes { try told(id)?.contains("job.waiting_for_connectivity") == true })
+            #expect(try told(id)?.contains("job.started") == false)
+        }
+        let origin = try ScriptedOrigin(port: port) { connection in
+            while connection.readRequest() != nil {
+                guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") else { return }
+            }
+        }
+        defer { origin.stop() }
+        for id in ids {
+            let job = try ferry.finished(id)
+            #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 1, "\(job)")
+            #expect(becomes { try told(id)?.contains("job.succeeded") == true })
+            #expect(try told(id)?.count { $0 == "job.started" } == 1)
+        }
+    }
+
     @Test("a job with mirrors goes to them while others wait for its own host")
     func mirrors() throws {
         let ferry = try start()

@@ -53,6 +53,7 @@ struct StatementTests {
             Statements.claimJobs, Statements.finishJobs, Statements.retryJobs, Statements.releaseJobs,
             Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.reclaimJobs,
             Statements.lookAtLanes, Statements.claimLimitedJobs, Statements.divertJobs,
+            Statements.awaitHosts,
             Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
             Statements.lookLots, Statements.claimDeliveries, Statements.recordTries, Statements.readKeys,
             Statements.readAttempts,

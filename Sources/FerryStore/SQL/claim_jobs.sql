@@ -2,8 +2,8 @@
 -- that it has started. Locks: the queued rows that nobody else has locked, then this connection's row of
 -- job_counts. The state is a literal and the rows are found by an array, so that no plan can leave the
 -- partial index. $1 lots, $2 how many of each at most, $3 the node, $4 now, $5 whether downloads are held
--- back, $6 whether origins are limited: jobs of those are left to divert_jobs.sql. Columns as everywhere,
--- then lot and urgency.
+-- back, $6 whether origins are limited or not reached: jobs of those are left to divert_jobs.sql and
+-- await_hosts.sql. Columns as everywhere, then lot and urgency.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $3::uuid,
@@ -17,6 +17,9 @@ WITH claimed AS (
             FOR UPDATE SKIP LOCKED) q
         WHERE NOT $6::boolean OR NOT coalesce((
             SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+                OR h.unreachable IS NOT NULL AND (
+                    SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
+                    FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
             FROM hosts h WHERE h.origin = q.origin), false)))
     RETURNING j.*
 ), told AS (

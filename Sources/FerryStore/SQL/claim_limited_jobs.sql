@@ -1,6 +1,7 @@
 -- Leases the best queued jobs of narrow lots to a node, as many of each as read_permits.sql allows; else as
 -- claim_jobs.sql. Locks: the queued rows that nobody else has locked, then this connection's row of
--- job_counts. $1 the node, $2 now, $3 whether downloads are held back.
+-- job_counts. $1 the node, $2 now, $3 whether downloads are held back, $4 whether origins are not reached:
+-- jobs of those are left to await_hosts.sql.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $1::uuid,
@@ -11,10 +12,15 @@ WITH claimed AS (
             string_to_array(split_part(current_setting('ferry.permits'), ';', 1), ',')::bigint[],
             string_to_array(split_part(current_setting('ferry.permits'), ';', 2), ',')::integer[]
         ) AS a(lot, count) CROSS JOIN LATERAL (
-            SELECT id FROM jobs
+            SELECT id, origin FROM jobs
             WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $3::boolean)
             ORDER BY urgency, id LIMIT a.count
-            FOR UPDATE SKIP LOCKED) q))
+            FOR UPDATE SKIP LOCKED) q
+        WHERE NOT $4::boolean OR NOT coalesce((
+            SELECT h.unreachable IS NOT NULL AND (
+                SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
+                FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
+            FROM hosts h WHERE h.origin = q.origin), false)))
     RETURNING j.*
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)

@@ -1,0 +1,141 @@
+import FerryCore
+import Postgres
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Queued jobs of hosts that nobody reaches")
+struct AwayTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private static let couldNotConnect = AttemptResult.Outcome.failed(
+        TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+        retryAfter: nil)
+
+    private func changed(_ job: NewJob, _ change: (inout JobSpec) -> Void) -> NewJob {
+        var spec = job.spec
+        change(&spec)
+        return NewJob(
+            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
+            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
+    }
+
+    private func proxied(_ spec: inout JobSpec) throws {
+        var rules = ConnectionRules()
+        rules.proxy = .init(url: try ProxyURL("http://proxy.example:3128"))
+        spec.request.connection = rules
+    }
+
+    /// A node that knows that nobody reaches away.example, and the jobs that have found it out.
+    private func away(_ node: TestNode) throws -> [NewJob] {
+        let jobs = (0..<2).map { _ in newJob(host: "away.example") }
+        _ = try node.submit(jobs).get()
+        for attempt in try node.attempts(2) { node.end(attempt, Self.couldNotConnect) }
+        try eventually("both wait until it is found") {
+            var connection = try Connection(url: database.url)
+            let sql = "SELECT count(*) FROM jobs WHERE state = 'waiting' AND next_attempt_at IS NULL"
+            return try connection.execute(Statement("parked", sql)).int64(0, 0) == 2
+        }
+        return jobs
+    }
+
+    @Test(
+        "they wait without having begun, others begin, and all begin when it is back",
+        arguments: [false, true])
+    func waits(isLimited: Bool) throws {
+        let prober = ScriptedProber()
+        let node = try TestNode(database.url, slots: 8, prober: prober)
+        defer { node.store.stop() }
+        if isLimited {
+            let patch = try HostPatch(JSON.parse(Array(#"{"maximum_connections":4}"#.utf8)))
+            _ = try wait { node.store.control.changeHost("https://away.example:443", patch, reply: $0) }
+                .get().get()
+            eventually("it is known") { !node.hosts.isEmpty }
+        }
+        let first = try away(node)
+        let patient = (0..<300).map { _ in newJob(host: "away.example") }
+        let impatient = changed(newJob(host: "away.example")) { $0.schedule.waitsForConnectivity = false }
+        let mirrored = changed(newJob(host: "away.example")) { $0.mirrors = ["https://b.example/a"] }
+        let other = newJob(host: "other.example")
+        _ = try node.submit(patient + [impatient, mirrored, other]).get()
+        let begun = try node.attempts(3)
+        #expect(Set(begun.map(\.job)) == [impatient.id, mirrored.id, other.id])
+        for attempt in begun { node.end(attempt, success) }
+        try eventually("they wait") { try countedStates(database.url) == ["waiting": 302] }
+        let record = try node.job(patient[299].id).get().record
+        #expect(record.waitingFor == .connectivity && record.attempt == 0 && record.startedAt == nil)
+        let error = try record.errorJSON.map { try JSON.parse($0) }
+        #expect(error?["code"]?.string == "could_not_connect")
+        let counts = try node.status()
+        #expect(counts.waiting == 302 && counts.queued == 0 && counts.running == 0)
+        try eventually("each is told of once") {
+            let log = try EventLog(database.url)
+            return log.events.count { $0.record.type == .jobWaitingForConnectivity } == 302
+        }
+        let told = try EventLog(database.url).events.filter { $0.record.job == patient[0].id }
+        #expect(told.map(\.record.type) == [.jobCreated, .jobWaitingForConnectivity])
+        try #require(prober.asked.wait(milliseconds: 10_000).first).reply(nil)
+        var served: Set<JobID> = []
+        while served.count < 302 {
+            let attempts = node.runner.begun.wait(milliseconds: 10_000)
+            try #require(!attempts.isEmpty)
+            for attempt in attempts {
+                #expect(attempt.number == 1 || first.contains { $0.id == attempt.job })
+                served.insert(attempt.job)
+                node.store.dispatcher.record(result(attempt, success))
+            }
+        }
+        #expect(served == Set((first + patient).map(\.id)))
+    }
+
+    @Test("one that is to be cancelled is leased and ends")
+    func cancelled() throws {
+        let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())
+        defer { node.store.stop() }
+        _ = try away(node)
+        let job = newJob(host: "away.example")
+        _ = try node.submit([job]).get()
+        try eventually("it waits") { try node.job(job.id).get().record.state == .waiting }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                UPDATE jobs SET state = 'queued', waiting_for = NULL, cancel_requested = true
+                WHERE attempt = 0;
+                UPDATE job_counts SET queued = queued + 1, waiting = waiting - 1
+                WHERE shard = (SELECT min(shard) FROM job_counts);
+                NOTIFY ferry, 'work'
+                """)
+        node.waitUntilFinished(job.id)
+        #expect(try node.job(job.id).get().record.state == .cancelled)
+    }
+
+    @Test("the database and the program agree on which jobs wait for their host")
+    func agree() throws {
+        var specs = [newJob().spec, newJob().spec, newJob().spec, newJob().spec]
+        specs[1].schedule.waitsForConnectivity = false
+        specs[2].mirrors = ["https://b.example/a"]
+        try proxied(&specs[3])
+        #expect(specs.map(\.awaitsHost) == [true, false, false, false])
+        var connection = try Connection(url: database.url)
+        func awaits(_ spec: [UInt8], error: String? = nil) throws -> Bool {
+            var parameters = Parameters()
+            parameters.append(text: spec)
+            parameters.append(text: error)
+            let sql = "SELECT job_awaits_host($1::text, $2::text)"
+            return try connection.execute(Statement("awaits", sql, parameters: 2), parameters).bool(0, 0)
+        }
+        for spec in specs {
+            #expect(try awaits(spec.encodeStored()) == spec.awaitsHost)
+            #expect(try awaits(spec.encode()) == spec.awaitsHost)
+        }
+        let plain = specs[0].encodeStored()
+        #expect(try awaits(plain, error: String(decoding: TransferError.outcomeUnknown.json, as: UTF8.self)))
+        let lost = String(decoding: TransferError.attemptLost.json, as: UTF8.self)
+        #expect(try !awaits(plain, error: lost))
+        #expect(try !awaits(Array("no JSON".utf8)))
+        #expect(try !awaits(Array(#"{"description":"\u0000"}"#.utf8)))
+    }
+}

@@ -230,9 +230,9 @@ struct Dispatcher {
         }
         if outcome.hasDependencyNews { dependents.note() }
         if !outcome.claims.lost.isEmpty { mend(outcome.claims.lost) }
-        for due in outcome.questions { due.settle(lane, context) }
         tell(round, outcome)
         begin(claims, slotCount: reserved.slots)
+        if outcome.hasDueQuestions { QuestionRound(context: context, lane: lane).run() }
     }
 
     /// Jobs whose lots are not there would never be claimed.

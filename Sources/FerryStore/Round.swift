@@ -33,8 +33,8 @@ struct Round {
                 queued[lot] = min(urgency, queued[lot] ?? urgency)
             }
         }
-        /// Jobs about which something is to be asked, or nobody has answered.
-        var questions: [DueQuestion] = []
+        /// There are jobs about which something is to be asked, or nobody has answered.
+        var hasDueQuestions = false
     }
 
     /// In this order: give back, retry, promote, finish, claim.
@@ -58,7 +58,7 @@ struct Round {
             if promotes {
                 pipeline.send(Statements.nextDue)
                 pipeline.send(Statements.hasDependencyNews)
-                pipeline.send(Statements.dueQuestions, .int32(DueQuestion.roundMax))
+                pipeline.send(Statements.hasDueQuestions)
             }
             claims.send(to: &pipeline, context)
         }
@@ -90,7 +90,7 @@ struct Round {
         if promotes {
             outcome.noteDue(next(&results))
             if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
-            outcome.questions = DueQuestion.all(next(&results))
+            outcome.hasDueQuestions = next(&results).bool(0, 0)
         }
         if !claims.isEmpty { outcome.claims = claims.read(&results, from: index) }
         if changed.count < endings.count + unknown.count {

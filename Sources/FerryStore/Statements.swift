@@ -13,7 +13,7 @@ package enum Statements {
     package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
     package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
     package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 9)
-    package static let askBegin = make("ask_begin", PackageResources.ask_begin_sql, parameters: 4)
+    package static let askBegins = make("ask_begins", PackageResources.ask_begins_sql, parameters: 3)
     package static let askJobs = make("ask_jobs", PackageResources.ask_jobs_sql, parameters: 8)
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
@@ -32,6 +32,7 @@ package enum Statements {
     package static let divertJobs = make("divert_jobs", PackageResources.divert_jobs_sql, parameters: 3)
     package static let divertRunning = make(
         "divert_running", PackageResources.divert_running_sql, parameters: 2)
+    package static let dueBegins = make("due_begins", PackageResources.due_begins_sql, parameters: 1)
     package static let dueQuestions = make(
         "due_questions", PackageResources.due_questions_sql, parameters: 1)
     package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 15)
@@ -46,6 +47,8 @@ package enum Statements {
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let hasDependencyNews = make(
         "has_dependency_news", PackageResources.has_dependency_news_sql)
+    package static let hasDueQuestions = make(
+        "has_due_questions", PackageResources.has_due_questions_sql)
     package static let hasEvents = make("has_events", PackageResources.has_events_sql)
     package static let hasUnnumberedEvents = make(
         "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
@@ -136,7 +139,8 @@ package enum Statements {
     private static let general =
         [
             addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
-            addDependencies, answerJob, askBegin, askJobs, dueQuestions, flagDependencies, followEvents,
+            addDependencies, answerJob, askBegins, askJobs, dueBegins, dueQuestions, flagDependencies,
+            followEvents, hasDueQuestions,
             hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
             rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers,
             resolveDependencies,

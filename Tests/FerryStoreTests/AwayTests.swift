@@ -1,5 +1,6 @@
 import FerryCore
 import Postgres
+import Sys
 import TestSupport
 import Testing
 

@@ -1,8 +1,9 @@
--- Reads waiting jobs about which something is to be asked now, or about which nobody has answered in time.
--- Locks nothing. $1 how many at most. Columns 0 to 19 as in claim_jobs.sql; 20 what is asked, or null.
+-- Reads waiting jobs about which nobody has answered in time. Locks: those that nobody else has locked. $1 how
+-- many at most. Columns 0 to 19 as in claim_jobs.sql; 20 what is asked.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.question
+    NULL::bytea AS payload, j.error, j.origin, j.traceparent, j.question
 FROM jobs j
-WHERE j.state = 'waiting' AND j.asks AND j.next_attempt_at <= now()
+WHERE j.state = 'waiting' AND j.asks AND j.question IS NOT NULL AND j.next_attempt_at <= now()
 ORDER BY j.next_attempt_at LIMIT $1::integer
+FOR UPDATE SKIP LOCKED

@@ -1,0 +1,116 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+
+/// What follows from an answer about a job, ready to be written.
+struct ResolvedAnswer {
+    enum Outcome {
+        case ready(ResolvedAnswer)
+        case refused(InvalidFields)
+        /// The row cannot be read.
+        case unreadable
+    }
+
+    private let id: JobID
+    private let parameters: Parameters
+    private let ending: (state: JobState, error: TransferError)?
+    private let asksAgain: Bool
+
+    /// `isAlone`: outside of any transaction.
+    static func resolve(
+        _ stored: StoredJob, _ resolve: (JobDraft) throws(InvalidFields) -> AnswerResolution,
+        _ connection: inout Connection, _ context: StoreContext, isAlone: Bool
+    ) throws(PostgresError) -> Outcome {
+        guard let before = JobDraft(stored, context) else { return .unreadable }
+        let resolution: AnswerResolution
+        do throws(InvalidFields) {
+            resolution = try resolve(before)
+        } catch {
+            return .refused(error)
+        }
+        let draft = resolution.draft
+        let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
+        let name = context.lotName(
+            tenant: stored.record.tenant, session: draft.spec.session, origin: origin,
+            context.sessions.current)
+        let lot = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
+        var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
+        parameters.append(int64: lot)
+        return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
+    }
+
+    private init(_ id: JobID, _ parameters: Parameters, _ resolution: AnswerResolution) {
+        self.id = id
+        self.parameters = parameters
+        switch resolution {
+        case .goOn: (ending, asksAgain) = (nil, false)
+        case .ask: (ending, asksAgain) = (nil, true)
+        case .cancel: (ending, asksAgain) = ((.cancelled, .cancelledByRequest), false)
+        case .fail(let error, _): (ending, asksAgain) = ((.failed, error), false)
+        }
+    }
+
+    /// In a transaction. Nil: the job has changed meanwhile.
+    func write(
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> WrittenAnswer? {
+        guard try connection.execute(Statements.answerJob, parameters).rowCount == 1 else { return nil }
+        guard let ending, let changed = try ControlLane.read([id], &connection)[id] else {
+            return WrittenAnswer(finished: nil, hasDependents: false, asksAgain: asksAgain)
+        }
+        let job = FinishedJob(changed, ending.state, ending.error, at: context.clock.now())
+        let rows = try connection.execute(Statements.finishJobs, .finished([job]))
+        return WrittenAnswer(finished: job, hasDependents: rows.hasDependents, asksAgain: false)
+    }
+}
+
+/// What has to be told once an answer is committed.
+struct WrittenAnswer {
+    /// The job, if it has ended.
+    let finished: FinishedJob?
+    let hasDependents: Bool
+    let asksAgain: Bool
+
+    /// To be called after the commit.
+    func tell(_ context: StoreContext) {
+        if hasDependents { context.noteDependencies() }
+        if let finished {
+            context.commitObserver?.jobsFinished([finished.lease.job])
+            context.events.written(isWanted: finished.isWanted)
+        } else if asksAgain {
+            context.events.written(isWanted: true)
+        }
+    }
+}
+
+extension AnswerResolution {
+    fileprivate var draft: JobDraft {
+        switch self {
+        case .goOn(let draft), .ask(_, let draft), .cancel(let draft), .fail(_, let draft): draft
+        }
+    }
+}
+
+extension Parameters {
+    /// The parameters of answer_job.sql but the lot.
+    fileprivate static func answer(
+        _ resolution: AnswerResolution, _ before: JobDraft, _ stored: StoredJob, origin: String,
+        _ context: StoreContext
+    ) -> Parameters {
+        let draft = resolution.draft
+        var parameters = Parameters()
+        parameters.append(stored.record.id)
+        parameters.append(int32: stored.record.revision)
+        parameters.append(text: draft.spec.encodeStored())
+        parameters.append(text: origin)
+        parameters.appendSecrets(draft, before, context)
+        if case .ask(let question, _) = resolution {
+            parameters.append(text: question.encode())
+            parameters.append(question.expiresAt)
+        } else {
+            parameters.appendNull()
+            parameters.append(nil as Timestamp?)
+        }
+        return parameters
+    }
+}

@@ -1,0 +1,88 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Questions that are due")
+struct QuestionRoundTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func confirmed(timeout: Double) -> NewJob {
+        let plain = newJob()
+        var spec = plain.spec
+        spec.schedule.confirmsBeforeBegin = true
+        spec.questions.timeout = timeout
+        return NewJob(
+            id: plain.id, tenant: plain.tenant, spec: spec, specJSON: spec.encodeStored(),
+            sealedSecrets: nil, secrets: JobSecrets(), payload: nil, origin: plain.origin, traceparent: nil,
+            retryOf: nil)
+    }
+
+    private func isAsked(_ job: NewJob, _ node: TestNode) throws -> Bool {
+        try node.job(job.id).get().record.questionJSON != nil
+    }
+
+    @Test("one that somebody has locked holds up neither others nor what is to begin")
+    func locked() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let late = confirmed(timeout: 1)
+        _ = try node.submit([late]).get()
+        try eventually("it is asked") { try isAsked(late, node) }
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "BEGIN; SELECT FROM jobs FOR UPDATE")
+        let next = confirmed(timeout: 600)
+        let begin = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 2)
+        _ = try node.submit([next, begin]).get()
+        // The first question is over long before.
+        #expect(node.runner.begun.wait(milliseconds: 10_000).map(\.job) == [begin.id])
+        try eventually("the next is asked") { try isAsked(next, node) }
+        #expect(try isAsked(late, node))
+        try connection.execute(script: "COMMIT")
+        #expect(try node.attempt().job == late.id)
+    }
+
+    @Test("many are asked about and decide by themselves once, on whichever node")
+    func many() throws {
+        let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 100) }
+        defer { nodes.forEach { $0.store.stop() } }
+        let jobs = (0..<150).map { _ in confirmed(timeout: 0.5) }
+        _ = try nodes[0].submit(jobs).get()
+        var begun: [JobID] = []
+        eventually("all begin") {
+            begun += nodes.flatMap { $0.runner.begun.take() }.map(\.job)
+            return begun.count >= 150
+        }
+        #expect(begun.count == 150 && Set(begun) == Set(jobs.map(\.id)))
+        try eventually("each was told of once") {
+            let log = try EventLog(database.url)
+            return log.events.count { $0.record.type == .jobWillBegin } == 150
+        }
+    }
+
+    @Test("one that cannot be read ends, and those behind it go on")
+    func unreadable() throws {
+        let node = try TestNode(database.url, slots: 20)
+        defer { node.store.stop() }
+        let jobs = (0..<15).map { _ in confirmed(timeout: 600) }
+        _ = try node.submit(jobs).get()
+        try eventually("all are asked") { try jobs.allSatisfy { try isAsked($0, node) } }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                UPDATE jobs SET next_attempt_at = now(),
+                    question = CASE WHEN id = (SELECT min(id::text)::uuid FROM jobs) THEN '{}' ELSE question END;
+                NOTIFY ferry, 'work'
+                """)
+        let damaged = try #require(jobs.map(\.id).min())
+        node.waitUntilFinished(damaged)
+        #expect(try node.job(damaged).get().record.state == .failed)
+        let begun = try node.attempts(14)
+        #expect(Set(begun.map(\.job)) == Set(jobs.map(\.id)).subtracting([damaged]))
+    }
+}

@@ -2,9 +2,9 @@ import FerryCore
 import Logging
 import Postgres
 
-/// Asks about jobs that are not to begin before somebody has agreed, and lets those decide by themselves about
-/// which nobody has answered in time. What somebody else has locked is left to them. On the dispatcher's
-/// thread, when everything that could begin has begun.
+/// Asks about jobs that are not to begin before somebody has agreed, and lets those decide by themselves
+/// about which nobody has answered in time. What somebody else has locked is left to them. On the
+/// dispatcher's thread, when everything that could begin has begun.
 struct QuestionRound {
     /// Jobs of one round that are asked about, and that decide by themselves; what is left is due again.
     private static let askMax: Int32 = 100

@@ -76,7 +76,8 @@ struct QuestionRoundTests {
         try connection.execute(
             script: """
                 UPDATE jobs SET next_attempt_at = now(),
-                    question = CASE WHEN id = (SELECT min(id::text)::uuid FROM jobs) THEN '{}' ELSE question END;
+                    question = CASE WHEN id = (SELECT min(id::text)::uuid FROM jobs) THEN '{}'
+                        ELSE question END;
                 NOTIFY ferry, 'work'
                 """)
         let damaged = try #require(jobs.map(\.id).min())

@@ -1,0 +1,31 @@
+import FerryCore
+
+extension Attempt {
+    /// Whether an earlier attempt was lost with its node after it may have sent what must not be sent twice.
+    func mayHaveActed(before stored: StoredJob) -> Bool {
+        guard let error = stored.record.errorJSON, !spec.isRepeatable(spec.request.method) else {
+            return false
+        }
+        return error == TransferError.attemptLost.json
+    }
+
+    /// A lease that was read from the database; nil when the row cannot be read.
+    convenience init?(_ stored: StoredJob, _ context: StoreContext) {
+        let json = stored.record.specJSON
+        let known = context.specs.take(stored.record.id, json: json)
+        guard let spec = known ?? (try? JobSpec(storedJSON: json)) else { return nil }
+        var secrets = JobSecrets()
+        if let sealed = stored.sealedSecrets {
+            guard let opened = context.configuration.openSecrets(sealed) else { return nil }
+            secrets = opened
+        }
+        let record = stored.record
+        self.init(
+            job: record.id, number: record.attempt, failedAttemptCount: record.failedAttemptCount,
+            revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
+            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON,
+            secrets: secrets,
+            payload: stored.payload, origin: stored.origin, traceparent: stored.traceparent,
+            retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested)
+    }
+}

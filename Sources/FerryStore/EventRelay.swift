@@ -101,17 +101,9 @@ final class EventRelay: Sendable {
         var eventCount = 0
         var refusal: PostgresError?
         while true {
+            let outcome: EventPass.Outcome
             do throws(PostgresError) {
-                let outcome = try EventPass.commit(
-                    &connection, context, rowMax: rowMax, handover: handover)
-                committed(outcome, handedCount: handover.commit())
-                eventCount += outcome.eventCount
-                if !outcome.isFull {
-                    // Row by row there was nothing: what is refused is the end of a session's events.
-                    if let refusal, rowMax == 1 { throw refusal }
-                    return eventCount
-                }
-                rowMax = min(EventPass.rowMax, rowMax * 2)
+                outcome = try EventPass.commit(&connection, context, rowMax: rowMax, handover: handover)
             } catch {
                 handover.discard()
                 guard error.isOfData else { throw error }
@@ -123,7 +115,16 @@ final class EventRelay: Sendable {
                 } else {
                     throw error
                 }
+                continue
             }
+            committed(outcome, handedCount: handover.commit())
+            eventCount += outcome.eventCount
+            if !outcome.isFull {
+                // Row by row there was nothing: what is refused is the end of a session's events.
+                if let refusal, rowMax == 1 { throw refusal }
+                return eventCount
+            }
+            rowMax = min(EventPass.rowMax, rowMax * 2)
         }
     }
 

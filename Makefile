@@ -2,7 +2,7 @@
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
 .PHONY: run build release test test-swift test-memory test-outside install-deps install-test-deps format lint \
-        check-compose secrets bench-peers bench-micro bench-memory bench-webhooks \
+        check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
         bench-report clean
 
 SWIFT ?= swift
@@ -67,6 +67,10 @@ bench-webhooks: install-test-deps release
 # The hot pieces alone.
 bench-micro: install-test-deps
 	$(SWIFT) run -c release microbench
+
+# The queue where queues become slow: make bench-queue QUEUE="backlog snapshot=100000"; alone, some minutes each.
+bench-queue: install-test-deps
+	$(SWIFT) run -c release microbench $(or $(QUEUE),all)
 
 bench-report:
 	@scripts/benchmark-peers --report

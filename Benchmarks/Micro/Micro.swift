@@ -7,6 +7,7 @@ import Sys
 @main
 struct Micro {
     static func main() throws {
+        if CommandLine.arguments.count > 1 { return try printQueueFigures() }
         try measure("JSON: read a job body of \(body.count) bytes") { _ = try JSON.parse(body) }
         let json = try JSON.parse(body)
         let job = try ValidatedJob(json) { _ in nil }
@@ -27,7 +28,18 @@ struct Micro {
             _ = mailbox.take()
         }
         try LoopFigures.print(atOnce: 64)
-        for queued in [0, 1_000_000] { try ClaimFigures.print(queued: queued) }
+        let nanoseconds = try QueueFigures.claimed(queued: 0)
+        print("\(nanoseconds) ns  store: claim and finish a job")
+    }
+
+    /// `microbench all`, or names of figures, each with a number of rows if it is to be another.
+    private static func printQueueFigures() throws {
+        let words = CommandLine.arguments.dropFirst()
+        for word in words.first == "all" ? QueueFigures.all[...] : words {
+            let parts = word.split(separator: "=")
+            try QueueFigures.print(
+                String(parts[0]), count: parts.count > 1 ? Int(parts[1]) ?? 0 : 0)
+        }
     }
 
     /// What a small download leaves for `/attempts`.

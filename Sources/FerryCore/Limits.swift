@@ -127,6 +127,8 @@ package enum Limits {
     package static let claimBatchMax = 200
     /// Results per transaction.
     package static let resultBatchMax = 500
+    /// Seconds for which a lane adds to one row of counts.
+    package static let shardSeconds = 2
     /// Seconds after which a silent node has lost its jobs, and between its heartbeats.
     package static let leaseSeconds = 15.0
     package static let heartbeatSeconds = 3.0

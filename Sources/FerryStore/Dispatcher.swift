@@ -42,7 +42,7 @@ struct Dispatcher {
         self.context = context
         queue = QueueView(context)
         lane = context.connection(
-            "dispatcher",
+            "dispatcher", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)

@@ -82,7 +82,7 @@ package final class IntakeLane: JobIntake {
     /// The thread's body: returns once the box is closed and empty.
     func run() {
         let lane = context.connection(
-            "intake",
+            "intake", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)

@@ -119,6 +119,7 @@ package enum Statements {
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
+    package static let setShard = make("set_shard", PackageResources.set_shard_sql, parameters: 1)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
     package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 26)
@@ -158,7 +159,7 @@ package enum Statements {
             readSetting,
             readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode,
             removeOldKeys,
-            removeOldLots,
+            removeOldLots, setShard,
             requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,
             submitKeyedJobs, suspendJob, suspendJobs, tellJobs, tryLock,
         ] + ofHosts

@@ -94,20 +94,28 @@ final class StoreContext: Sendable {
     var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
     var hostProber: (any HostProber)? { prober.withLock { $0 } }
 
-    /// The connection of a lane, which only that lane's thread uses. `adjust` changes the lane's session.
+    /// The connection of a lane, which only that lane's thread uses. `adjust` changes the lane's session;
+    /// `counts`: it changes counts all the time, and gets a new row for them every few seconds.
     func connection(
-        _ lane: String,
+        _ lane: String, counts: Bool = false,
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
         adjust: (inout ConnectionOptions) -> Void = { _ in }
     ) -> LaneConnection {
         var options = ConnectionOptions()
         options.applicationName = "ferry \(lane)"
-        options.settings = [.init("ferry.shard", "\(configuration.node.uuidText)/\(lane)")]
+        let shard = "\(configuration.node.uuidText)/\(lane)"
+        options.settings = [.init("ferry.shard", shard)]
         adjust(&options)
-        let (logger, metrics) = (logger, metrics)
+        let (logger, metrics, clock) = (logger, metrics, clock)
+        let renew = { (connection: inout Connection) throws(PostgresError) in
+            _ = try connection.execute(Statements.setShard, .shard(shard, at: clock.now()))
+        }
         var isFirst = true
         var isAway = false
-        return LaneConnection(url: configuration.url, options: options, setUp: setUp) { state in
+        return LaneConnection(
+            url: configuration.url, options: options, setUp: setUp,
+            renewalInterval: .seconds(Limits.shardSeconds), renew: counts ? renew : nil
+        ) { state in
             switch state {
             case .connected:
                 if !isFirst { metrics.reconnects.add(1, ordering: .relaxed) }
@@ -144,6 +152,15 @@ final class LeaseBook: Sendable {
     func holds(_ job: JobID, attempt: Int32) -> Bool { leases.withLock { $0[job] == attempt } }
 
     var all: [JobID: Int32] { leases.withLock { $0 } }
+}
+
+extension Parameters {
+    /// The parameters of set_shard.sql.
+    fileprivate static func shard(_ lane: String, at now: Timestamp) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: "\(lane)/\(now.microseconds / 1_000_000)")
+        return parameters
+    }
 }
 
 extension Identifier {

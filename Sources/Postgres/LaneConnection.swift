@@ -3,7 +3,7 @@ import Sys
 /// A lane's connection that heals itself: it connects when it is needed, and again after it was lost.
 ///
 /// Owned by one thread. Statements prepare themselves on the new connection; anything else a session needs
-/// (LISTEN) belongs into `setUp`.
+/// (LISTEN) belongs into `setUp`, and what does not stay the same for long into `renew`.
 package final class LaneConnection {
     /// What the lane's owner may want to show.
     package enum State: Sendable, Equatable {
@@ -20,18 +20,26 @@ package final class LaneConnection {
     private let url: String
     private let options: ConnectionOptions
     private let setUp: (inout Connection) throws(PostgresError) -> Void
+    private let renew: ((inout Connection) throws(PostgresError) -> Void)?
+    private let renewalInterval: Int64
     private let onStateChange: (State) -> Void
+    private var nextRenewal: Int64 = 0
     private var connection: Connection?
     private var retryDelay: Duration = .zero
     private var nextAttempt: Int64 = 0
     private var lastError = Connection.closed
 
-    /// Does not connect yet. The closures are called on the owning thread.
+    /// Does not connect yet. The closures are called on the owning thread; `renew` before a use, once it was
+    /// not for longer than `renewalInterval`.
     package init(
         url: String, options: ConnectionOptions = ConnectionOptions(),
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
+        renewalInterval: Duration = .zero,
+        renew: ((inout Connection) throws(PostgresError) -> Void)? = nil,
         onStateChange: @escaping (State) -> Void = { _ in }
     ) {
+        self.renewalInterval = renewalInterval.nanoseconds
+        self.renew = renew
         self.url = url
         self.options = options
         self.setUp = setUp
@@ -57,6 +65,7 @@ package final class LaneConnection {
         if connection?.checkAlive() != true { try connect() }
         guard var open = connection.take() else { throw lastError }
         do {
+            try renewIfDue(&open)
             let value = try body(&open)
             connection = consume open
             return value
@@ -83,6 +92,7 @@ package final class LaneConnection {
             try setUp(&fresh)
             let version = fresh.serverVersion
             connection = consume fresh
+            nextRenewal = 0
             retryDelay = .zero
             onStateChange(.connected(serverVersion: version))
         } catch {
@@ -90,6 +100,14 @@ package final class LaneConnection {
             scheduleRetry(after: error)
             throw error
         }
+    }
+
+    private func renewIfDue(_ open: inout Connection) throws(PostgresError) {
+        guard let renew else { return }
+        let now = Sys.monotonicNanoseconds()
+        guard now >= nextRenewal else { return }
+        try renew(&open)
+        nextRenewal = now + renewalInterval
     }
 
     private func scheduleRetry(after error: PostgresError) {

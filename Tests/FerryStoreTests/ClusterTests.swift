@@ -92,6 +92,36 @@ struct ClusterTests {
         #expect(attempt.number == 2)
     }
 
+    @Test("a lane changes its row of counts, and what it has left is added up")
+    func shards() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let attempt = try node.attempt()
+        var connection = try Connection(url: database.url)
+        let shards = Statement("list_shards", "SELECT shard FROM job_counts WHERE running <> 0")
+        let now = Sys.wallMicroseconds() / 1_000_000
+        let shard = try connection.execute(shards).text(0, 0)
+        let second = try #require(Int64(shard.split(separator: "/").last ?? ""))
+        #expect(shard.hasPrefix("\(uuidText(node.id))/intake/") && (now - 30...now + 1).contains(second))
+        // As if it had been a while ago.
+        try connection.execute(
+            script: "UPDATE job_counts SET shard = regexp_replace(shard, '[0-9]+$', '1600000000')")
+        var silence = Parameters()
+        silence.append(float64: 3_600)
+        _ = try connection.execute(Statements.foldCounts, silence)
+        let folded = try connection.execute(shards)
+        #expect(folded.rowCount == 1 && folded.text(0, 0) == "folded")
+        #expect(try node.status().running == 1)
+        node.end(attempt, success)
+        #expect(try node.status().running == 0)
+        let left = try connection.execute(
+            Statement(
+                "sum_counts",
+                "SELECT sum(waiting)::int, sum(queued)::int, sum(running)::int FROM job_counts"))
+        #expect(left.int32(0, 0) == 0 && left.int32(0, 1) == 0 && left.int32(0, 2) == 0)
+    }
+
     @Test("a cancellation reaches the node that runs the job")
     func cancelElsewhere() throws {
         let api = try TestNode(database.url, isWorker: false)

@@ -1,14 +1,18 @@
--- Adds the counts of nodes that have been silent for $1 seconds to the row `folded`, and removes those nodes.
--- Locks: their rows of nodes and job_counts, then the row `folded`. A node that is alive after all starts a
--- new row.
+-- Adds the counts of nodes that have been silent for $1 seconds to the row `folded`, and removes those nodes;
+-- and the counts of rows that a lane of a node has left (set_shard.sql) a minute ago. Locks: their rows of
+-- nodes and job_counts, then the row `folded`. A node that is alive after all, and a lane that comes back,
+-- start a new row.
 WITH old AS (
     DELETE FROM nodes WHERE heartbeat_at < now() - make_interval(secs => $1::double precision) RETURNING id
 ), gone AS (
     DELETE FROM job_counts c
-    WHERE c.shard <> 'folded' AND NOT EXISTS (
-        SELECT FROM nodes n
-        WHERE c.shard LIKE n.id::text || '/%'
-            AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision))
+    WHERE c.shard <> 'folded' AND (
+        CASE WHEN c.shard ~ '/[0-9]{1,15}$' THEN
+            substring(c.shard FROM '[0-9]+$')::bigint < extract(epoch FROM now()) - 60 END
+        OR NOT EXISTS (
+            SELECT FROM nodes n
+            WHERE c.shard LIKE n.id::text || '/%'
+                AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision)))
     RETURNING *
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended, deliveries_pending)

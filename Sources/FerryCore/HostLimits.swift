@@ -20,24 +20,36 @@ package struct HostLimit: Sendable, Equatable {
 /// Any thread. While there is none, asking costs one load.
 package final class HostLimits: Sendable {
     private let hasAny = Atomic<Bool>(false)
-    private let limits = Mutex<[String: HostLimit]>([:])
+    private struct State {
+        var limits: [String: HostLimit] = [:]
+        /// The latest reading whose answer holds.
+        var reading = 0
+    }
+    private let state = Mutex(State())
+    private let readings = Atomic<Int>(0)
 
     package init() {}
+
+    /// To be called before the limits are read, for `replace`.
+    package func beginReading() -> Int { readings.add(1, ordering: .relaxed).newValue }
 
     package var isEmpty: Bool { !hasAny.load(ordering: .acquiring) }
 
     /// Nil: the origin is free.
     package func limit(of origin: String) -> HostLimit? {
         guard hasAny.load(ordering: .acquiring) else { return nil }
-        return limits.withLock { $0[origin] }
+        return state.withLock { $0.limits[origin] }
     }
 
-    /// What holds from now on. Returns whether anything has changed.
+    /// What holds from now on, unless a later reading has been answered. Returns whether anything has
+    /// changed.
     @discardableResult
-    package func replace(_ all: [String: HostLimit]) -> Bool {
-        limits.withLock { limits in
-            guard limits != all else { return false }
-            limits = all
+    package func replace(_ all: [String: HostLimit], reading: Int) -> Bool {
+        state.withLock { state in
+            guard reading >= state.reading else { return false }
+            state.reading = reading
+            guard state.limits != all else { return false }
+            state.limits = all
             hasAny.store(!all.isEmpty, ordering: .releasing)
             return true
         }

@@ -11,8 +11,8 @@ enum HostsBoard {
     /// here is limited all the same.
     static let countMax: Int32 = 20_000
 
-    /// Whether anything has changed.
-    static func apply(_ rows: borrowing ResultSet, to limits: HostLimits) -> Bool {
+    /// Whether anything has changed. `reading`: of `HostLimits.beginReading`.
+    static func apply(_ rows: borrowing ResultSet, to limits: HostLimits, reading: Int) -> Bool {
         var all: [String: HostLimit] = [:]
         all.reserveCapacity(rows.rowCount)
         for row in 0..<rows.rowCount {
@@ -20,7 +20,7 @@ enum HostsBoard {
                 connectionLimit: rows.isNull(row, 1) ? nil : Int(rows.int32(row, 1)),
                 blockedUntil: rows.instantOrNil(row, 2), isPaused: rows.bool(row, 3))
         }
-        return limits.replace(all)
+        return limits.replace(all, reading: reading)
     }
 
     /// The parameters of read_hosts.sql.
@@ -37,8 +37,9 @@ extension ControlLane {
         let limits = context.configuration.hosts
         perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            let reading = limits.beginReading()
             let rows = try connection.execute(Statements.readHosts, HostsBoard.parameters)
-            if HostsBoard.apply(rows, to: limits) { changed() }
+            if HostsBoard.apply(rows, to: limits, reading: reading) { changed() }
             return .success(())
         }
     }

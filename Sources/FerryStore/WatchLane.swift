@@ -103,6 +103,7 @@ package final class WatchLane: LeaseHolder {
         var limits = Parameters()
         limits.append(text: LimitsBoard.setting)
         let start = Sys.monotonicNanoseconds()
+        let reading = configuration.hosts.beginReading()
         // Whoever was silent for too long may have lost any of these.
         let doubtful = holdsLease ? [:] : context.book.all
         var results = try lane.withConnection { connection throws(PostgresError) in
@@ -137,7 +138,7 @@ package final class WatchLane: LeaseHolder {
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
         context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
         context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
-        if HostsBoard.apply(hosts, to: configuration.hosts) {
+        if HostsBoard.apply(hosts, to: configuration.hosts, reading: reading) {
             context.backlog.addUnknown()
             wakeDispatcher()
         }

@@ -52,15 +52,17 @@ struct WaitingReasonTests {
         conditions.hosts = hosts
         conditions.now = Timestamp(microseconds: 0)
         #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot)
-        hosts.replace(["http://a.example:80": HostLimit(connectionLimit: 3)])
+        hosts.replace(["http://a.example:80": HostLimit(connectionLimit: 3)], reading: hosts.beginReading())
         #expect(WaitingReason(job, queue: conditions)?.code == .hostLimit)
         conditions.sessionLimit = { _, _ in 2 }
         #expect(WaitingReason(job, queue: conditions)?.code == .sessionLimit)
         let until = Timestamp(microseconds: 5)
-        hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until)])
+        hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until)], reading: hosts.beginReading())
         let reason = WaitingReason(job, queue: conditions)
         #expect(reason?.code == .hostBackoff && reason?.nextCheckAt == until)
-        hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until, isPaused: true)])
+        hosts.replace(
+            ["http://a.example:80": HostLimit(blockedUntil: until, isPaused: true)],
+            reading: hosts.beginReading())
         let paused = try #require(WaitingReason(job, queue: conditions))
         #expect(paused.code == .hostPaused && paused.nextCheckAt == nil)
     }
@@ -143,5 +145,16 @@ struct DeadlineTests {
         #expect(complaints(late).map(\.pointer) == ["#/schedule/deadline_at"])
         #expect(complaints(body(#""network_service_type":"voice""#)).map(\.code) == ["not_supported"])
         #expect(complaints(body(#""network_service_type":"x""#)).map(\.code) == ["invalid_value"])
+    }
+
+    @Test("an answer that was asked for earlier does not take the place of a later one")
+    func order() {
+        let hosts = HostLimits()
+        let (first, second) = (hosts.beginReading(), hosts.beginReading())
+        #expect(hosts.replace(["http://a.example:80": HostLimit(connectionLimit: 3)], reading: second))
+        #expect(!hosts.replace([:], reading: first))
+        #expect(hosts.limit(of: "http://a.example:80")?.connectionLimit == 3)
+        #expect(hosts.replace([:], reading: hosts.beginReading()))
+        #expect(hosts.isEmpty)
     }
 }

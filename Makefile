@@ -3,6 +3,7 @@
 .DEFAULT_GOAL := build
 .PHONY: run build release test test-swift test-memory test-outside install-deps install-test-deps format lint \
         check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
+        bench-submit \
         bench-report clean
 
 SWIFT ?= swift
@@ -67,6 +68,10 @@ bench-webhooks: install-test-deps release
 # The hot pieces alone.
 bench-micro: install-test-deps
 	$(SWIFT) run -c release microbench
+
+# How long submissions take while transfers run: make bench-submit ARGS="--seconds 60"
+bench-submit: install-test-deps release
+	python3 Benchmarks/submit/submit.py --ferry $(FERRY) $(ARGS)
 
 # The queue where queues become slow: make bench-queue QUEUE="backlog snapshot=100000"; alone, some minutes each.
 bench-queue: install-test-deps

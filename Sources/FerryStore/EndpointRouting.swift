@@ -52,11 +52,14 @@ enum EndpointRouting {
         var record = stored?.record
         let spec = record.flatMap { try? JobSpec(storedJSON: $0.specJSON) }
         record?.spec = spec
+        // Enabled again by now, it would be told of itself.
+        let disabled = event.record.disabledWebhook
         let wanting = interests.wanting(
             tenant: event.tenant, type: event.record.type.rawValue, session: event.session,
-            metadata: spec?.metadata ?? [])
+            metadata: spec?.metadata ?? []
+        ).filter { $0.endpoint != disabled?.id }
         guard !wanting.isEmpty else { return [] }
-        let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
+        let json = disabled?.json ?? event.record.jobJSON(record)
         return wanting.map { interest in
             DeliveryDraft(
                 id: context.identifiers.make(), event: event, url: interest.url, jobJSON: json, secrets: nil,

@@ -13,7 +13,7 @@ package final class Signal<Value: Sendable>: Sendable {
         var values: [Value] = []
         while values.count < count {
             let left = end - monotonicNanoseconds()
-            guard left > 0 else { break }
+            guard left > 0 else { return values + mailbox.take() }
             values += mailbox.wait(milliseconds: Int32(left / 1_000_000 + 1))
         }
         return values

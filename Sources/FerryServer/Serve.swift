@@ -87,6 +87,7 @@ private func blockSignals() -> sigset_t {
 private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bool) {
     var signals = signals
     var pause = timespec(tv_sec: 1, tv_nsec: 0)
+    var brokenCount = 0
     while true {
         let received = sigtimedwait(&signals, nil, &pause)
         if received == SIGTERM || received == SIGINT {
@@ -102,7 +103,9 @@ private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bo
             }
             return
         }
-        if !isHealthy() {
+        brokenCount = isHealthy() ? 0 : brokenCount + 1
+        // Not at once: a process that was stopped, or whose machine was, needs a moment to come round.
+        if brokenCount == 5 {
             logger.critical("Ferry stops: a part that it cannot do without has ended.")
             return
         }

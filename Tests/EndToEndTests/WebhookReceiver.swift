@@ -64,6 +64,9 @@ final class WebhookReceiver: Sendable {
     init(status: @escaping @Sendable (Delivery) -> Int = { _ in 204 }) throws {
         let deliveries = deliveries
         origin = try ScriptedOrigin.answering { request, body in
+            // The sender was killed in the middle of it.
+            let length = request.header("content-length").flatMap { Int($0) } ?? 0
+            guard body.count == length else { return [] }
             let delivery = Delivery(
                 path: request.path, id: request.header("webhook-id") ?? "",
                 timestamp: request.header("webhook-timestamp") ?? "",

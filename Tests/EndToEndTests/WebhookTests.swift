@@ -165,8 +165,14 @@ struct WebhookTests {
             #expect(answer.status == 201)
         }
         let ids = try own.submitBatch(origin.batch(0..<20))
-        let told = receiver.deliveries.wait(for: 1_800, seconds: 120)
-        #expect(told.count == 1_800)
+        // Each once, repetitions aside: on a busy machine an answer may take longer than a try.
+        var told: [WebhookReceiver.Delivery] = []
+        var known: Set<String> = []
+        #expect(
+            becomes(seconds: 120) {
+                told += receiver.deliveries.wait(seconds: 1).filter { known.insert($0.path + $0.id).inserted }
+                return told.count == 1_800
+            }, "\(told.count)")
         let sequences = Dictionary(grouping: told, by: \.path).mapValues { deliveries in
             deliveries.compactMap { $0.json["data"]?["sequence"]?.integer }
         }

@@ -49,12 +49,15 @@ import Testing
             let first = Running(loop, request)
             #expect(first.outcome()?.info.httpVersion == "2")
             #expect(first.recorder.headerLines.first?.hasPrefix("HTTP/2 200") == true)
-            let many = (0..<50).map { _ in Running(loop, request) }
-            for running in many {
-                let outcome = try #require(running.outcome())
-                #expect(outcome.error == nil && outcome.info.httpVersion == "2")
-                #expect(outcome.info.newConnections == 0)
-                #expect(running.recorder.received == bytes)
+            // Older ones may stall streams that share a connection, and are not asked for HTTP/2.
+            let atOnce = runtime.supportsSafeHTTP2 ? 50 : 1
+            for _ in 0..<50 / atOnce {
+                for running in (0..<atOnce).map({ _ in Running(loop, request) }) {
+                    let outcome = try #require(running.outcome())
+                    #expect(outcome.error == nil && outcome.info.httpVersion == "2")
+                    #expect(outcome.info.newConnections == 0)
+                    #expect(running.recorder.received == bytes)
+                }
             }
             request.httpVersion = .http1
             #expect(Running(loop, request).outcome()?.info.httpVersion == "1.1")

@@ -195,16 +195,10 @@ struct HeldTests {
     func limits() throws {
         let (node, running, held) = try busyNode()
         defer { node.store.stop() }
-        var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                INSERT INTO hosts (origin, blocked_until)
-                VALUES ('https://example.org:443', now() + '1 hour')
-                """)
-        try eventually("the node knows") {
-            try connection.execute(script: "NOTIFY ferry, 'hosts'")
-            return node.hosts.limit(of: "https://example.org:443") != nil
-        }
+        let patch = try HostPatch(JSON.parse(Array(#"{"backoff_until":"2099-01-01T00:00:00Z"}"#.utf8)))
+        _ = try wait { node.store.control.changeHost("https://example.org:443", patch, reply: $0) }.get()
+            .get()
+        eventually("the node knows") { node.hosts.limit(of: "https://example.org:443") != nil }
         node.runner.react { Issue.record("\($0.job) has begun") }
         for attempt in running { node.store.dispatcher.record(result(attempt, success)) }
         try eventually("they are queued again") {

@@ -1,6 +1,7 @@
 """What JSON Schema cannot say about a request, and what would only make the run slow."""
 from __future__ import annotations
 
+import datetime
 import itertools
 import re
 
@@ -100,8 +101,17 @@ def _simplify_webhook(body):
     """Only the egress policy knows which receiver may be reached; and a replay's end comes after its begin."""
     if isinstance(body.get("url"), str) and re.match(r"https?://[^/?#]", body["url"], re.IGNORECASE):
         body["url"] = "https://receiver.example/hook"
-    if isinstance(body.get("since"), str) and isinstance(body.get("until"), str):
+    if isinstance(body.get("since"), str) and _is_time(body.get("until")):
         body["until"] = None
+
+
+def _is_time(text):
+    """What is no time has to be refused, and stays."""
+    try:
+        datetime.datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 @schemathesis.hook
@@ -143,6 +153,22 @@ def _order_delays(delays, least=0):
             delays["max_delay"] = max(first, last)
 
 
+def _apart(mirrors, url):
+    """Without those that only the service knows to be the same; one that is there twice is the schema's to find."""
+    def plain(text):
+        return text.rstrip("/").lower()
+
+    seen = {plain(url)} if isinstance(url, str) else set()
+    kept = []
+    for mirror in mirrors:
+        if isinstance(mirror, str) and mirrors.count(mirror) == 1:
+            if plain(mirror) in seen:
+                continue
+            seen.add(plain(mirror))
+        kept.append(mirror)
+    return kept
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     # Examples that cover a schema systematically do not pass through map_body.
@@ -152,8 +178,8 @@ def before_call(context, case, kwargs):
         if isinstance(job.get("resume_data"), str) and 0 < len(job["resume_data"]) <= 16_384:
             job["resume_data"] = None
         request, mirrors = job.get("request"), job.get("mirrors")
-        if isinstance(request, dict) and isinstance(mirrors, list) and mirrors.count(request.get("url")) == 1:
-            mirrors.remove(request["url"])
+        if isinstance(request, dict) and isinstance(mirrors, list):
+            mirrors[:] = _apart(mirrors, request.get("url"))
     # A case whose point is that a header is missing must stay as it is: a change would bring it back.
     scenario = getattr(case.meta and case.meta.phase.data, "scenario", None)
     if getattr(scenario, "value", None) == "missing_parameter":

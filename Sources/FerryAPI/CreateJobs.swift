@@ -48,6 +48,8 @@ extension API {
         guard var spec = try? JobSpec(storedJSON: source.record.specJSON),
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The job cannot be read any more.") }
+        // An endpoint asked for it, of the job that has ended.
+        if spec.acknowledgement?.endpoint != nil { spec.acknowledgement = nil }
         // The policy may have become stricter since.
         if let reason = ports.egress.refusal(of: url) {
             throw Problem(InvalidFields("#/request/url", "blocked_address", reason))

@@ -53,9 +53,18 @@ package struct Webhooks: ParsableCommand {
         var metadata: [String] = []
         @Flag(help: "The next event only after the one before was accepted or given up.") var ordered = false
         @Flag(help: "CloudEvents instead of plain Standard Webhooks.") var cloudevents = false
+        @Option(help: "Results stay until they are acknowledged: by client, or by webhook too.")
+        var acknowledgement: String?
+        @Option(help: "Seconds after a job's end; then its acknowledgement is waited for no more.")
+        var acknowledgementTimeout: Double?
         @Option(help: "For people.") var description: String?
 
         package init() {}
+
+        package func validate() throws {
+            guard acknowledgement == nil, acknowledgementTimeout != nil else { return }
+            throw ValidationError("--acknowledgement-timeout needs --acknowledgement.")
+        }
 
         package func run() throws {
             var writer = JSONWriter()
@@ -66,6 +75,13 @@ package struct Webhooks: ParsableCommand {
             if !metadata.isEmpty { writer.member("metadata", .object(try pairs())) }
             if ordered { writer.member("ordered", true) }
             if cloudevents { writer.member("format", "cloudevents") }
+            if let acknowledgement {
+                writer.name("acknowledgement")
+                writer.beginObject()
+                writer.member("by", acknowledgement)
+                if let acknowledgementTimeout { writer.member("timeout", acknowledgementTimeout) }
+                writer.endObject()
+            }
             if let description { writer.member("description", description) }
             writer.endObject()
             let answer = try client.service().send("POST", "/v1/webhooks", body: writer.bytes)

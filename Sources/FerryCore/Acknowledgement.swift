@@ -25,6 +25,8 @@ package struct AcknowledgementRules: Sendable, Equatable {
     /// Seconds after the job's end; then it is waited for no more.
     package var timeout = 1_209_600.0
     package var reminders = Reminders()
+    /// Which asks for it, and hears the reminders; nil: the job or its session does. Of finished jobs only.
+    package var endpoint: WebhookID?
     package init() {}
 
     /// What the job's own webhook gets besides `EventType.standard` when it names no events.
@@ -84,7 +86,7 @@ extension AcknowledgementRules {
         writeObject(into: &writer)
     }
 
-    /// As the row of a job keeps it that waits for its acknowledgement.
+    /// As the rows keep it of jobs that wait for their acknowledgement, and of endpoints that ask for one.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         writeObject(into: &writer)
@@ -102,7 +104,14 @@ extension AcknowledgementRules {
         writer.member("multiplier", reminders.multiplier)
         writer.member("max_delay", reminders.delayMax)
         writer.endObject()
+        if let endpoint { writer.member("endpoint", endpoint) }
         writer.endObject()
+    }
+
+    /// Reads what `encode` wrote.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+        guard let rules = Self(try StoredObject(storedJSON)) else { throw StoredJSONError("acknowledgement") }
+        self = rules
     }
 
     /// Reads what `write` wrote; nil: there was none.
@@ -110,6 +119,7 @@ extension AcknowledgementRules {
         guard let stored else { return nil }
         by = stored.string("by").flatMap(Source.init) ?? by
         timeout = stored.double("timeout") ?? timeout
+        endpoint = stored.string("endpoint").flatMap(WebhookID.init)
         guard let object = stored.object("reminders") else { return }
         reminders.countMax = object.integer("max_count").map { Int(clamping: $0) } ?? reminders.countMax
         reminders.delayInitial = object.double("initial_delay") ?? reminders.delayInitial

@@ -34,6 +34,8 @@ package struct JobSpec: Sendable, Equatable {
     var boxedAnswers: Boxed<JobAnswers>?
     var boxedOccurrence: Boxed<ScheduleOccurrence>?
     var boxedAcknowledgement: Boxed<AcknowledgementRules>?
+    /// The client has said that nobody waits for an acknowledgement, not even an endpoint that asks.
+    package var declinesAcknowledgement = false
 
     package struct Pair: Sendable, Equatable {
         package var name: String

@@ -75,8 +75,10 @@ struct JobDecoding {
         let schedule = schedule(&fields)
         let rate = network(&fields)
         let retry = retry(&fields, kind)
-        let acknowledgement = acknowledgement(
-            &fields, standard: self.session?.configuration.acknowledgement)
+        let declinesAcknowledgement = fields.value("acknowledgement") == .bool(false)
+        let acknowledgement =
+            declinesAcknowledgement
+            ? nil : acknowledgement(&fields, standard: self.session?.configuration.acknowledgement)
         let webhook = webhook(
             &fields,
             standard: EventType.standard + (acknowledgement == nil ? [] : AcknowledgementRules.events))
@@ -97,6 +99,7 @@ struct JobDecoding {
         spec.asksOnChallenge = asksOnChallenge
         spec.questions = questions
         spec.acknowledgement = acknowledgement
+        spec.declinesAcknowledgement = declinesAcknowledgement
         checkBackground(spec, at: prefix)
         guard complaints.isEmpty else { return nil }
         var secrets = request.secrets

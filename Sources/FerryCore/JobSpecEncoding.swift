@@ -35,6 +35,7 @@ extension JobSpec {
         integrity.isEmpty && redirects == .standard && accept == Acceptance() && schedule == .standard
             && bytesPerSecondMax == nil && retry == .standard && segmentCountMax == 1
             && !asksOnChallenge && questions == .standard && boxedAcknowledgement == nil
+            && !declinesAcknowledgement
     }
 
     /// Everything between the source and the webhook.
@@ -52,6 +53,8 @@ extension JobSpec {
         writer.member("segments", segmentCountMax)
         if let acknowledgement {
             acknowledgement.write(into: &writer)
+        } else if declinesAcknowledgement {
+            writer.member("acknowledgement", false)
         } else {
             writer.name("acknowledgement")
             writer.null()

@@ -67,6 +67,7 @@ extension JobSpec {
         asksOnChallenge = stored.string("on_challenge") == "ask"
         questions = QuestionRules(stored.object("questions"))
         acknowledgement = AcknowledgementRules(stored.object("acknowledgement"))
+        declinesAcknowledgement = stored.json["acknowledgement"] == .bool(false)
         answers = try JobAnswers(stored.object("answers"))
         occurrence = try stored.object("occurrence").map(ScheduleOccurrence.init(stored:))
     }

@@ -26,7 +26,11 @@ extension JobSpec {
         if webhook != nil { writeWebhook(into: &writer) }
         if asksOnChallenge { writer.member("on_challenge", "ask") }
         if questions != .standard { questions.write(into: &writer) }
-        acknowledgement?.write(into: &writer)
+        if let acknowledgement {
+            acknowledgement.write(into: &writer)
+        } else if declinesAcknowledgement {
+            writer.member("acknowledgement", false)
+        }
         answers?.store(into: &writer)
         occurrence?.store(into: &writer)
         writer.endObject()

@@ -47,6 +47,7 @@ extension JobDecoding {
             fields.number(
                 "disable_after", in: Limits.webhookDisableAfterMin...Limits.webhookDisableAfterMax)
             ?? WebhookEndpoint.standardDisableAfter
+        endpoint.acknowledgement = acknowledgement(&fields)
         fields.finish()
         return endpoint
     }

@@ -19,6 +19,8 @@ package struct WebhookEndpoint: Sendable, Equatable {
     package var retryDelays = Self.standardRetryDelays
     /// Seconds of nothing but failures after which it is disabled.
     package var disableAfter = Self.standardDisableAfter
+    /// Of jobs whose end it is told of; what a job or its session says goes before.
+    package var acknowledgement: AcknowledgementRules?
 
     /// The example schedule of Standard Webhooks 1.0: ten tries in 75 hours.
     package static let standardRetryDelays: [Double] = [
@@ -137,6 +139,11 @@ extension WebhookEndpoint {
         writer.endArray()
         writer.endObject()
         writer.member("disable_after", disableAfter)
+        if let acknowledgement {
+            acknowledgement.write(into: &writer)
+        } else {
+            writer.member("acknowledgement", .null)
+        }
     }
 }
 

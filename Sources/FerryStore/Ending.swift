@@ -156,6 +156,8 @@ final class FinishedJob: Sendable {
     let wanted: Int32?
     /// It stays until it is acknowledged.
     let acknowledgement: AcknowledgementRules?
+    /// Nor does any endpoint ask for it.
+    let declinesAcknowledgement: Bool
     /// An attempt has failed for good with it.
     private let hasFailedAttempt: Bool
 
@@ -172,6 +174,7 @@ final class FinishedJob: Sendable {
         self.hasFailedAttempt = hasFailedAttempt
         wanted = spec?.wantedEvents
         acknowledgement = spec?.acknowledgement
+        declinesAcknowledgement = spec?.declinesAcknowledgement ?? false
     }
 
     /// The same job as failed, without anything that came from outside.
@@ -197,6 +200,7 @@ final class FinishedJob: Sendable {
         lastAttempt = nil
         wanted = other.wanted
         acknowledgement = other.acknowledgement
+        declinesAcknowledgement = other.declinesAcknowledgement
         hasFailedAttempt = other.hasFailedAttempt
     }
 

@@ -54,9 +54,10 @@ enum EndpointRouting {
         record?.spec = spec
         // Enabled again by now, it would be told of itself.
         let disabled = event.record.disabledWebhook
+        let asking = event.record.type.isAboutAcknowledgement ? spec?.acknowledgement?.endpoint : nil
         let wanting = interests.wanting(
             tenant: event.tenant, type: event.record.type.rawValue, session: event.session,
-            metadata: spec?.metadata ?? []
+            metadata: spec?.metadata ?? [], asking: asking
         ).filter { $0.endpoint != disabled?.id }
         guard !wanting.isEmpty else { return [] }
         let json = disabled?.json ?? event.record.jobJSON(record)
@@ -93,19 +94,29 @@ struct WebhookInterests {
     /// Whether somebody wants it, as far as type and session say.
     func mayWant(_ event: Event) -> Bool {
         byTenant[event.tenant]?.contains {
-            $0.filter.includes(type: event.record.type.rawValue, session: event.session)
+            event.record.type.isAboutAcknowledgement
+                || $0.filter.includes(type: event.record.type.rawValue, session: event.session)
         } ?? false
     }
 
     /// Whether nobody wants anything.
     var isEmpty: Bool { byTenant.isEmpty }
 
-    /// The endpoints of a tenant that want an event. `metadata`: of its job.
+    /// The endpoints of a tenant that want an event. `metadata`: of its job; `asking`: the one that asks for
+    /// the acknowledgement of which it tells.
     func wanting(
-        tenant: String, type: String, session: String, metadata: [JobSpec.Pair]
+        tenant: String, type: String, session: String, metadata: [JobSpec.Pair], asking: WebhookID?
     ) -> [Interest] {
         (byTenant[tenant] ?? []).filter {
-            $0.filter.matches(type: type, session: session, metadata: metadata)
+            $0.endpoint == asking
+                || $0.filter.matches(type: type, session: session, metadata: metadata)
         }
+    }
+}
+
+extension EventType {
+    /// What an endpoint gets that has asked for the acknowledgement, whatever else it wants.
+    fileprivate var isAboutAcknowledgement: Bool {
+        self == .jobUnacknowledged || self == .jobAcknowledgementExpired
     }
 }

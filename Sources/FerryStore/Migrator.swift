@@ -51,6 +51,8 @@ package enum Migrator {
         Migration(version: 16, name: "rejected_events", sql: PackageResources._016_rejected_events_sql),
         Migration(version: 17, name: "acknowledgements", sql: PackageResources._017_acknowledgements_sql),
         Migration(version: 18, name: "away", sql: PackageResources._018_away_sql),
+        Migration(
+            version: 19, name: "asking_endpoints", sql: PackageResources._019_asking_endpoints_sql),
     ]
 
     private static let lockAndCreate = """

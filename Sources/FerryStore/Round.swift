@@ -235,6 +235,8 @@ extension Parameters {
         parameters.appendArray(.uuid, awaiting) { $0.append($1.lease.job) }
         parameters.appendArray(.text, awaiting) { $0.append(text: $1.acknowledgement?.encode()) }
         parameters.appendArray(.int32, awaiting) { $0.append(int32: $1.wanted) }
+        let declining = jobs.filter { $0.declinesAcknowledgement }
+        parameters.appendArray(.uuid, declining) { $0.append($1.lease.job) }
         return parameters
     }
 }

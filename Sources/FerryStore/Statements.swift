@@ -39,7 +39,7 @@ package enum Statements {
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
     package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 3)
-    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 17)
+    package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
     package static let followEvents = make(

@@ -17,6 +17,10 @@ extension WebhookRecord {
         endpoint.format = WebhookEndpoint.Format(rawValue: rows.text(row, 12)) ?? .standard
         endpoint.retryDelays = rows.float64Array(row, 13).compactMap { $0 }
         endpoint.disableAfter = rows.float64(row, 14)
+        endpoint.acknowledgement = rows.bytesOrNil(row, 20).flatMap {
+            try? AcknowledgementRules(storedJSON: $0)
+        }
+        endpoint.acknowledgement?.endpoint = nil
         self.init(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), createdAt: rows.instant(row, 2),
             updatedAt: rows.instant(row, 3), revision: rows.int32(row, 4), endpoint: endpoint,
@@ -24,6 +28,13 @@ extension WebhookRecord {
             disabledReason: rows.textOrNil(row, 16).flatMap { DisabledReason(rawValue: $0) },
             failingSince: rows.instantOrNil(row, 17), publicKey: rows.text(row, 18),
             sealedKeys: rows.bytes(row, 19))
+    }
+
+    /// As finish_jobs.sql puts it into the rows of jobs: with the endpoint.
+    fileprivate var storedAcknowledgement: [UInt8]? {
+        var rules = endpoint.acknowledgement
+        rules?.endpoint = id
+        return rules?.encode()
     }
 }
 
@@ -50,6 +61,7 @@ extension Parameters {
         parameters.append(bytea: new.idempotency?.fingerprint)
         parameters.append(node)
         parameters.append(int32: Int32(Limits.webhookCountMax))
+        parameters.append(text: new.record.storedAcknowledgement)
         return parameters
     }
 
@@ -61,6 +73,7 @@ extension Parameters {
         parameters.append(record.endpoint)
         parameters.append(text: record.publicKey)
         parameters.append(bytea: record.sealedKeys)
+        parameters.append(text: record.storedAcknowledgement)
         return parameters
     }
 

@@ -2,9 +2,9 @@ package import Postgres
 
 // Statements about webhook endpoints and their deliveries.
 extension Statements {
-    static let createWebhook = make("create_webhook", PackageResources.create_webhook_sql, parameters: 20)
+    static let createWebhook = make("create_webhook", PackageResources.create_webhook_sql, parameters: 21)
     static let deleteWebhook = make("delete_webhook", PackageResources.delete_webhook_sql, parameters: 2)
-    static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 14)
+    static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 15)
     static let listWebhooks = make("list_webhooks", PackageResources.list_webhooks_sql, parameters: 3)
     package static let lookAtLanes = make("look_at_lanes", PackageResources.look_at_lanes_sql, parameters: 2)
     static let pingWebhook = make("ping_webhook", PackageResources.ping_webhook_sql, parameters: 6)

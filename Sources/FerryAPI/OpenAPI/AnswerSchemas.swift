@@ -44,7 +44,9 @@ let answerSchemas = #"""
         "finished_at": {"type": ["string", "null"], "format": "date-time"},
         "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
         "acknowledgement": {
-          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}]
+          "oneOf": [
+            {"type": "null"}, {"const": false}, {"$ref": "#/components/schemas/JobAcknowledgement"}
+          ]
         },
         "acknowledged_at": {
           "type": ["string", "null"], "format": "date-time",

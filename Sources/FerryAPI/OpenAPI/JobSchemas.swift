@@ -49,7 +49,9 @@ let jobRequestSchemas = #"""
         },
         "questions": {"$ref": "#/components/schemas/QuestionRules"},
         "acknowledgement": {
-          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}],
+          "oneOf": [
+            {"type": "null"}, {"const": false}, {"$ref": "#/components/schemas/AcknowledgementRules"}
+          ],
           "description": "Standard: the session's."
         },
         "schedule": {"$ref": "#/components/schemas/Schedule"},

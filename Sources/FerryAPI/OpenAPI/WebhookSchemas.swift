@@ -145,6 +145,14 @@ private func webhookFields(isPatch: Bool) -> String {
             "disable_after": {
               "type": \#(type(isPatch, "number")), "minimum": 3600, "maximum": 2592000, "default": 432000,
               "description": "Seconds of nothing but failures after which the endpoint is disabled."
+            },
+            "acknowledgement": {
+              "oneOf": [
+                {"type": "null"},
+                {"$ref": "#/components/schemas/Acknowledgement\#(isPatch ? "Patch" : "Rules")"}
+              ],
+              "description": "Of jobs that end while the endpoint is enabled and is told of it, unless they \#
+        or their sessions say otherwise."
             }
         """#
 }
@@ -167,8 +175,8 @@ private func webhookRetry(isPatch: Bool) -> String {
 
 private let webhookRequired = #"""
     "id", "revision", "created_at", "updated_at", "url", "events", "session", "metadata", "description",
-        "enabled", "ordered", "format", "retry", "disable_after", "disabled_at", "disabled_reason",
-        "failing_since", "public_key", "secret"
+        "enabled", "ordered", "format", "retry", "disable_after", "acknowledgement", "disabled_at",
+        "disabled_reason", "failing_since", "public_key", "secret"
     """#
 
 private let webhookShown = #"""
@@ -185,6 +193,9 @@ private let webhookShown = #"""
         "format": {"enum": ["standard", "cloudevents"]},
         "retry": {"$ref": "#/components/schemas/WebhookRetry"},
         "disable_after": {"type": "number"},
+        "acknowledgement": {
+          "oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AcknowledgementRules"}]
+        },
         "disabled_at": {"type": ["string", "null"], "format": "date-time"},
         "disabled_reason": {
           "type": ["object", "null"], "required": ["code", "detail"],

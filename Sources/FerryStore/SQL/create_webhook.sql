@@ -2,7 +2,8 @@
 -- for a transaction that inserts the same one), the new row. $1 id, $2 tenant, $3 now, $4 url, $5 events or
 -- null, $6 session or null, $7 metadata or null, $8 description or null, $9 enabled, $10 ordered, $11 format,
 -- $12 retry delays, $13 disable after, $14 public key, $15 keys, sealed; $16 route, $17 key, $18 fingerprint
--- or null each, $19 this node, $20 how many a tenant may have. Returns whether it was made.
+-- or null each, $19 this node, $20 how many a tenant may have, $21 acknowledgement (JSON) or null. Returns
+-- whether it was made.
 WITH fresh AS (
     INSERT INTO idempotency_keys (
         tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at)
@@ -15,11 +16,12 @@ WITH fresh AS (
 ), made AS (
     INSERT INTO webhooks (
         id, tenant, created_at, updated_at, url, events, session, metadata, description, is_enabled,
-        is_ordered, format, retry_delays, disable_after, public_key, keys, disabled_at, disabled_reason)
+        is_ordered, format, retry_delays, disable_after, public_key, keys, disabled_at, disabled_reason,
+        acknowledgement)
     SELECT $1::uuid, $2::text, $3::timestamptz, $3::timestamptz, $4::text, $5::text[], $6::text, $7::jsonb,
         $8::text, $9::boolean, $10::boolean, $11::text::webhook_format, $12::double precision[],
         $13::double precision, $14::text, $15::bytea, CASE WHEN NOT $9::boolean THEN $3::timestamptz END,
-        CASE WHEN NOT $9::boolean THEN 'requested' END
+        CASE WHEN NOT $9::boolean THEN 'requested' END, $21::text
     WHERE ($17::text IS NULL OR EXISTS (SELECT FROM fresh))
         AND (SELECT count(*) FROM webhooks WHERE tenant = $2::text AND deleted_at IS NULL) < $20::integer
     RETURNING id

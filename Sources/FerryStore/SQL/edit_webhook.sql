@@ -1,12 +1,14 @@
 -- Changes an endpoint. Disabled by a client, it says so; enabled again, it forgets its failures. Locks: its
 -- row. $1 id, $2 revision, $3 url, $4 events or null, $5 session or null, $6 metadata or null, $7 description
 -- or null, $8 enabled, $9 ordered, $10 format, $11 retry delays, $12 disable after, $13 public key, $14 keys,
--- sealed. Columns as in read_webhook.sql; no row: it has another revision by now.
+-- sealed, $15 acknowledgement (JSON) or null. Columns as in read_webhook.sql; no row: it has another revision
+-- by now.
 UPDATE webhooks SET
     revision = revision + 1, updated_at = now(), url = $3::text, events = $4::text[], session = $5::text,
     metadata = $6::jsonb, description = $7::text, is_enabled = $8::boolean, is_ordered = $9::boolean,
     format = $10::text::webhook_format, retry_delays = $11::double precision[],
     disable_after = $12::double precision, public_key = $13::text, keys = $14::bytea,
+    acknowledgement = $15::text,
     disabled_at = CASE WHEN $8::boolean THEN NULL WHEN is_enabled THEN now() ELSE disabled_at END,
     disabled_reason = CASE WHEN $8::boolean THEN NULL WHEN is_enabled THEN 'requested'
         ELSE disabled_reason END,
@@ -14,4 +16,4 @@ UPDATE webhooks SET
 WHERE id = $1::uuid AND revision = $2::integer AND deleted_at IS NULL
 RETURNING id, tenant, created_at, updated_at, revision, url, events, session, metadata, description,
     is_enabled, is_ordered, format, retry_delays, disable_after, disabled_at, disabled_reason, failing_since,
-    public_key, keys
+    public_key, keys, acknowledgement

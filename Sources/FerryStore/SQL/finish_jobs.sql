@@ -5,7 +5,9 @@
 -- responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or
 -- null, $12 its events (EventRecord), $13 the attempt that ended it (AttemptRecord), or null, $14 resume data
 -- or null. Of those that wait for an acknowledgement alone: $15 ids, $16 what they ask for (JSON), $17 the
--- events that their webhooks want, or null. Joined by ANY (ARRAY[…]), which has an index and neither a hash
+-- events that their webhooks want, or null. $18 ids of those that no endpoint can ask it for; of the others
+-- the oldest does that asks and is told of their end, and what it asks for becomes part of what they say.
+-- Joined by ANY (ARRAY[…]), which has an index and neither a hash
 -- nor an order: however wrong the statistics are (a queue that was empty when it was vacuumed), the rows are
 -- found one by one through the primary key. Returns the ids that were really finished, and whether others
 -- depend on them: of those there is news (resolve_dependencies.sql).
@@ -23,21 +25,48 @@ WITH u AS (
     RETURNING j.id, j.created_at, j.started_at, j.retry_of, j.revision, j.attempt, j.kind, j.state, j.tenant,
         j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
-        u.last_attempt, u.resume_data, j.has_dependents
+        u.last_attempt, u.resume_data, j.has_dependents, j.wanted_events
+), asked AS MATERIALIZED (
+    SELECT DISTINCT ON (g.id) g.id, w.id AS endpoint, w.acknowledgement AS rules
+    FROM webhooks w CROSS JOIN LATERAL (
+        SELECT id, session, metadata, terminal_state FROM gone WHERE tenant = w.tenant OFFSET 0
+    ) g
+    WHERE w.acknowledgement IS NOT NULL AND w.is_enabled AND w.deleted_at IS NULL
+        AND (w.session IS NULL OR w.session = g.session)
+        AND (w.events IS NULL OR 'job.' || g.terminal_state = ANY (w.events))
+        AND (w.metadata IS NULL OR g.metadata @> w.metadata)
+        AND g.id <> ALL ($15::uuid[]) AND g.id <> ALL ($18::uuid[])
+        -- Its endpoints hear nothing of such a session (SessionConfiguration).
+        AND NOT EXISTS (
+            SELECT FROM session_configurations s
+            WHERE s.tenant = w.tenant AND s.name = g.session
+                AND s.configuration LIKE '%"sends_launch_events":false%')
+    ORDER BY g.id, w.id
 ), kept AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, revision, attempt, failed_attempts, kind,
         state, tenant, session, origin, spec, metadata, secrets, payload, traceparent, response, result,
         error, body, attempts, last_attempt, resume_data)
     SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, failed_attempts,
-        kind, terminal_state::job_state, tenant, session, origin, spec, metadata, secrets, payload,
+        kind, terminal_state::job_state, tenant, session, origin,
+        CASE WHEN (SELECT true FROM asked LIMIT 1) THEN coalesce((
+            SELECT '{"acknowledgement":' || a.rules || ',' || substr(g.spec, 2) FROM asked a WHERE a.id = g.id
+        ), spec) ELSE spec END,
+        metadata, secrets, payload,
         traceparent, response, result, error, body, attempts, last_attempt, resume_data
-    FROM gone
+    FROM gone g
 ), awaiting AS (
-    INSERT INTO unacknowledged_jobs (job, tenant, session, rules, wanted_events, expires_at, next_look_at)
-    SELECT g.id, g.tenant, g.session, a.rules::jsonb, a.wanted_events, e.at,
+    INSERT INTO unacknowledged_jobs (
+        job, tenant, session, rules, endpoint, wanted_events, expires_at, next_look_at)
+    SELECT g.id, g.tenant, g.session, a.rules::jsonb, a.endpoint,
+        CASE WHEN a.endpoint IS NULL THEN a.wanted_events ELSE g.wanted_events END, e.at,
         reminder_at(a.rules::jsonb, 0, g.finished_at, e.at)
-    FROM unnest($15::uuid[], $16::text[], $17::integer[]) AS a(id, rules, wanted_events)
+    FROM (
+        SELECT id, rules, wanted_events, NULL::uuid AS endpoint
+        FROM unnest($15::uuid[], $16::text[], $17::integer[]) AS a(id, rules, wanted_events)
+        UNION ALL
+        SELECT id, rules, NULL, endpoint FROM asked
+    ) a
     JOIN gone g ON g.id = a.id
     CROSS JOIN LATERAL (
         SELECT g.finished_at + make_interval(secs => (a.rules::jsonb ->> 'timeout')::double precision) AS at

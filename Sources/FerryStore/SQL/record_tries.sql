@@ -67,5 +67,6 @@ UNION ALL
 SELECT NULL, NULL, NULL, c.job
 FROM changed c JOIN unacknowledged_jobs u ON u.job = ANY (ARRAY[c.job])
 WHERE (SELECT true FROM unacknowledged_jobs WHERE is_by_webhook LIMIT 1) AND u.is_by_webhook
+    AND (u.endpoint IS NULL OR u.endpoint = c.endpoint)
     AND c.state = 'accepted'
     AND c.type IN ('job.succeeded', 'job.failed', 'job.cancelled', 'job.unacknowledged')

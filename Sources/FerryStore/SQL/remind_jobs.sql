@@ -12,6 +12,7 @@ WITH due AS MATERIALIZED (
         d.is_by_webhook AND (
             SELECT true FROM deliveries e
             WHERE e.job = d.job AND e.state = 'accepted'
+                AND (d.endpoint IS NULL OR e.endpoint = d.endpoint)
                 AND e.type IN ('job.succeeded', 'job.failed', 'job.cancelled', 'job.unacknowledged')
             LIMIT 1) IS NOT NULL AS is_confirmed
     FROM due d LEFT JOIN finished_jobs j ON j.id = ANY (ARRAY[d.job])

@@ -140,7 +140,9 @@ let package = Package(
             ], swiftSettings: strict),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["CSys", "Curl", "FerryCore", "OpenSSL", "Sys", "TestSupport", "ferry"],
+            dependencies: [
+                "CSys", "Curl", "FerryCore", "OpenSSL", "Postgres", "Sys", "TestSupport", "ferry",
+            ],
             swiftSettings: strict),
 
         // Figures of the hot pieces: swift run -c release microbench.

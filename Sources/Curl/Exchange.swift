@@ -51,14 +51,16 @@ package struct Exchange: Sendable {
     }
 
     /// Runs the request on `loop`; `completion` is called exactly once, on the loop's thread (or at once, on
-    /// this one, when the loop has stopped). Any thread, never waits.
+    /// this one, when the loop has stopped), and not at all after a cancellation. Any thread, never waits.
+    @discardableResult
     package func start(
         on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Answer, Failure>) -> Void
-    ) {
+    ) -> RunningExchange {
+        let running = RunningExchange(loop)
         let accepted = loop.perform { multi in
             let delegate = ExchangeDelegate(self, completion)
             do throws(CurlError) {
-                _ = try multi.start(request, delegate: delegate)
+                running.transfer = try multi.start(request, delegate: delegate)
             } catch {
                 completion(.failure(.failed(error, TransferInfo())))
             }
@@ -67,6 +69,7 @@ package struct Exchange: Sendable {
             let error = CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped")
             completion(.failure(.failed(error, TransferInfo())))
         }
+        return running
     }
 
     /// Runs the request on this thread and waits for it. For command line tools.
@@ -98,6 +101,18 @@ package struct Exchange: Sendable {
         request.connectTimeout = min(connectTimeout, deadline)
         return request
     }
+}
+
+/// A request on its way, for whoever may want to end it.
+package final class RunningExchange: @unchecked Sendable {
+    private let loop: CurlLoop
+    /// Touched on the loop's thread alone.
+    fileprivate var transfer: Transfer?
+
+    fileprivate init(_ loop: CurlLoop) { self.loop = loop }
+
+    /// Ends it and closes its socket. After its end it does nothing. Any thread, never waits.
+    package func cancel() { loop.perform { _ in self.transfer?.cancel() } }
 }
 
 /// A transfer on the calling thread (curl_easy_perform(3)).

@@ -25,6 +25,8 @@ package struct Delivery: Sendable {
     package let traceparent: String?
     /// 1 for the first try.
     package let tryNumber: Int32
+    /// Earlier ones of which nobody knows whether they were made: their senders were lost.
+    package var lostTryCount: Int32 = 0
     /// Nil: it can be sent.
     package var obstacle: Obstacle?
 

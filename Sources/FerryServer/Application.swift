@@ -178,6 +178,7 @@ final class Application: Sendable {
             node: .reading(hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false), logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
         settings.places = places
+        settings.holdsLease = { [watch = store.watch] in watch.holdsLease }
         return try WebhookSender(
             queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }

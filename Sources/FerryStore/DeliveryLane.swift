@@ -131,6 +131,7 @@ private struct Outbox {
             parameters.appendArray(.uuid, chosen) { $0.append($1.lane) }
             parameters.appendArray(.int32, chosen) { $0.append(int32: $1.room) }
             parameters.appendArray(.bool, chosen) { $0.append(bool: $1.isOrdered) }
+            parameters.append(context.configuration.node)
             try lane.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.claimDeliveries, parameters)
                 for row in 0..<rows.rowCount {
@@ -202,6 +203,7 @@ private struct Outbox {
             sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8), url: rows.text(row, 9),
             secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
             traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
+        delivery.lostTryCount = rows.int32(row, 20)
         delivery.obstacle = obstacle
         return delivery
     }

@@ -29,10 +29,10 @@ enum EndpointRouting {
             for event in some {
                 drafts += self.drafts(event, event.record.job.flatMap { jobs[$0] }, interests, context)
                 guard drafts.count >= draftMax else { continue }
-                count += try EventRouter.add(drafts, &connection, nil)
+                count += try EventRouter.add(drafts, &connection, context)
                 drafts = []
             }
-            count += try EventRouter.add(drafts, &connection, nil)
+            count += try EventRouter.add(drafts, &connection, context)
         }
         return count
     }

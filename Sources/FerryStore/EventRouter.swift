@@ -92,18 +92,21 @@ struct EventRouter {
         if !receivers.isEmpty {
             _ = try connection.execute(Statements.addSessionReceivers, .receivers(receivers))
         }
-        return try Self.add(drafts, &connection, handover)
+        return try Self.add(drafts, &connection, context, handover)
     }
 
     private func spec(of stored: StoredJob) -> JobSpec? { try? JobSpec(storedJSON: stored.record.specJSON) }
 
     static func add(
-        _ drafts: [DeliveryDraft], _ connection: inout Connection, _ handover: DeliveryHandover?
+        _ drafts: [DeliveryDraft], _ connection: inout Connection, _ context: StoreContext,
+        _ handover: DeliveryHandover? = nil
     ) throws(PostgresError) -> Int {
         guard !drafts.isEmpty else { return 0 }
         let areLeased =
             try handover?.offer(drafts, &connection) ?? Array(repeating: false, count: drafts.count)
-        _ = try connection.execute(Statements.addDeliveries, .deliveries(drafts, areLeased: areLeased))
+        _ = try connection.execute(
+            Statements.addDeliveries,
+            .deliveries(drafts, areLeased: areLeased, by: context.configuration.node))
         return drafts.count
     }
 
@@ -136,7 +139,7 @@ struct EventRouter {
                         secrets: stored.sealedSecrets, traceparent: stored.traceparent))
             }
         }
-        return try Self.add(drafts, &connection, handover)
+        return try Self.add(drafts, &connection, context, handover)
     }
 }
 
@@ -168,7 +171,7 @@ extension Parameters {
 
     /// The parameters of add_deliveries.sql.
     fileprivate static func deliveries(
-        _ drafts: [DeliveryDraft], areLeased: [Bool]
+        _ drafts: [DeliveryDraft], areLeased: [Bool], by node: NodeID
     ) -> Parameters {
         var parameters = Parameters(capacity: drafts.reduce(512) { $0 + $1.jobJSON.count + 512 })
         parameters.appendArray(.uuid, drafts) { $0.append($1.id) }
@@ -186,6 +189,7 @@ extension Parameters {
         parameters.appendArray(.uuid, drafts) { $0.append($1.endpoint) }
         parameters.appendArray(.bool, areLeased) { $0.append(bool: $1) }
         parameters.append(float64: Limits.deliveryLeaseSeconds)
+        parameters.append(node)
         return parameters
     }
 }

@@ -53,6 +53,8 @@ package enum Migrator {
         Migration(version: 18, name: "away", sql: PackageResources._018_away_sql),
         Migration(
             version: 19, name: "asking_endpoints", sql: PackageResources._019_asking_endpoints_sql),
+        Migration(
+            version: 20, name: "delivery_senders", sql: PackageResources._020_delivery_senders_sql),
     ]
 
     private static let lockAndCreate = """

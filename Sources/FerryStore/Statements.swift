@@ -4,7 +4,7 @@ package import Postgres
 /// parameters.
 package enum Statements {
     package static let addDeliveries = make(
-        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 15)
+        "add_deliveries", PackageResources.add_deliveries_sql, parameters: 16)
     package static let addDependencies = make(
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let addSessionReceivers = make(
@@ -18,7 +18,7 @@ package enum Statements {
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
-        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 5)
+        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 6)
     package static let claimLimitedJobs = make(
         "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)

@@ -85,8 +85,12 @@ package final class Store: Sendable {
         context.connect(runner: runner, observer: observer, prober: prober)
         let lane = watch.makeConnection()
         try watch.beat(lane)
+        let lostSenders = self.watch.lostSenders
         let given = try lane.withConnection { connection throws(PostgresError) in
-            try connection.execute(Statements.reclaimJobs, .lost(by: context.configuration.node)).rowCount
+            try lostSenders.takeBackOwn(&connection)
+            return try connection.execute(
+                Statements.reclaimJobs, .lost(by: context.configuration.node)
+            ).rowCount
         }
         lane.close()
         if given > 0 {

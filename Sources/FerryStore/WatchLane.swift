@@ -22,9 +22,11 @@ package final class WatchLane: LeaseHolder {
     /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
     private let confirmed = Atomic<Int64>(0)
     private let wakeDispatcher: @Sendable () -> Void
+    let lostSenders: LostSenders
 
     init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
         self.context = context
+        lostSenders = LostSenders(context)
         self.wakeDispatcher = wakeDispatcher
     }
 
@@ -175,14 +177,15 @@ package final class WatchLane: LeaseHolder {
                 }
             }
             let count = results.take(1).rowCount
-            guard count > 0 else { return }
+            guard count > 0 else { break }
             context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
             context.backlog.addUnknown()
             context.events.written(isWanted: true)
             wakeDispatcher()
-            if count < Int(Self.roundMax) { return }
+            if count < Int(Self.roundMax) { break }
         }
+        try lostSenders.takeBackOthers(lane, lock: Self.rescueLock)
     }
 
     /// Fails jobs whose time ended while no node held them: those of a statement.
@@ -296,6 +299,7 @@ package final class WatchLane: LeaseHolder {
                     pipeline.send(Statements.reclaimJobs, .lost(by: context.configuration.node))
                     pipeline.send(Statements.removeNode, .identifier(context.configuration.node))
                 }
+                try lostSenders.takeBackOwn(&connection)
             }
         } catch {
             context.logger.warning("the node could not say goodbye", metadata: ["error": "\(error)"])

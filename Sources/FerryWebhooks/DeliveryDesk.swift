@@ -14,8 +14,18 @@ final class DeliveryDesk {
         let gauge: MetricsGauge
         let logger: Logger
         let jitter: @Sendable () -> Double
-        let post: @Sendable (Exchange, @escaping @Sendable (DeliveryDesk, Outcome) -> Void) -> Void
+        let post: @Sendable (Exchange, @escaping @Sendable (DeliveryDesk, Outcome) -> Void) -> RunningExchange
         let `defer`: @Sendable (@escaping @Sendable (DeliveryDesk) -> Void) -> Void
+    }
+
+    private struct Sending {
+        /// A delivery may be on its way twice: a client may ask for it again meanwhile.
+        struct Key: Hashable {
+            let delivery: DeliveryID
+            let tryNumber: Int32
+        }
+        let lane: LaneID
+        let exchange: RunningExchange
     }
 
     private let configuration: WebhookSender.Configuration
@@ -27,6 +37,8 @@ final class DeliveryDesk {
     private var claimsAgain = false
     private var nextClaimAt: Timestamp
     private var finished: [DeliveryTry] = []
+    /// What is on its way.
+    private var sending: [Sending.Key: Sending] = [:]
     private var stopped: (() -> Void)?
     private var isPublishing = false
 
@@ -51,7 +63,7 @@ final class DeliveryDesk {
             return
         }
         let total = min(configuration.claimMax, configuration.waitingMax - backlog.waitingCount)
-        guard total > 0 else {
+        guard total > 0, configuration.holdsLease() else {
             claimsAgain = true
             return
         }
@@ -128,6 +140,7 @@ final class DeliveryDesk {
 
     /// Once a second: asks again when the next delivery is due.
     func secondPassed() {
+        leaveToOthers()
         guard stopped == nil else { return }
         let now = doors.clock.now()
         backlog.tidy(now)
@@ -135,6 +148,24 @@ final class DeliveryDesk {
         publishLater()
         // A clock that was set back must not make the wait longer.
         if claimsAgain || now >= nextClaimAt || nextClaimAt - now > configuration.pollSeconds { claim() }
+    }
+
+    /// When others may take what this node has claimed: lets go of all of it, so that nothing is in two
+    /// senders' hands. What came of requests that are cut off nobody knows; they are made again.
+    private func leaveToOthers() {
+        guard !configuration.holdsLease(), backlog.waitingCount + sending.count > 0 else { return }
+        doors.logger.warning(
+            "the database has not answered for so long that other nodes may send what this one has claimed",
+            metadata: ["waiting": "\(backlog.waitingCount)", "sending": "\(sending.count)"])
+        let now = doors.clock.now()
+        giveBack(backlog.removeWaiting(), now)
+        for one in sending.values {
+            one.exchange.cancel()
+            _ = backlog.withdrawn(one.lane)
+        }
+        sending = [:]
+        updateGauge(returned: 0)
+        if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
     /// They go back untried, and are due at once.
@@ -161,6 +192,7 @@ final class DeliveryDesk {
 
     private func startDue() {
         let now = doors.clock.now()
+        guard configuration.holdsLease() else { return }
         while stopped == nil, let item = backlog.next() {
             if item.startBefore < now {
                 giveBack([item] + backlog.withdrawn(item.delivery.lane), now)
@@ -201,7 +233,13 @@ final class DeliveryDesk {
                 : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
             return policy.allows(ip, port: address.port)
         }
-        doors.post(exchange) { $0.answered(delivery, startedAt: now, $1) }
+        let key = Sending.Key(delivery: delivery.id, tryNumber: delivery.tryNumber)
+        let running = doors.post(exchange) { desk, outcome in
+            // It was left to others meanwhile.
+            guard desk.sending.removeValue(forKey: key) != nil else { return }
+            desk.answered(delivery, startedAt: now, outcome)
+        }
+        sending[key] = Sending(lane: delivery.lane, exchange: running)
     }
 
     private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
@@ -272,8 +310,8 @@ final class DeliveryDesk {
     ) -> DeliveryTry.Verdict {
         let delays = delivery.isPing ? [] : delivery.endpoint?.retryDelays ?? DeliverySchedule.delays
         let verdict = DeliverySchedule.verdict(
-            tryNumber: delivery.tryNumber, answer: answer, delays: delays, now: doors.clock.now(),
-            jitter: doors.jitter())
+            tryNumber: delivery.tryNumber - delivery.lostTryCount, answer: answer, delays: delays,
+            now: doors.clock.now(), jitter: doors.jitter())
         var status: Int?
         var error: String?
         switch answer {
@@ -345,47 +383,5 @@ final class DeliveryDesk {
         report()
         stopped?()
         stopped = {}
-    }
-}
-
-extension DeliveryBacklog.Outcome {
-    fileprivate init(_ answer: DeliveryAnswer, of delivery: Delivery, duration: Double) {
-        switch answer {
-        case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
-        case .status(200..<300, _): self = .accepted(duration: duration)
-        case .status(429, let retryAfter), .status(503, let retryAfter):
-            self = .failed(retryAfter: retryAfter)
-        case .status(500..., _): self = .failed(retryAfter: nil)
-        case .status, .failure(.requestInvalid), .failure(.internalError), .failure(.secretUnreadable),
-            .failure(.endpointGone):
-            self = .refused
-        case .failure: self = .failed(retryAfter: nil)
-        }
-    }
-}
-
-extension DeliveryFailure {
-    init(_ error: CurlError) {
-        self =
-            switch error.code {
-            case CurlError.operationTimedOut: .timedOut
-            case CurlError.couldNotResolveHost: .hostNotFound
-            case CurlError.couldNotConnect: .couldNotConnect
-            case CurlError.gotNothing, CurlError.sendError, CurlError.receiveError, CurlError.partialFile,
-                CurlError.http2Stream, CurlError.uploadFailed:
-                .connectionLost
-            case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.pinnedKeyMismatch:
-                .certificateInvalid
-            case CurlError.sslConnectError, CurlError.sslCertificateProblem, CurlError.sslCipher,
-                CurlError.caCertificateBadFile:
-                .tlsFailed
-            // The URL's scheme has been checked: "unsupported protocol" is an answer that is not HTTP/1 or
-            // later.
-            case CurlError.weirdServerReply, CurlError.writeError, CurlError.badContentEncoding,
-                CurlError.unsupportedProtocol:
-                .responseInvalid
-            case CurlError.malformedURL, CurlError.badFunctionArgument: .requestInvalid
-            default: .internalError
-            }
     }
 }

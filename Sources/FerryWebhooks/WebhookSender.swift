@@ -28,6 +28,8 @@ package final class WebhookSender: Sendable {
         package var connectTimeout = 5_000
         /// Seconds for which a claimed delivery is ours.
         package var leaseSeconds = Limits.deliveryLeaseSeconds
+        /// Whether others still leave alone what this node has claimed. Any thread, at once.
+        package var holdsLease: @Sendable () -> Bool = { true }
         /// Where the sender says what may be handed to it.
         package var places = DeliveryPlaces()
         /// Seconds after which the queue is asked even if nothing woke us.

@@ -133,7 +133,8 @@ struct StatementTests {
         if isAnalyzed { try connection.execute(script: "VACUUM ANALYZE deliveries") }
         let lane = "'{cfcd2084-95d5-65ef-66e7-dff9f98764da}'"
         let calls: [(Statement, String)] = [
-            (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}'"),
+            (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}', NULL"),
+            (Statements.takeBackDeliveries, "'cfcd2084-95d5-65ef-66e7-dff9f98764da', 30"),
             (Statements.lookAtLanes, "'00000000-0000-0000-0000-000000000000', 1000"),
             (
                 Statements.recordTries,

@@ -1,8 +1,9 @@
 -- Leases due deliveries to a sender by moving the time of their next try. Of an ordered lane it takes what is
 -- due from the first pending one on, without a gap. Locks: due rows that nobody else has locked; of ordered
 -- lanes also rows that somebody has. The rows' own state is compared by what it is not: see record_tries.sql.
--- $1 how many at most of either kind of lanes, $2 seconds of the lease; one array element a lane: $3 lanes,
--- $4 how many at most of it, $5 whether it is ordered.
+-- One that a sender still has has lost him, and the try. $1 how many at most of either kind of lanes, $2
+-- seconds of the lease; one array element a lane: $3 lanes, $4 how many at most of it, $5 whether it is
+-- ordered. $6 the sender's node.
 WITH free AS (
     SELECT d.id FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
     CROSS JOIN LATERAL (
@@ -21,14 +22,15 @@ WITH free AS (
     ) d WHERE l.is_ordered AND d.is_due LIMIT $1::integer
 ), claimed AS (
     UPDATE deliveries SET
-        tries = tries + 1, next_try_at = clock_timestamp() + make_interval(secs => $2::double precision)
+        tries = tries + 1, next_try_at = clock_timestamp() + make_interval(secs => $2::double precision),
+        lost_tries = lost_tries + CASE WHEN node IS NULL THEN 0 ELSE 1 END, node = $6::uuid
     WHERE id = ANY (ARRAY(SELECT id FROM free UNION ALL SELECT id FROM ordered ORDER BY id))
         AND state NOT IN ('accepted', 'given_up') AND next_try_at <= now()
     RETURNING *
 )
 SELECT c.id, c.lane, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     coalesce(w.url, c.url), c.secrets, c.job_json, c.traceparent, c.tries, c.endpoint, w.is_ordered, w.format,
-    w.retry_delays, w.revision, w.keys
+    w.retry_delays, w.revision, w.keys, c.lost_tries
 FROM claimed c LEFT JOIN LATERAL (
     SELECT url, is_ordered, format, retry_delays, revision, keys FROM webhooks
     WHERE id = c.endpoint OFFSET 0

@@ -22,7 +22,8 @@ WITH u AS (
         state = CASE WHEN u.state = 'returned' THEN 'pending' ELSE u.state END::delivery_state,
         tries = CASE WHEN u.state = 'returned' THEN d.tries - 1 ELSE d.tries END,
         next_try_at = CASE WHEN u.state = 'returned' THEN now()
-            ELSE coalesce(u.next_try_at, d.next_try_at) END
+            ELSE coalesce(u.next_try_at, d.next_try_at) END,
+        node = NULL
     FROM u
     WHERE d.id = ANY (ARRAY[u.delivery]) AND d.state NOT IN ('accepted', 'given_up')
         AND (d.tries = u.number OR u.state = 'accepted')

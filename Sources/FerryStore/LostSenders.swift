@@ -1,0 +1,59 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+
+/// Gives back what the senders of nodes that are gone had in their hands.
+final class LostSenders: Sendable {
+    private let context: StoreContext
+    /// Nodes of which everything was taken back, and their last heartbeats.
+    private let done = Mutex<[NodeID: Timestamp]>([:])
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// Of this node: an earlier process never said what came of its tries. Nobody else has its identity.
+    func takeBackOwn(_ connection: inout Connection) throws(PostgresError) {
+        try takeBack(context.configuration.node, &connection)
+    }
+
+    /// Of nodes that have been silent for longer than their lease, once each silence. A node's own sender
+    /// stops before (`WatchLane.holdsLease`).
+    func takeBackOthers(_ lane: LaneConnection, lock: Int64) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(float64: context.configuration.leaseSeconds)
+        let silent: [NodeID: Timestamp] = try lane.withConnection { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.silentNodes, parameters, timeout: .seconds(5))
+            var silent: [NodeID: Timestamp] = [:]
+            for row in 0..<rows.rowCount { silent[rows.identifier(row, 0)] = rows.instant(row, 1) }
+            return silent
+        }
+        let known = done.withLock { done in
+            done = done.filter { silent[$0.key] != nil }
+            return done
+        }
+        for (node, heartbeatAt) in silent where known[node] != heartbeatAt {
+            try lane.withConnection { connection throws(PostgresError) in
+                try connection.transaction { connection throws(PostgresError) in
+                    // So that a node that wakes finds either its heartbeat counted or its deliveries gone.
+                    _ = try connection.execute(Statements.lockRescue, .int64(lock), timeout: .seconds(5))
+                    try takeBack(node, &connection)
+                }
+            }
+            done.withLock { $0[node] = heartbeatAt }
+        }
+    }
+
+    private func takeBack(_ node: NodeID, _ connection: inout Connection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(node)
+        parameters.append(float64: Limits.deliveryLeaseSeconds)
+        let count = try connection.execute(
+            Statements.takeBackDeliveries, parameters, timeout: .seconds(5)
+        ).int64(0, 0)
+        guard count > 0 else { return }
+        context.logger.notice(
+            "deliveries of a lost sender are due again",
+            metadata: ["count": "\(count)", "node.id": "\(node)"])
+        context.commitObserver?.deliveriesAdded(Int(count))
+    }
+}

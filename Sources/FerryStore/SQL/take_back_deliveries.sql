@@ -1,0 +1,32 @@
+-- Makes deliveries due that a node's sender has in its hands: the node is gone. The tries are kept as lost.
+-- Steps from lane to lane, and reads of each what is leased. Locks: the deliveries. $1 the node, $2 seconds
+-- of the lease. Returns how many.
+WITH RECURSIVE lanes AS (
+    (SELECT lane FROM deliveries WHERE state = 'pending' ORDER BY lane LIMIT 1)
+    UNION ALL
+    SELECT n.lane FROM lanes l CROSS JOIN LATERAL (
+        SELECT d.lane FROM deliveries d WHERE d.state = 'pending' AND d.lane > l.lane ORDER BY d.lane LIMIT 1
+    ) n
+), held AS (
+    SELECT h.id FROM lanes l CROSS JOIN LATERAL (
+        SELECT d.id, d.node FROM deliveries d
+        WHERE d.lane = l.lane AND d.state = 'pending' AND d.next_try_at > now()
+            AND d.next_try_at <= clock_timestamp() + make_interval(secs => $2::double precision)
+        ORDER BY d.next_try_at OFFSET 0
+    ) h WHERE h.node = $1::uuid
+), changed AS (
+    UPDATE deliveries d SET next_try_at = now()
+    FROM (
+        SELECT id, next_try_at FROM deliveries
+        WHERE id = ANY (ARRAY(SELECT id FROM held)) ORDER BY id FOR UPDATE
+    ) b
+    WHERE d.id = ANY (ARRAY[b.id]) AND d.node = $1::uuid AND d.next_try_at > now()
+        AND d.state NOT IN ('accepted', 'given_up')
+    RETURNING d.id, d.tries, b.next_try_at - make_interval(secs => $2::double precision) AS claimed_at
+), kept AS (
+    INSERT INTO delivery_tries (delivery, number, started_at, duration, status, error, answer)
+    SELECT id, tries, claimed_at, greatest(0, extract(epoch FROM now() - claimed_at)), NULL, 'sender_lost', ''
+    FROM changed
+    ON CONFLICT DO NOTHING
+)
+SELECT count(*) FROM changed

@@ -1,0 +1,46 @@
+import Curl
+import FerryCore
+
+// What an answer says about its receiver, and a failure of libcurl about the try.
+
+extension DeliveryBacklog.Outcome {
+    init(_ answer: DeliveryAnswer, of delivery: Delivery, duration: Double) {
+        switch answer {
+        case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
+        case .status(200..<300, _): self = .accepted(duration: duration)
+        case .status(429, let retryAfter), .status(503, let retryAfter):
+            self = .failed(retryAfter: retryAfter)
+        case .status(500..., _): self = .failed(retryAfter: nil)
+        case .status, .failure(.requestInvalid), .failure(.internalError), .failure(.secretUnreadable),
+            .failure(.endpointGone):
+            self = .refused
+        case .failure: self = .failed(retryAfter: nil)
+        }
+    }
+}
+
+extension DeliveryFailure {
+    init(_ error: CurlError) {
+        self =
+            switch error.code {
+            case CurlError.operationTimedOut: .timedOut
+            case CurlError.couldNotResolveHost: .hostNotFound
+            case CurlError.couldNotConnect: .couldNotConnect
+            case CurlError.gotNothing, CurlError.sendError, CurlError.receiveError, CurlError.partialFile,
+                CurlError.http2Stream, CurlError.uploadFailed:
+                .connectionLost
+            case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.pinnedKeyMismatch:
+                .certificateInvalid
+            case CurlError.sslConnectError, CurlError.sslCertificateProblem, CurlError.sslCipher,
+                CurlError.caCertificateBadFile:
+                .tlsFailed
+            // The URL's scheme has been checked: "unsupported protocol" is an answer that is not HTTP/1 or
+            // later.
+            case CurlError.weirdServerReply, CurlError.writeError, CurlError.badContentEncoding,
+                CurlError.unsupportedProtocol:
+                .responseInvalid
+            case CurlError.malformedURL, CurlError.badFunctionArgument: .requestInvalid
+            default: .internalError
+            }
+    }
+}

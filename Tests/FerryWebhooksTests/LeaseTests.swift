@@ -1,0 +1,44 @@
+import FerryCore
+import FerryWebhooks
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Lease of the sender's node")
+struct LeaseTests {
+    private final class Lease: Sendable {
+        private let state = Mutex(true)
+        var isHeld: Bool { state.withLock { $0 } }
+        func set(_ isHeld: Bool) { state.withLock { $0 = isHeld } }
+    }
+
+    @Test("in doubt, requests are cut off without a word, and what waited goes back; then it goes on")
+    func doubt() throws {
+        let receiver = try Receiver(.silence)
+        let lease = Lease()
+        let bench = try Bench { $0.holdsLease = { lease.isHeld } }
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let deliveries = (1...10).map { Delivery.example($0, url: receiver.url) }
+        bench.queue.add(deliveries)
+        bench.sender.wake()
+        #expect(take(4, from: receiver.requests).count == 4)
+        lease.set(false)
+        let returned = take(6, from: bench.queue.tries)
+        #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
+        #expect(eventually { bench.sender.metrics.inFlightCount == 0 })
+        let claimCount = bench.queue.claimCount
+        bench.sender.wake()
+        lease.set(true)
+        // What was cut off is due when its lease is over; nothing is known of it.
+        let other = try Receiver(Receiver.status("200 OK"))
+        defer { other.stop() }
+        let last = try #require(bench.deliver([.example(99, url: other.url)]).first { $0.delivery.low == 99 })
+        #expect(last.verdict == .accepted)
+        #expect(bench.queue.claimCount > claimCount)
+        #expect(bench.queue.tries.take().allSatisfy { $0.verdict == .returned })
+    }
+}

@@ -46,7 +46,8 @@ extension ControlLane {
             let first = EventRow.row(of: after)
             let rows = try Self.rows(from: first, tenant, session, &connection)
             let events = rows.flatMap(\.events).filter { $0.id > after }
-            let isKnown = rows.contains { $0.id == first }
+            // Of anybody's: what a stream begins with is the latest event of all.
+            let isKnown = try Self.isKnown(first, &connection)
             let entries = try Self.entries(Array(events.prefix(limit)), &connection)
             return .success(
                 EventReplay(
@@ -137,6 +138,14 @@ extension ControlLane {
         parameters.append(text: session)
         parameters.append(int32: rowMax)
         return EventRow.all(try connection.execute(Statements.followEvents, parameters))
+    }
+
+    /// Whether nothing that follows a row has been removed. Zero is what an empty log begins with.
+    private static func isKnown(
+        _ row: EventID, _ connection: inout Connection
+    ) throws(PostgresError) -> Bool {
+        if row == EventID(high: 0, low: 0) { return true }
+        return try connection.execute(Statements.hasEvent, .identifier(row)).bool(0, 0)
     }
 
     static func lastEvent(_ connection: inout Connection) throws(PostgresError) -> EventID {

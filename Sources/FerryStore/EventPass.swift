@@ -11,8 +11,8 @@ struct EventPass {
         var deliveryCount = 0
         /// There may be more.
         var isFull = false
-        /// Sessions have drained, and wait for deliveries.
-        var awaitsDeliveries = false
+        /// Sessions have drained: the end of their events is to be told, once their deliveries are over.
+        var hasDrained = false
         /// Of the oldest event that was taken.
         var lagMicroseconds: Int64 = 0
         /// Whose row was set aside.
@@ -25,7 +25,6 @@ struct EventPass {
     static let rowMax: Int32 = 200
     /// Bytes of events, some thousands of them: a pass holds locks, and the jobs that somebody is told of.
     private static let byteCountMax: Int64 = 300_000
-    private static let drainMax: Int32 = 100
 
     /// What the inbox had of one session.
     struct Group {
@@ -47,7 +46,6 @@ struct EventPass {
     private let context: StoreContext
     private var outcome = Outcome()
     private var lastID: EventID?
-    private var hasDrained = false
     private let rowMax: Int32
     /// False: nobody is told.
     private let makesDeliveries: Bool
@@ -64,6 +62,28 @@ struct EventPass {
         return try connection.transaction { connection throws(PostgresError) in
             var pass = EventPass(context, rowMax: rowMax, handover: handover)
             try pass.run(&connection)
+            return pass.outcome
+        }
+    }
+
+    /// Says of those among the sessions (tenants and names) that have drained, and of which nothing is on its
+    /// way, that their events are over: one event each.
+    static func drain(
+        _ sessions: [(tenant: String, session: String)], _ connection: inout Connection,
+        _ context: StoreContext, handover: DeliveryHandover?
+    ) throws(PostgresError) -> Outcome {
+        var parameters = Parameters()
+        parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
+        return try connection.transaction { [parameters] connection throws(PostgresError) in
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statements.lockRescue, .int64(Self.lock))
+                pipeline.send(Statements.lastEvent)
+                pipeline.send(Statements.drainSessions, parameters)
+            }
+            var pass = EventPass(context, rowMax: 0, handover: handover)
+            pass.note(last: results.take(1))
+            try pass.tell(results.take(2), &connection)
             return pass.outcome
         }
     }
@@ -112,19 +132,18 @@ struct EventPass {
             pipeline.send(Statements.lastEvent)
             pipeline.send(Statements.takeEvents, Self.most(rowMax))
         }
-        let last = results.take(1)
-        if last.rowCount == 1 { lastID = last.identifier(0, 0) }
+        note(last: results.take(1))
         let taken = results.take(2)
         outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
         var groups = group(taken)
-        if !groups.isEmpty {
-            try number(&groups, &connection)
-            try keep(groups, &connection)
-        }
-        // Not while events wait for their numbers: each session would have to be looked for among them.
-        // Nor while a row is looked for that is refused: the refusal must be of that row.
-        if !outcome.isFull, rowMax > 1 { try drain(&connection) }
-        outcome.awaitsDeliveries = hasDrained
+        guard !groups.isEmpty else { return }
+        try number(&groups, &connection)
+        try keep(groups, &connection)
+    }
+
+    /// `last`: of last_event.sql.
+    private mutating func note(last: consuming ResultSet) {
+        if last.rowCount == 1 { lastID = last.identifier(0, 0) }
     }
 
     /// The parameters of take_events.sql.
@@ -179,7 +198,7 @@ struct EventPass {
         var last: [[String]: Int64] = [:]
         for row in 0..<rows.rowCount {
             last[[rows.text(row, 0), rows.text(row, 1)]] = rows.int64(row, 2)
-            if rows.bool(row, 3) { hasDrained = true }
+            if rows.bool(row, 3) { outcome.hasDrained = true }
         }
         for index in groups.indices {
             let group = groups[index]
@@ -223,9 +242,10 @@ struct EventPass {
         }
     }
 
-    /// Says of sessions that their events are over.
-    private mutating func drain(_ connection: inout Connection) throws(PostgresError) {
-        let drained = try connection.execute(Statements.drainSessions, .int32(Self.drainMax))
+    /// Says of sessions that their events are over. `drained`: of drain_sessions.sql.
+    private mutating func tell(
+        _ drained: consuming ResultSet, _ connection: inout Connection
+    ) throws(PostgresError) {
         guard drained.rowCount > 0 else { return }
         let now = context.clock.now()
         var packed: [UInt8] = []

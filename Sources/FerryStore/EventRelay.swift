@@ -30,6 +30,7 @@ final class EventRelay: Sendable {
             })
         let mailbox = context.events.mailbox
         let handover = DeliveryHandover(context)
+        var ends = SessionEnds(context)
         var pace = RelayPace()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
@@ -52,7 +53,7 @@ final class EventRelay: Sendable {
                 if context.events.takePending() { isDue = true }
                 var eventCount = 0
                 if isDue || now >= nextLook {
-                    eventCount = relay(lane, handover, isDue: isDue, looks: now >= nextLook)
+                    eventCount = relay(lane, handover, &ends, isDue: isDue, looks: now >= nextLook)
                     if now >= nextLook { nextLook = now + Self.lookInterval }
                 }
                 isDue = false
@@ -68,12 +69,18 @@ final class EventRelay: Sendable {
     /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
     /// events it found.
     private func relay(
-        _ lane: LaneConnection, _ handover: DeliveryHandover, isDue: Bool, looks: Bool
+        _ lane: LaneConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds, isDue: Bool,
+        looks: Bool
     ) -> Int {
         do {
             return try lane.withConnection { connection throws(PostgresError) in
-                let isFound = looks ? try look(&connection) : false
-                return isDue || isFound ? try passes(&connection, handover) : 0
+                var isFound = false
+                if looks { isFound = try look(&connection, &ends) }
+                var eventCount = 0
+                if isDue || isFound { eventCount = try passes(&connection, handover, &ends) }
+                if context.events.takeEndedDeliveries() { ends.isDue = true }
+                // When no event waits for its number: each session would have to be looked for among them.
+                return eventCount + (try ends.tell(&connection, handover))
             }
         } catch {
             // What was written is still there, and is looked for when others are.
@@ -85,21 +92,23 @@ final class EventRelay: Sendable {
     }
 
     /// Whether there is anything that other nodes, or an earlier process, have left.
-    private func look(_ connection: inout Connection) throws(PostgresError) -> Bool {
+    private func look(
+        _ connection: inout Connection, _ ends: inout SessionEnds
+    ) throws(PostgresError) -> Bool {
         let found = try connection.execute(Statements.hasEvents)
         if !found.bool(0, 0) { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
         context.events.hasEndpoints.store(found.bool(0, 2), ordering: .relaxed)
-        return found.bool(0, 0) || found.bool(0, 1)
+        if found.bool(0, 1) { ends.isDue = true }
+        return found.bool(0, 0)
     }
 
     /// Until the inbox is empty. What the database refuses is looked for with ever smaller passes, and set
     /// aside: one row must not hold up all others.
     private func passes(
-        _ connection: inout Connection, _ handover: DeliveryHandover
+        _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds
     ) throws(PostgresError) -> Int {
         var rowMax = EventPass.rowMax
         var eventCount = 0
-        var refusal: PostgresError?
         while true {
             let outcome: EventPass.Outcome
             do throws(PostgresError) {
@@ -109,21 +118,15 @@ final class EventRelay: Sendable {
                 guard error.isOfData else { throw error }
                 if rowMax > 1 {
                     rowMax /= 2
-                    refusal = error
-                } else if try reject(&connection, error) {
-                    refusal = nil
-                } else {
+                } else if try !reject(&connection, error) {
                     throw error
                 }
                 continue
             }
             committed(outcome, handedCount: handover.commit())
+            if outcome.hasDrained { ends.isDue = true }
             eventCount += outcome.eventCount
-            if !outcome.isFull {
-                // Row by row there was nothing: what is refused is the end of a session's events.
-                if let refusal, rowMax == 1 { throw refusal }
-                return eventCount
-            }
+            if !outcome.isFull { return eventCount }
             rowMax = min(EventPass.rowMax, rowMax * 2)
         }
     }
@@ -156,7 +159,6 @@ final class EventRelay: Sendable {
     private func committed(_ outcome: EventPass.Outcome, handedCount: Int) {
         context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
         context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
-        context.events.awaitsDeliveries.store(outcome.awaitsDeliveries, ordering: .relaxed)
         context.events.numbered()
         let waitingCount = outcome.deliveryCount - handedCount
         if waitingCount > 0 { context.commitObserver?.deliveriesAdded(waitingCount) }

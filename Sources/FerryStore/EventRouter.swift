@@ -15,6 +15,16 @@ struct DeliveryDraft {
     var endpoint: WebhookID?
 }
 
+/// A job's webhook that wants the events of its session: a row of add_session_receivers.sql.
+private struct SessionReceiver {
+    /// `job.created`.
+    let event: Event
+    let webhook: JobSpec.WebhookSpec
+    /// The job's, sealed.
+    let secrets: [UInt8]?
+    let traceparent: String?
+}
+
 /// Who wants an event: makes the deliveries of a pass, inside its transaction.
 struct EventRouter {
     /// Jobs that are read at once: each may have a body of some size.
@@ -66,7 +76,7 @@ struct EventRouter {
     ) throws(PostgresError) -> Int {
         let jobs = try ControlLane.read(Array(Set(events.compactMap(\.record.job))), &connection)
         var drafts: [DeliveryDraft] = []
-        var receivers: [(event: Event, webhook: JobSpec.WebhookSpec)] = []
+        var receivers: [SessionReceiver] = []
         for event in events {
             guard let job = event.record.job, let stored = jobs[job], let spec = spec(of: stored),
                 let webhook = spec.webhook
@@ -86,7 +96,10 @@ struct EventRouter {
                         secrets: stored.sealedSecrets, traceparent: stored.traceparent))
             }
             if event.record.type == .jobCreated, event.record.wantsSession {
-                receivers.append((event, webhook))
+                receivers.append(
+                    SessionReceiver(
+                        event: event, webhook: webhook, secrets: stored.sealedSecrets,
+                        traceparent: stored.traceparent))
             }
         }
         if !receivers.isEmpty {
@@ -120,23 +133,15 @@ struct EventRouter {
             guard !events.isEmpty else { continue }
             let rows = try connection.execute(
                 Statements.takeSessionReceivers, .sessions(events, type: type))
-            var wishes: [(tenant: String, session: String, url: String, job: JobID)] = []
             for row in 0..<rows.rowCount {
-                wishes.append(
-                    (rows.text(row, 0), rows.text(row, 1), rows.text(row, 2), rows.identifier(row, 3)))
-            }
-            let jobs = wishes.isEmpty ? [:] : try ControlLane.read(wishes.map(\.job), &connection)
-            for wish in wishes {
-                guard
-                    let event = events.first(where: { $0.tenant == wish.tenant && $0.session == wish.session }
-                    ),
-                    let stored = jobs[wish.job]
+                let (tenant, session) = (rows.text(row, 0), rows.text(row, 1))
+                guard let event = events.first(where: { $0.tenant == tenant && $0.session == session })
                 else { continue }
                 drafts.append(
                     DeliveryDraft(
-                        id: context.identifiers.make(), event: event, url: wish.url,
-                        jobJSON: event.record.jobJSON(nil),
-                        secrets: stored.sealedSecrets, traceparent: stored.traceparent))
+                        id: context.identifiers.make(), event: event, url: rows.text(row, 2),
+                        jobJSON: event.record.jobJSON(nil), secrets: rows.bytesOrNil(row, 3),
+                        traceparent: rows.textOrNil(row, 4)))
             }
         }
         return try Self.add(drafts, &connection, context, handover)
@@ -145,9 +150,7 @@ struct EventRouter {
 
 extension Parameters {
     /// The parameters of add_session_receivers.sql.
-    fileprivate static func receivers(
-        _ receivers: [(event: Event, webhook: JobSpec.WebhookSpec)]
-    ) -> Parameters {
+    fileprivate static func receivers(_ receivers: [SessionReceiver]) -> Parameters {
         var parameters = Parameters()
         parameters.appendArray(.text, receivers) { $0.append(text: $1.event.tenant) }
         parameters.appendArray(.text, receivers) { $0.append(text: $1.event.session) }
@@ -156,6 +159,8 @@ extension Parameters {
         parameters.appendArray(.int32, receivers) {
             $0.append(int32: $1.webhook.events.mask & EventRecord.sessionTypes)
         }
+        parameters.appendArray(.bytea, receivers) { $0.append(bytea: $1.secrets) }
+        parameters.appendArray(.text, receivers) { $0.append(text: $1.traceparent) }
         return parameters
     }
 

@@ -18,6 +18,7 @@ final class EventSignal: Sendable {
     let hasEndpoints = Atomic<Bool>(false)
     /// Whether sessions have drained, and only deliveries that are on their way keep them from being told.
     let awaitsDeliveries = Atomic<Bool>(false)
+    private let haveDeliveriesEnded = Atomic<Bool>(false)
     /// Something was written that the relay has not looked for.
     private let isPending = Atomic<Bool>(false)
     private enum Hurry: UInt8 { case none, soon, now }
@@ -44,7 +45,14 @@ final class EventSignal: Sendable {
 
     /// To be called after deliveries were accepted or given up.
     func deliveriesEnded() {
-        if awaitsDeliveries.load(ordering: .relaxed) { tell(.soon) }
+        guard awaitsDeliveries.load(ordering: .sequentiallyConsistent) else { return }
+        haveDeliveriesEnded.store(true, ordering: .sequentiallyConsistent)
+        tell(.soon)
+    }
+
+    /// Whether deliveries have ended since the last call. The relay's, before it looks.
+    func takeEndedDeliveries() -> Bool {
+        haveDeliveriesEnded.exchange(false, ordering: .sequentiallyConsistent)
     }
 
     /// Whether something was written since the last call. The relay's, before it looks.

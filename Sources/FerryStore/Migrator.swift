@@ -55,6 +55,7 @@ package enum Migrator {
             version: 19, name: "asking_endpoints", sql: PackageResources._019_asking_endpoints_sql),
         Migration(
             version: 20, name: "delivery_senders", sql: PackageResources._020_delivery_senders_sql),
+        Migration(version: 21, name: "session_ends", sql: PackageResources._021_session_ends_sql),
     ]
 
     private static let lockAndCreate = """

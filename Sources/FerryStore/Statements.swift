@@ -8,7 +8,7 @@ package enum Statements {
     package static let addDependencies = make(
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let addSessionReceivers = make(
-        "add_session_receivers", PackageResources.add_session_receivers_sql, parameters: 5)
+        "add_session_receivers", PackageResources.add_session_receivers_sql, parameters: 7)
     package static let beginAudit = make("begin_audit", PackageResources.begin_audit_sql, parameters: 6)
     package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
     package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
@@ -25,8 +25,10 @@ package enum Statements {
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
+    package static let drainedSessions = make(
+        "drained_sessions", PackageResources.drained_sessions_sql, parameters: 3)
     package static let drainSessions = make(
-        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 1)
+        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 2)
     package static let dueDeadlines = make(
         "due_deadlines", PackageResources.due_deadlines_sql, parameters: 1)
     package static let divertJobs = make("divert_jobs", PackageResources.divert_jobs_sql, parameters: 3)
@@ -49,6 +51,7 @@ package enum Statements {
         "has_dependency_news", PackageResources.has_dependency_news_sql)
     package static let hasDueQuestions = make(
         "has_due_questions", PackageResources.has_due_questions_sql)
+    package static let hasEvent = make("has_event", PackageResources.has_event_sql, parameters: 1)
     package static let hasEvents = make("has_events", PackageResources.has_events_sql)
     package static let hasUnnumberedEvents = make(
         "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
@@ -139,7 +142,8 @@ package enum Statements {
 
     private static let general =
         [
-            addDeliveries, addSessionReceivers, drainSessions, hasEvents, hasUnnumberedEvents, keepEvents,
+            addDeliveries, addSessionReceivers, drainedSessions, drainSessions, hasEvent, hasEvents,
+            hasUnnumberedEvents, keepEvents,
             addDependencies, answerJob, askBegins, askJobs, dueBegins, dueQuestions, flagDependencies,
             followEvents, hasDueQuestions,
             hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,

@@ -276,6 +276,9 @@ struct AcknowledgementTests {
         _ = try wait { node.store.control.delete(kept, tenant: "acme", reply: $0) }.get()
         #expect(try unacknowledged(node) == [])
         #expect(failure(acknowledge(node, kept)) == .notFound)
+        var connection = try Connection(url: database.url)
+        let held = Statement("held", "SELECT count(*) FROM unacknowledged_jobs")
+        #expect(try connection.execute(held).int64(0, 0) == 0, "nothing is left of its hold")
         _ = try wait { node.store.control.cancel(waiting.id, tenant: "acme", reply: $0) }.get()
         #expect(try unacknowledged(node) == [waiting.id], "cancelled jobs wait as well")
     }

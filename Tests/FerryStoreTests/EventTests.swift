@@ -120,6 +120,105 @@ struct EventTests {
         #expect(reserved == 7)
     }
 
+    @Test("what refuses the end of one session's events keeps neither numbers nor other sessions back")
+    func refusedEnd() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
+                CREATE TRIGGER refuse BEFORE UPDATE ON sessions FOR EACH ROW
+                    WHEN (OLD.is_drained AND NOT NEW.is_drained AND NEW.name = 'refused')
+                    EXECUTE FUNCTION refuse()
+                """)
+        let sessions = ["a", "refused", "z"]
+        _ = try node.submit(sessions.map { newJob(session: $0) }).get()
+        for attempt in try node.attempts(3) { node.end(attempt, success) }
+        try eventually("the others are told") { try finished() == 2 }
+        let found = try log()
+        #expect(found.isGapFree && found.events.count { $0.record.type == .jobSucceeded } == 3)
+        #expect(found.events(of: "refused").last?.record.type == .jobSucceeded)
+        try connection.execute(script: "DROP TRIGGER refuse ON sessions")
+        try eventually("it is told as well") { try finished() == 3 }
+    }
+
+    @Test("a stream begins with the latest event of all tenants, and goes on from there without a gap")
+    func replay() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let control = node.store.control
+        func replay(_ after: EventID) throws -> EventReplay {
+            try wait { control.replay(tenant: "acme", session: "s", after: after, limit: 10, reply: $0) }
+                .get()
+        }
+        let empty = try wait { control.lastEvent(reply: $0) }.get()
+        let job = try node.submit(newJob(session: "s"))
+        let attempt = try node.attempt()
+        _ = try node.submit(newJob(tenant: "other"))
+        let last = try wait { control.lastEvent(reply: $0) }.get()
+        #expect(try log().events.last?.tenant == "other")
+        node.end(attempt, success)
+        _ = try wait { control.lastEvent(reply: $0) }.get()
+        let missed = try replay(last)
+        #expect(missed.isKnown)
+        #expect(missed.entries.first?.event.record.job == job.id)
+        #expect(missed.entries.first?.event.record.type == .jobSucceeded)
+        let all = try replay(empty)
+        #expect(all.isKnown && all.entries.first?.event.record.type == .jobCreated)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "DELETE FROM events WHERE tenant = 'other'")
+        #expect(try !replay(last).isKnown)
+    }
+
+    @Test("a job's webhook is told of its session's end however long that takes, and when the job is gone")
+    func rememberedReceivers() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let wanted: [EventType] = [.sessionEventsFinished]
+        let hook = newJob(
+            session: "long", webhook: true, webhookEvents: wanted, sealedSecrets: Array("secret".utf8))
+        _ = try node.submit(hook)
+        _ = try node.submit(newJob(session: "over", webhook: true, webhookEvents: wanted))
+        for attempt in try node.attempts(2) { node.end(attempt, success) }
+        let later = try node.submit(newJob(session: "long"))
+        let attempt = try node.attempt()
+        #expect(attempt.job == later.id)
+        _ = try wait { node.store.control.lastEvent(reply: $0) }.get()
+        var connection = try Connection(url: database.url)
+        let remembered = Statement("remembered", "SELECT session FROM session_receivers ORDER BY session")
+        try eventually("the first session is over") { try finished() >= 1 }
+        try connection.execute(
+            script: """
+                INSERT INTO session_receivers (tenant, session, url, job, wanted, changed_at)
+                VALUES ('acme', 'over', 'http://a/', gen_random_uuid(), 4096, now());
+                UPDATE session_receivers SET changed_at = now() - interval '2 hours';
+                DELETE FROM finished_jobs WHERE id = '\(hook.id.uuidText)'
+                """)
+        var parameters = Parameters()
+        parameters.append(float64: 3_600)
+        parameters.append(int32: 100)
+        _ = try connection.execute(Statements.removeOldEvents, parameters)
+        let left = try connection.execute(remembered)
+        #expect((0..<left.rowCount).map { left.text($0, 0) } == ["long"])
+        node.end(attempt, success)
+        try eventually("the session's events are over") {
+            try log().events(of: "long").last?.record.type == .sessionEventsFinished
+        }
+        var told: [Delivery] = []
+        try eventually("its webhook is told") {
+            let due = Mailbox<[Delivery]>()
+            node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+                due.send($0.due)
+            }
+            told += try #require(due.wait(milliseconds: 60_000).first).filter { $0.session == "long" }
+            return !told.isEmpty
+        }
+        #expect(told.map(\.type) == [EventType.sessionEventsFinished.rawValue])
+        #expect(told.first?.secret == "secret")
+    }
+
     @Test("deliveries to webhooks of jobs go to this node's sender as they are made, while it has places")
     func handover() throws {
         let places = DeliveryPlaces()

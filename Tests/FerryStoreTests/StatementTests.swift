@@ -128,7 +128,14 @@ struct StatementTests {
                 SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
                     'job.succeeded', 'acme', 'default', 'https://old.example/', '{}',
                     md5((i % 20)::text)::uuid
-                FROM generate_series(1, 20000) i
+                FROM generate_series(1, 20000) i;
+                INSERT INTO webhooks (id, created_at, updated_at, disable_after, is_enabled, is_ordered,
+                    format, tenant, url, retry_delays, disabled_reason, public_key, keys)
+                SELECT md5(i::text)::uuid, now(), now(), 1, i >= 20, false, 'standard', 'acme', '', '{}',
+                    CASE WHEN i < 20 THEN 'requested' END, '', ''
+                FROM generate_series(0, 21) i;
+                INSERT INTO sessions (tenant, name, last_sequence, is_drained)
+                VALUES ('acme', 'default', 20000, true)
                 """)
         if isAnalyzed { try connection.execute(script: "VACUUM ANALYZE deliveries") }
         let lane = "'{cfcd2084-95d5-65ef-66e7-dff9f98764da}'"
@@ -140,7 +147,8 @@ struct StatementTests {
                 Statements.recordTries,
                 "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
             ),
-            (Statements.drainSessions, "100"), (Statements.readStatus, ""),
+            (Statements.drainedSessions, "'', '', 100"),
+            (Statements.drainSessions, "'{acme}', '{default}'"), (Statements.readStatus, ""),
         ]
         for (statement, arguments) in calls {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")

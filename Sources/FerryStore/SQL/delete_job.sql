@@ -1,7 +1,14 @@
--- Deletes a terminal job with its deliveries. Locks: the row, its deliveries, then this connection's row of
--- job_counts. $1 id, $2 revision. Returns the id; no row: it is not there.
-WITH gone AS (
-    DELETE FROM finished_jobs WHERE id = $1::uuid AND revision = $2::integer RETURNING id
+-- Deletes a terminal job with its deliveries; nobody waits for its acknowledgement any more. Locks: its row
+-- of unacknowledged_jobs before the job, as acknowledge_jobs.sql, its deliveries, then this connection's row
+-- of job_counts. $1 id, $2 revision. Returns the id; no row: it is not there.
+WITH held AS MATERIALIZED (
+    SELECT job FROM unacknowledged_jobs WHERE job = $1::uuid FOR UPDATE
+), gone AS (
+    DELETE FROM finished_jobs
+    WHERE id = $1::uuid AND revision = $2::integer AND (SELECT count(*) FROM held) <= 1
+    RETURNING id
+), released AS (
+    DELETE FROM unacknowledged_jobs u USING gone g WHERE u.job = ANY (ARRAY[g.id])
 ), untold AS (
     DELETE FROM deliveries WHERE job IN (SELECT id FROM gone) RETURNING id, state
 ), tries AS (

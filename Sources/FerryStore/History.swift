@@ -18,6 +18,9 @@ struct History {
     private static let shortRetention = 86_400.0
     /// By how much the clocks of nodes may differ.
     private static let clockSeconds = 60.0
+    /// Passes of the relay that one batch waits for, and milliseconds for each.
+    private static let passMax = 5
+    private static let passMilliseconds: Int32 = 1_000
     private static let keyLifetimeSeconds = 86_400.0
     private static let keyMax = 2_000
     /// A partition is looked through once.
@@ -134,7 +137,7 @@ struct History {
         parameters.append(JobID.first(at: partition.end))
         parameters.append(since)
         parameters.append(int32: Self.batchMax)
-        try delete(Statements.expireJobs, parameters, lane)
+        try delete(Statements.oldJobs, parameters, since: since, lane)
     }
 
     private mutating func drop(
@@ -195,8 +198,8 @@ struct History {
             parameters.append(JobID.first(at: now + -own))
             parameters.append(now + -own)
             parameters.append(int32: Self.batchMax)
-            let statement = isDefault ? Statements.expireDefaultJobs : Statements.expireSessionJobs
-            try delete(statement, parameters, lane)
+            let statement = isDefault ? Statements.oldDefaultJobs : Statements.oldSessionJobs
+            try delete(statement, parameters, since: now + -own, lane)
         }
         var parameters = Parameters()
         // The partitions are too wide for it, and there cannot be many.
@@ -204,7 +207,8 @@ struct History {
         if isShort { parameters.append(JobID.first(at: now + -retention)) }
         parameters.append(now + -retention)
         parameters.append(int32: Self.batchMax)
-        try delete(isShort ? Statements.expireJobs : Statements.expireRestJobs, parameters, lane)
+        let statement = isShort ? Statements.oldJobs : Statements.oldRestJobs
+        try delete(statement, parameters, since: now + -retention, lane)
         var old = Parameters()
         old.append(DeliveryID.first(at: now + -retention))
         old.append(int32: Self.batchMax)
@@ -227,20 +231,47 @@ struct History {
     /// Each batch begins where the one before ended: what stays is passed once. The last parameter is that
     /// place.
     private func delete(
-        _ statement: Statement, _ parameters: Parameters, _ lane: LaneConnection
+        _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ lane: LaneConnection
     ) throws(PostgresError) {
         var last = JobID(high: 0, low: 0)
         while !context.chores.isClosed {
             var next = parameters
             next.append(last)
+            let (old, place) = try lane.withConnection {
+                [next] connection throws(PostgresError) -> ([JobID], Int64?) in
+                let rows = try connection.execute(statement, next)
+                let hasEvents = rows.rowCount > 0 && !rows.isNull(0, 1)
+                return (rows.identifiers(), hasEvents ? rows.int64(0, 1) : nil)
+            }
+            guard let greatest = old.max() else { return }
+            // What they have said needs their rows to be told.
+            if let place, try !awaitNumbers(upTo: place, lane) { return }
+            var removal = Parameters()
+            removal.appendArray(.uuid, old) { $0.append($1) }
+            removal.append(since)
             let gone: [JobID] =
-                try exclusively(lane) { [next] connection throws(PostgresError) in
-                    try connection.execute(statement, next).identifiers()
+                try exclusively(lane) { [removal] connection throws(PostgresError) in
+                    try connection.execute(Statements.removeJobs, removal).identifiers()
                 } ?? []
             context.metrics.removedJobs.add(Int64(gone.count), ordering: .relaxed)
-            if gone.count < Int(Self.batchMax) { return }
-            last = gone.max() ?? last
+            if old.count < Int(Self.batchMax) { return }
+            last = greatest
         }
+    }
+
+    /// Waits until all events up to a place in the inbox have their numbers. False: not now.
+    private func awaitNumbers(upTo place: Int64, _ lane: LaneConnection) throws(PostgresError) -> Bool {
+        for _ in 0..<Self.passMax {
+            let done = Mailbox<Void>()
+            guard context.events.mailbox.send(.pass(done: { done.send(()) })) else { return false }
+            _ = done.wait(milliseconds: Self.passMilliseconds)
+            let areLeft = try lane.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.hasEventsUntil, .int64(place)).bool(0, 0)
+            }
+            if !areLeft { return true }
+            if context.chores.isClosed { return false }
+        }
+        return false
     }
 
     private func deleteDeliveries(

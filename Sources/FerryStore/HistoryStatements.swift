@@ -5,21 +5,23 @@ extension Statements {
     package static let detachHistory = make(
         "detach_history", PackageResources.detach_history_sql, parameters: 2)
     package static let dropHistory = make("drop_history", PackageResources.drop_history_sql, parameters: 2)
-    package static let expireDefaultJobs = make(
-        "expire_default_jobs", PackageResources.expire_default_jobs_sql, parameters: 5)
     package static let expireDeliveries = make(
         "expire_deliveries", PackageResources.expire_deliveries_sql, parameters: 2)
-    package static let expireJobs = make("expire_jobs", PackageResources.expire_jobs_sql, parameters: 4)
-    package static let expireRestJobs = make(
-        "expire_rest_jobs", PackageResources.expire_rest_jobs_sql, parameters: 3)
-    package static let expireSessionJobs = make(
-        "expire_session_jobs", PackageResources.expire_session_jobs_sql, parameters: 6)
+    package static let hasEventsUntil = make(
+        "has_events_until", PackageResources.has_events_until_sql, parameters: 1)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 1)
     package static let lateHistory = make("late_history", PackageResources.late_history_sql, parameters: 3)
+    package static let oldDefaultJobs = make(
+        "old_default_jobs", PackageResources.old_default_jobs_sql, parameters: 5)
+    package static let oldJobs = make("old_jobs", PackageResources.old_jobs_sql, parameters: 4)
+    package static let oldRestJobs = make("old_rest_jobs", PackageResources.old_rest_jobs_sql, parameters: 3)
+    package static let oldSessionJobs = make(
+        "old_session_jobs", PackageResources.old_session_jobs_sql, parameters: 6)
     package static let readHistory = make("read_history", PackageResources.read_history_sql)
+    package static let removeJobs = make("remove_jobs", PackageResources.remove_jobs_sql, parameters: 2)
 
     static let ofHistory = [
-        addHistory, detachHistory, dropHistory, expireDefaultJobs, expireDeliveries, expireJobs,
-        expireRestJobs, expireSessionJobs, knownJobs, lateHistory, readHistory,
+        addHistory, detachHistory, dropHistory, expireDeliveries, hasEventsUntil, knownJobs, lateHistory,
+        oldDefaultJobs, oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs,
     ]
 }

@@ -207,18 +207,71 @@ struct HistoryTests {
         #expect(known == [other, standard])
     }
 
-    @Test("where jobs stay for a short time they are deleted one by one, with their deliveries")
+    private func claim(_ node: TestNode) throws -> [Delivery] {
+        let due = Mailbox<[Delivery]>()
+        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+            due.send($0.due)
+        }
+        return try #require(due.wait(milliseconds: 60_000).first)
+    }
+
+    @Test("where jobs stay for a short time they are deleted one by one; who is to be told is told later")
     func short() throws {
         let node = try TestNode(database.url) { $0.retentionSeconds = 1 }
         defer { node.store.stop() }
-        let job = try node.submit(newJob(webhook: true))
+        let wanted: [EventType] = [.jobSucceeded, .sessionEventsFinished]
+        let job = try node.submit(newJob(session: "short", webhook: true, webhookEvents: wanted))
         node.end(try node.attempt(), success)
         let waiting = try node.submit(newJob(beginAt: Timestamp(microseconds: 4_000_000_000_000_000)))
         eventually("it is gone") { if case .failure(.notFound) = node.job(job.id) { true } else { false } }
-        #expect(try rows("SELECT id::text FROM deliveries").isEmpty)
         #expect(try node.job(waiting.id).get().record.state == .waiting)
-        #expect(try node.status().deliveriesPending == 0)
         #expect(node.store.metrics.removedJobs == 1)
+        // The receiver was away.
+        #expect(try node.status().deliveriesPending == 1)
+        let told = try claim(node)
+        try #require(told.map(\.type) == [EventType.jobSucceeded.rawValue])
+        #expect(try JSON.parse(told[0].jobJSON)["id"]?.string == "\(job.id)")
+        node.store.deliveries.record([
+            DeliveryTry(
+                delivery: told[0].id, number: 1, startedAt: told[0].occurredAt, duration: 0, status: 200,
+                error: nil, answer: "", verdict: .accepted)
+        ])
+        var rest: [Delivery] = []
+        try eventually("the session is over") {
+            rest += try claim(node)
+            return !rest.isEmpty
+        }
+        #expect(rest.map(\.type) == [EventType.sessionEventsFinished.rawValue])
+        try eventually("what was accepted goes after its time") {
+            try rows("SELECT type FROM deliveries") == [EventType.sessionEventsFinished.rawValue]
+        }
+    }
+
+    @Test("a job stays until the relay has told of its end, however short its retention is")
+    func relayBehind() throws {
+        let node = try TestNode(database.url) { $0.retentionSeconds = 1 }
+        defer { node.store.stop() }
+        // The first round of housekeeping is over when it has removed this key.
+        let old = newJob(tenant: "other")
+        _ = try node.submit([old], key: key("old")).get()
+        node.end(try node.attempt(), success)
+        var connection = try Connection(url: database.url)
+        // As a pass of another node that takes its time.
+        try connection.execute(script: "BEGIN; SELECT pg_advisory_xact_lock(7378429400504956517)")
+        let job = try node.submit(newJob(webhook: true))
+        node.end(try node.attempt(), success)
+        eventually("its retention is over") {
+            (try? rows("SELECT (max(finished_at) < now() - interval '1 s')::text FROM finished_jobs"))
+                == ["true"]
+        }
+        try change("UPDATE idempotency_keys SET created_at = now() - interval '2 days'")
+        eventually("housekeeping has come round") {
+            (try? rows("SELECT count(*)::text FROM idempotency_keys")) == ["0"]
+        }
+        #expect(try node.job(job.id).get().record.state == .succeeded)
+        try connection.execute(script: "COMMIT")
+        eventually("it is gone") { if case .failure(.notFound) = node.job(job.id) { true } else { false } }
+        #expect(try claim(node).map(\.job) == [job.id])
     }
 
     private func uuid(_ id: JobID) -> String {

@@ -1,0 +1,17 @@
+-- Removes finished jobs whose retention is over, with those of their deliveries that are over: what is still
+-- on its way needs no job, and is told. Locks: their rows unless somebody else has them, and the deliveries.
+-- $1 ids, $2 only what ended before. Returns the ids of those that are gone.
+WITH old AS (
+    SELECT f.id FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs f ON f.id = ANY (ARRAY[u.id])
+    WHERE greatest(f.finished_at, f.acknowledged_at, f.given_up_at) < $2::timestamptz
+        AND (SELECT true FROM unacknowledged_jobs h WHERE h.job = f.id) IS NULL
+    FOR UPDATE OF f SKIP LOCKED
+), gone AS (
+    DELETE FROM finished_jobs j USING old WHERE j.id = ANY (ARRAY[old.id]) RETURNING j.id
+), told AS (
+    DELETE FROM deliveries d USING gone g WHERE d.job = ANY (ARRAY[g.id]) AND d.state <> 'pending'
+    RETURNING d.id
+), tries AS (
+    DELETE FROM delivery_tries t USING told d WHERE t.delivery = ANY (ARRAY[d.id])
+)
+SELECT id FROM gone

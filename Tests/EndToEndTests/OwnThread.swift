@@ -1,15 +1,22 @@
+import Glibc
+import Synchronization
 import Sys
 import Testing
 
 /// Runs each test on a thread of its own: these tests wait for other processes, and on the two threads of
-/// Swift's pool only two of them could wait at a time.
+/// Swift's pool only two of them could wait at a time. So many at once that the machine is kept busy, and
+/// not so many that each of them waits for the others instead of what it is about.
 struct OwnThread: SuiteTrait, TestTrait, TestScoping {
     var isRecursive: Bool { true }
 
     func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
-        try await withTaskExecutorPreference(ThreadExecutor.shared) { try await function() }
+        try await withTaskExecutorPreference(ThreadExecutor.shared) {
+            await Places.shared.take()
+            defer { Places.shared.leave() }
+            try await function()
+        }
     }
 }
 
@@ -24,5 +31,41 @@ private final class ThreadExecutor: TaskExecutor {
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         _ = Thread(name: "test") { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
+    }
+}
+
+/// Who comes when all places are taken waits for its turn.
+private final class Places: Sendable {
+    static let shared = Places(max(4, 3 * sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+
+    private struct State {
+        var freeCount: Int
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+    private let state: Mutex<State>
+
+    private init(_ count: Int) { state = Mutex(State(freeCount: count)) }
+
+    func take() async {
+        await withCheckedContinuation { continuation in
+            let hasPlace = state.withLock { state in
+                guard state.freeCount == 0 else {
+                    state.freeCount -= 1
+                    return true
+                }
+                state.waiting.append(continuation)
+                return false
+            }
+            if hasPlace { continuation.resume() }
+        }
+    }
+
+    func leave() {
+        let next: CheckedContinuation<Void, Never>? = state.withLock { state in
+            guard state.waiting.isEmpty else { return state.waiting.removeFirst() }
+            state.freeCount += 1
+            return nil
+        }
+        next?.resume()
     }
 }

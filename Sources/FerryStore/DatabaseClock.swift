@@ -17,8 +17,10 @@ package final class DatabaseClock: WallClock {
         Timestamp(microseconds: Sys.monotonicNanoseconds() / 1000 + offset.load(ordering: .relaxed))
     }
 
-    /// The database said `time` somewhere between two readings of `Sys.monotonicNanoseconds()`.
+    /// The database said `time` somewhere between two readings of `Sys.monotonicNanoseconds()`. What we have
+    /// moves no further than that proves: a slow answer says little.
     func adjust(_ time: Timestamp, between start: Int64, and end: Int64) {
-        offset.store(time.microseconds - (start / 2 + end / 2) / 1000, ordering: .relaxed)
+        let (least, most) = (time.microseconds - end / 1000 - 1, time.microseconds - start / 1000 + 1)
+        offset.store(min(max(offset.load(ordering: .relaxed), least), most), ordering: .relaxed)
     }
 }

@@ -28,6 +28,51 @@ enum LoopFigures {
             "\(busy) ns  loop: a 1 KiB transfer, \(atOnce) at once (processor time; \(wall) ns passed)")
     }
 
+    /// From the call that cancels a running transfer until its server sees the connection closed.
+    static func printCancelling() throws {
+        let closed = Mailbox<Int64>()
+        let origin = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc")
+            if connection.waitUntilClosed() { closed.send(monotonicNanoseconds()) }
+        }
+        defer { origin.stop() }
+        let loop = try CurlLoop(name: "bench", keptConnections: 1)
+        defer { loop.stop() }
+        let url = origin.url
+        var times: [Int64] = []
+        for _ in 0..<cancelCount {
+            let begun = Mailbox<Void>()
+            let transfer = LoopBound(on: loop) { multi in
+                try? multi.start(TransferRequest(url: url), delegate: Halfway(begun))
+            }
+            guard begun.wait(milliseconds: 20_000).count == 1 else { throw TestSupportError("no byte came") }
+            let begin = monotonicNanoseconds()
+            loop.perform { transfer.get($0)?.cancel() }
+            guard let end = closed.wait(milliseconds: 20_000).first else {
+                throw TestSupportError("a connection was not closed")
+            }
+            times.append(end - begin)
+        }
+        times.sort()
+        Swift.print(
+            "\(times[cancelCount / 2]) ns  loop: cancel to closed socket (the longest of \(cancelCount): "
+                + "\(times[cancelCount - 1]) ns)")
+    }
+
+    private static let cancelCount = 200
+
+    /// Says when the first bytes have come.
+    private final class Halfway: EasyDelegate {
+        private let begun: Mailbox<Void>
+        init(_ begun: Mailbox<Void>) { self.begun = begun }
+        func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+            begun.send(())
+            return .proceed
+        }
+        func finished(_ outcome: TransferOutcome) {}
+    }
+
     /// Processor time of the loop's thread.
     private static func threadCPUNanoseconds(of loop: CurlLoop) -> Int64 {
         let answer = Mailbox<Int64>()

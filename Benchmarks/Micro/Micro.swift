@@ -2,8 +2,8 @@ import FerryCore
 import Sys
 
 /// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation:
-/// the least disturbed of several rounds, or one round of the loop (with nginx) and of the claim (with
-/// PostgreSQL). Compare figures of one run only.
+/// the least disturbed of several rounds, or one round of the loop (with nginx), of cancelling, and of the
+/// claim (with PostgreSQL). Compare figures of one run only.
 @main
 struct Micro {
     static func main() throws {
@@ -28,6 +28,7 @@ struct Micro {
             _ = mailbox.take()
         }
         try LoopFigures.print(atOnce: 64)
+        try LoopFigures.printCancelling()
         let nanoseconds = try QueueFigures.claimed(queued: 0)
         print("\(nanoseconds) ns  store: claim and finish a job")
     }

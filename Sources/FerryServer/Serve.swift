@@ -73,7 +73,7 @@ private func processEnvironment() -> [String: String] {
     return values
 }
 
-/// SIGTERM, SIGINT and SIGCHLD stay pending until `waitForEnd` takes them (sigtimedwait(2)).
+/// SIGTERM and SIGINT stay pending until `waitForEnd` takes them (sigtimedwait(2)).
 private func blockSignals() -> sigset_t {
     var signals = sigset_t()
     sigemptyset(&signals)

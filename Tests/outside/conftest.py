@@ -6,6 +6,7 @@ import dataclasses
 import http.server
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -22,10 +23,20 @@ ADMIN_KEY = "outside-checks-0123456789abcdef0123456789abcdef"
 WEBHOOK_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that the kernel gives to nobody by itself (ip_local_port_range), each once."""
+    first, last = map(int, pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = [port for port in range(12_000, 65_536) if not first <= port <= last] or range(12_000, 65_536)
+    while True:
+        port = random.choice(ports)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def eventually(seconds: float, condition, what: str):

@@ -98,7 +98,9 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(name: "TidyTests", swiftSettings: strict),
         .testTarget(name: "SysTests", dependencies: ["Sys"], swiftSettings: strict),
-        .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "Sys"], swiftSettings: strict),
+        .testTarget(
+            name: "HTTPServerTests", dependencies: ["HTTPServer", "Sys", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(
             name: "PostgresTests", dependencies: ["Postgres", "Sys", "TestSupport"], swiftSettings: strict),
         .testTarget(name: "CurlTests", dependencies: ["Curl", "Sys", "TestSupport"], swiftSettings: strict),

@@ -32,7 +32,7 @@ struct DiscretionaryTests {
         let closed = try ferry.json("PATCH", "/v1/admin/windows", never)
         #expect(closed["windows"]?.array?.first?["open"]?.bool == false)
         let id = try ferry.submit(body(origin))
-        let waiting = try ferry.json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=4"])
+        let waiting = try ferry.json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=3"])
         #expect(waiting["state"]?.string == "waiting" && waiting["waiting_for"]?.string == "discretionary")
         #expect(waiting["waiting_reason"]?["code"]?.string == "discretionary")
         #expect(waiting["schedule"]?["discretionary"]?.bool == true)
@@ -55,14 +55,17 @@ struct DiscretionaryTests {
         defer { origin.stop() }
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let at = { (seconds: Double) in Timestamp(microseconds: wallMicroseconds()) + seconds }
-        let near = try ferry.submit(body(origin, #","deadline_at":"\#(at(40))""#))
+        // At 1 MiB a second and with its margin it has to start in ten seconds; then it has plenty of time.
+        let near = try ferry.submit(
+            body(origin, #","deadline_at":"\#(at(120))","expected_bytes_to_receive":\#(98 << 20)"#))
         let far = try ferry.submit(body(origin, #","deadline_at":"\#(at(8_000))""#))
         let first = try ferry.json("GET", "/v1/jobs/\(near)")
         #expect(first["waiting_for"]?.string == "discretionary", "\(first)")
         let end = try ferry.finished(near)
         #expect(end["state"]?.string == "succeeded", "\(end)")
         #expect(try ferry.json("GET", "/v1/jobs/\(far)")["state"]?.string == "waiting")
-        let patch = #"{"schedule":{"deadline_at":"\#(at(30))"}}"#
+        let patch =
+            #"{"schedule":{"deadline_at":"\#(at(120))","expected_bytes_to_receive":\#(105 << 20)}}"#
         #expect(try ferry.call("PATCH", "/v1/jobs/\(far)", patch).status == 200)
         #expect(try ferry.finished(far)["state"]?.string == "succeeded")
         let other = try ferry.submit(body(origin))
@@ -84,7 +87,7 @@ struct DiscretionaryTests {
         let daily = #"{"windows":[{"name":"d","cron":"0 0 * * *","duration":86400,"max_bytes":3000}]}"#
         _ = try ferry.json("PATCH", "/v1/admin/windows", daily)
         #expect(becomes { origin.requests.count == 3 })
-        let last = try ferry.json("GET", "/v1/jobs/\(ids[5])", headers: ["Prefer": "wait=5"])
+        let last = try ferry.json("GET", "/v1/jobs/\(ids[5])", headers: ["Prefer": "wait=3"])
         #expect(last["state"]?.string == "waiting")
         #expect(origin.requests.count == 3)
     }

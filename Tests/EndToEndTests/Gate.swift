@@ -3,20 +3,6 @@ import Synchronization
 import Sys
 import TestSupport
 
-/// A door that opens once and then stays open, for any number of threads.
-final class Gate: Sendable {
-    // Never cleared, so it stays readable for whoever comes.
-    private let event = EventDescriptor()
-
-    func open() { event.signal() }
-
-    /// Waits until it is open; false after so many seconds.
-    func pass(seconds: Double = 60) -> Bool {
-        var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
-        return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
-    }
-}
-
 /// An origin of files `/f/<n>` of 20,000 bytes that depend on `n`. So many answers go out at once; every
 /// later one stops half-way until `open()`.
 final class HalfwayOrigin: Sendable {

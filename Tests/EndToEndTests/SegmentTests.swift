@@ -2,7 +2,6 @@ import Curl
 import FerryCore
 import Glibc
 import OpenSSL
-import Synchronization
 import TestSupport
 import Testing
 
@@ -28,14 +27,15 @@ struct SegmentTests {
         let isSame = readFile(ferry.files + "/parts/a.bin") == bytes
         #expect(isSame)
         // The log says which ranges were asked for, and how much of each was sent.
+        let attempts = try ferry.json("GET", "/v1/jobs/\(job["id"]?.string ?? "")/attempts")
+        let transactions = attempts["data"]?.array?.first?["transactions"]?.array ?? []
+        // It writes a line once it has seen the end.
+        #expect(becomes { nginx.log.count == transactions.count }, "\(attempts)")
         let lines = nginx.log
         let starts = Set(lines.compactMap { $0.range?.lowerBound })
         let quarter = bytes.count / 4
         #expect(starts.isSuperset(of: [0, quarter, 2 * quarter, 3 * quarter]), "\(lines)")
         #expect(lines.allSatisfy { $0.status == 206 })
-        let attempts = try ferry.json("GET", "/v1/jobs/\(job["id"]?.string ?? "")/attempts")
-        let transactions = attempts["data"]?.array?.first?["transactions"]?.array ?? []
-        #expect(transactions.count == lines.count, "\(attempts)")
         let received = transactions.compactMap { $0["count_of_response_body_bytes_after_decoding"]?.integer }
         #expect(received.reduce(0, +) == Int64(bytes.count))
     }
@@ -86,11 +86,18 @@ struct SegmentTests {
     @Test("a job in parts that is cancelled leaves nothing, and its connections are closed")
     func cancelled() throws {
         let running = Signal<Void>()
+        let gate = Gate()
         let origin = try RangeOrigin(patternBytes(8 << 20)) { answer, _, _ in
-            answer.pause = 50_000
-            answer.halfway = (after: 30_000, body: { running.fire(()) })
+            answer.halfway = (
+                after: 30_000,
+                body: {
+                    running.fire(())
+                    _ = gate.pass()
+                }
+            )
         }
         defer { origin.stop() }
+        defer { gate.open() }
         let id = try ferry.submit(
             #"{"kind":"download","request":{"url":"\#(origin.url)"},"segments":3,"#
                 + #""destination":{"path":"cancelled/x"}}"#)
@@ -106,13 +113,18 @@ struct SegmentTests {
     func killed() throws {
         let bytes = patternBytes(8 << 20, seed: 3)
         let running = Signal<Void>()
-        let isSlow = Atomic(true)
+        let gate = Gate()
         let origin = try RangeOrigin(bytes) { answer, _, _ in
-            guard isSlow.load(ordering: .relaxed) else { return }
-            answer.pause = 20_000
-            answer.halfway = (after: 300_000, body: { running.fire(()) })
+            answer.halfway = (
+                after: 300_000,
+                body: {
+                    running.fire(())
+                    _ = gate.pass()
+                }
+            )
         }
         defer { origin.stop() }
+        defer { gate.open() }
         let database = try TestDatabase()
         let own = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { own.remove() }
@@ -122,7 +134,7 @@ struct SegmentTests {
         #expect(running.wait(for: 3).count == 3)
         own.kill9()
         #expect(!names(in: own.files).contains("x"))
-        isSlow.store(false, ordering: .relaxed)
+        gate.open()
         try own.start()
         let job = try own.finished(id)
         #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")

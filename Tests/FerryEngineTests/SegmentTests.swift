@@ -273,11 +273,18 @@ private let bytes = patternBytes(size, seed: 7)
     func cancel() throws {
         for isCancelled in [true, false] {
             let running = Signal<Void>()
+            let gate = Gate()
             let origin = try RangeOrigin(bytes) { answer, _, _ in
-                answer.pause = 20_000
-                answer.halfway = (after: 50_000, body: { running.fire(()) })
+                answer.halfway = (
+                    after: 50_000,
+                    body: {
+                        running.fire(())
+                        _ = gate.pass()
+                    }
+                )
             }
             defer { origin.stop() }
+            defer { gate.open() }
             let fixture = try Fixture()
             defer { fixture.stop() }
             let attempt = fixture.attempt(.download, origin.url) {

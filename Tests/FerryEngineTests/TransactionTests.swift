@@ -174,7 +174,7 @@ import Testing
             fixture.stop()
             origin.stop()
         }
-        fixture.engine.begin([fixture.attempt(.data, origin.url) { $0.spec.request.timeoutForRequest = 1 }])
+        fixture.engine.begin([fixture.attempt(.data, origin.url) { $0.spec.request.timeoutForRequest = 3 }])
         let late = fixture.sink.arrived.wait(seconds: 60).first
         #expect(late?.failure?.code == .timedOut)
         #expect(isThere.wait(seconds: 60).count == 1)

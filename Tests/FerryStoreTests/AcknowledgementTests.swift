@@ -139,12 +139,12 @@ struct AcknowledgementTests {
     func failed() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let job = newJob(attemptCountMax: 1, acknowledgement: rules { $0.reminders.delayInitial = 1 })
+        let job = newJob(attemptCountMax: 1, acknowledgement: rules { $0.reminders.delayInitial = 100 })
         _ = try node.submit(job)
         node.end(try node.attempt(), failure())
         node.waitUntilFinished(job.id)
         let end = try #require(try node.job(job.id).get().record.finishedAt)
-        _ = try look(at: end + 2)
+        _ = try look(at: end + 150)
         _ = try acknowledge(node, job.id).get()
         eventually("the events have their numbers") { (try? events(job.id).last) == .jobAcknowledged }
         let record = try node.job(job.id).get().record

@@ -78,10 +78,10 @@ struct AwayTests {
         }
         let told = try EventLog(database.url).events.filter { $0.record.job == patient[0].id }
         #expect(told.map(\.record.type) == [.jobCreated, .jobWaitingForConnectivity])
-        try #require(prober.asked.wait(milliseconds: 10_000).first).reply(nil)
+        try #require(prober.asked.wait(milliseconds: 60_000).first).reply(nil)
         var served: Set<JobID> = []
         while served.count < 302 {
-            let attempts = node.runner.begun.wait(milliseconds: 10_000)
+            let attempts = node.runner.begun.wait(milliseconds: 60_000)
             try #require(!attempts.isEmpty)
             for attempt in attempts {
                 #expect(attempt.number == 1 || first.contains { $0.id == attempt.job })

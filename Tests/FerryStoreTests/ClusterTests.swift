@@ -53,7 +53,7 @@ struct ClusterTests {
         defer { node.store.stop() }
         let attempt = try node.attempt()
         #expect(attempt.job == job && attempt.number == 2 && attempt.failedAttemptCount == 0)
-        #expect(node.store.metrics.rescuedJobs == 1)
+        eventually("it is counted") { node.store.metrics.rescuedJobs == 1 }
         let other = try TestNode(database.url, leaseSeconds: 10)
         defer { other.store.stop() }
         #expect(other.runner.begun.wait(milliseconds: 700).isEmpty)

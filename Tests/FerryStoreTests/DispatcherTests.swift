@@ -225,23 +225,29 @@ struct DispatcherTests {
         }
     }
 
+    /// A node on a database that has been changed so that it refuses something.
+    private func node(_ script: String) throws -> TestNode {
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: script)
+        return try TestNode(database.url)
+    }
+
     @Test("while the database has no room a result waits and stays what it is; nothing is repeated")
     func fullDatabase() throws {
-        let node = try TestNode(database.url)
-        defer { node.store.stop() }
         var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                CREATE SEQUENCE refusals;
-                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-                BEGIN
-                    PERFORM nextval('refusals');
-                    RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full';
-                END $$;
-                CREATE TRIGGER full_disk BEFORE INSERT ON event_inbox FOR EACH ROW
-                    WHEN (NEW.session = 'held') EXECUTE FUNCTION refuse();
-                ALTER TABLE event_inbox DISABLE TRIGGER full_disk;
-                """)
+        let node = try node(
+            """
+            CREATE SEQUENCE refusals;
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                PERFORM nextval('refusals');
+                RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full';
+            END $$;
+            CREATE TRIGGER full_disk BEFORE INSERT ON event_inbox FOR EACH ROW
+                WHEN (NEW.session = 'held') EXECUTE FUNCTION refuse();
+            ALTER TABLE event_inbox DISABLE TRIGGER full_disk;
+            """)
+        defer { node.store.stop() }
         let accepted = try node.submit(newJob(session: "held"))
         let attempt = try node.attempt()
         try connection.execute(script: "ALTER TABLE event_inbox ENABLE TRIGGER full_disk")
@@ -258,13 +264,9 @@ struct DispatcherTests {
 
     @Test("a result whose values the database refuses fails its job alone, without another attempt")
     func refusedResult() throws {
-        let node = try TestNode(database.url)
+        let node = try node(
+            "ALTER TABLE finished_jobs ADD CONSTRAINT no_result CHECK (session <> 'odd' OR result IS NULL)")
         defer { node.store.stop() }
-        var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                ALTER TABLE finished_jobs ADD CONSTRAINT no_result CHECK (session <> 'odd' OR result IS NULL)
-                """)
         let accepted = try node.submit([newJob(session: "odd"), newJob()]).get().jobs
         for attempt in try node.attempts(2) { node.store.dispatcher.record(result(attempt, success)) }
         node.waitUntilFinished(accepted[0].id)

@@ -71,6 +71,7 @@ final class TestNode: Sendable {
     let hosts = HostLimits()
     let id: NodeID
     let store: Store
+    private let early = Mutex<[Attempt]>([])
 
     init(
         _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
@@ -120,15 +121,19 @@ final class TestNode: Sendable {
         try eventually("\(count) deliveries") { try status().deliveriesPending == count }
     }
 
-    /// The next attempts that were begun, in their order.
+    /// The next attempts that were begun, in their order. Those that have come beyond them come next.
     func attempts(_ count: Int) throws -> [Attempt] {
-        var all: [Attempt] = []
+        var all = early.withLock { early in
+            defer { early = [] }
+            return early
+        }
         let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
         while all.count < count && Sys.monotonicNanoseconds() < deadline {
             all.append(contentsOf: runner.begun.wait(milliseconds: 1000))
         }
-        try #require(all.count == count)
-        return all
+        try #require(all.count >= count)
+        early.withLock { $0 = Array(all[count...]) }
+        return Array(all[..<count])
     }
 
     func attempt() throws -> Attempt { try attempts(1)[0] }
@@ -137,6 +142,16 @@ final class TestNode: Sendable {
     func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
         store.dispatcher.record(result(attempt, outcome))
         if case .succeeded = outcome { waitUntilFinished(attempt.job) }
+    }
+
+    /// What an operator says about a host, and every node knows then.
+    func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
+        let patch = try HostPatch(JSON.parse(Array(patch.utf8)))
+        let changed = try wait { store.control.changeHost(origin, patch, reply: $0) }.get().get()
+        let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil
+        eventually("every node knows what holds for \(origin)") {
+            nodes.allSatisfy { ($0.hosts.limit(of: origin) != nil) == isLimited }
+        }
     }
 
     func waitUntilFinished(_ job: JobID) {

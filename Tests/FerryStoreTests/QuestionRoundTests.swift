@@ -31,16 +31,16 @@ struct QuestionRoundTests {
     func locked() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let late = confirmed(timeout: 1)
+        let late = confirmed(timeout: 3)
         _ = try node.submit([late]).get()
         try eventually("it is asked") { try isAsked(late, node) }
         var connection = try Connection(url: database.url)
         try connection.execute(script: "BEGIN; SELECT FROM jobs FOR UPDATE")
         let next = confirmed(timeout: 600)
-        let begin = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 2)
+        let begin = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 4)
         _ = try node.submit([next, begin]).get()
         // The first question is over long before.
-        #expect(node.runner.begun.wait(milliseconds: 10_000).map(\.job) == [begin.id])
+        #expect(node.runner.begun.wait(milliseconds: 60_000).map(\.job) == [begin.id])
         try eventually("the next is asked") { try isAsked(next, node) }
         #expect(try isAsked(late, node))
         try connection.execute(script: "COMMIT")

@@ -142,24 +142,13 @@ struct QueueTests {
         }
     }
 
-    private func learn(_ nodes: [TestNode]) throws {
-        var connection = try Connection(url: database.url)
-        try eventually("every node knows the limits") {
-            try connection.execute(script: "NOTIFY ferry, 'hosts'")
-            return nodes.allSatisfy { !$0.hosts.isEmpty }
-        }
-    }
-
     @Test("three nodes never run more of an origin than its limit, and nothing of it is left")
     func limits() throws {
         let gauge = Gauge()
         let ending = Mailbox<(TestNode, Attempt)>()
         let nodes = try nodes(3, slots: 6, gauge, ending)
         defer { nodes.forEach { $0.store.stop() } }
-        var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: "INSERT INTO hosts (origin, connection_limit) VALUES ('\(Self.limited)', 3)")
-        try learn(nodes)
+        try nodes[0].changeHost(Self.limited, #"{"maximum_connections":3}"#, known: nodes)
         for index in 0..<90 {
             let host = index % 3 == 0 ? "free.example.org" : "limited.example.org"
             _ = try nodes[index % 3].submit(newJob(session: "s\(index % 4)", host: host))
@@ -193,10 +182,7 @@ struct QueueTests {
         _ = try node.submit(held).get()
         let free = (0..<5).map { _ in newJob(host: "free.example.org") }
         _ = try node.submit(free).get()
-        var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: "INSERT INTO hosts (origin, blocked_until) VALUES ('\(Self.limited)', now() + '1 hour')")
-        try learn([node])
+        try node.changeHost(Self.limited, #"{"backoff_until":"2099-01-01T00:00:00Z"}"#, known: [node])
         let order = Mailbox<Attempt>()
         serve(node, order)
         node.store.dispatcher.record(result(first, success))
@@ -206,7 +192,7 @@ struct QueueTests {
         _ = try node.submit(late)
         #expect(try began(order, 1).map(\.job) == [late.id])
         #expect(try node.status().queued == 5)
-        try connection.execute(script: "DELETE FROM hosts; NOTIFY ferry, 'hosts'")
+        try node.changeHost(Self.limited, #"{"backoff_until":null}"#, known: [node])
         let attempts = try began(order, 5)
         #expect(attempts.map(\.job) == held.map(\.id) && attempts.allSatisfy { $0.number == 1 })
     }
@@ -217,10 +203,8 @@ struct QueueTests {
         defer { node.store.stop() }
         _ = try node.submit((0..<3).map { _ in newJob(host: "limited.example.org") }).get()
         let running = try node.attempts(3)
+        try node.changeHost(Self.limited, #"{"maximum_connections":2}"#, known: [node])
         var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: "INSERT INTO hosts (origin, connection_limit) VALUES ('\(Self.limited)', 2)")
-        try learn([node])
         let counted = Statement("counted", "SELECT count(*) FROM jobs WHERE state = 'running' AND lot < 0")
         try eventually("they are counted") { try connection.execute(counted).int64(0, 0) == 3 }
         let next = try node.submit(newJob(host: "limited.example.org"))

@@ -2,6 +2,7 @@ import Glibc
 import HTTPServer
 import Synchronization
 import Sys
+import TestSupport
 import Testing
 
 /// Keeps responders, so that their requests rest.
@@ -156,7 +157,7 @@ private final class SilentStream: ResponseStream {
     @Test("a port is free again as soon as its server has stopped")
     func reuse() throws {
         let handler = ScriptedHandler()
-        let first = try Server(address: "127.0.0.1", port: 0, handler: handler)
+        let first = try Server(address: "127.0.0.1", port: FreePort.find(), handler: handler)
         try first.start()
         let client = try Client(first)
         #expect(try client.get("/").status == 200)
@@ -171,7 +172,7 @@ private final class SilentStream: ResponseStream {
     @Test("a server that never started lets go of its port")
     func neverStarted() throws {
         let handler = ScriptedHandler()
-        let first = try Server(address: "127.0.0.1", port: 0, handler: handler)
+        let first = try Server(address: "127.0.0.1", port: FreePort.find(), handler: handler)
         first.stop()
         try first.start()
         try Server(address: "127.0.0.1", port: first.port, handler: handler).stop()

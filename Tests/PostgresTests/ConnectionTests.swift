@@ -128,7 +128,7 @@ struct ConnectionTests {
         #expect(try one() == 1)
         server.stop()
         #expect(throws: PostgresError.self) { try one() }
-        #expect(lane.retryIn > .zero && !lane.isConnected)
+        #expect(states.last.flatMap(Self.pause) == LaneConnection.retryDelayMin && !lane.isConnected)
         try server.start()
         Self.wait(lane.retryIn)
         #expect(try one() == 1)
@@ -154,16 +154,21 @@ struct ConnectionTests {
 
     @Test("pauses grow from 50 ms to 2 s while no server is there")
     func backoff() {
-        let lane = LaneConnection(url: "postgresql://user@127.0.0.1:1/db")
-        var last = Duration.zero
+        var pauses: [Duration] = []
+        let lane = LaneConnection(
+            url: "postgresql://user@127.0.0.1:1/db",
+            onStateChange: { state in Self.pause(state).map { pauses.append($0) } })
         for _ in 0..<3 {
             Self.wait(lane.retryIn)
             #expect(throws: PostgresError.self) {
                 try lane.withConnection { connection throws(PostgresError) in _ = try connection.ping() }
             }
-            #expect(lane.retryIn > last && lane.retryIn <= LaneConnection.retryDelayMax)
-            last = lane.retryIn
         }
+        #expect(pauses == [50, 100, 200].map { .milliseconds($0) })
+    }
+
+    private static func pause(_ state: LaneConnection.State) -> Duration? {
+        if case .disconnected(_, let retryIn) = state { retryIn } else { nil }
     }
 
     private static func isConnected(_ state: LaneConnection.State) -> Bool {

@@ -1,5 +1,5 @@
 import CSys
-package import Glibc
+import Glibc
 import Synchronization
 import Sys
 
@@ -13,7 +13,7 @@ package struct TestSupportError: Error, CustomStringConvertible {
 package enum ChildProcess {
     /// Starts a program found in PATH or in /usr/sbin; its output goes nowhere. It dies with the test
     /// process, however that ends.
-    package static func start(_ arguments: [String]) throws -> pid_t {
+    package static func start(_ arguments: [String]) throws -> Int32 {
         let paths = (getenv("PATH").map { String(cString: $0) } ?? "") + ":/usr/sbin:/sbin"
         let candidates = paths.split(separator: ":").map { "\($0)/\(arguments[0])" }
         guard let path = candidates.first(where: { access($0, X_OK) == 0 }) else {
@@ -34,23 +34,33 @@ package enum ChildProcess {
     }
 
     /// Ends it at once, and waits for that.
-    package static func end(_ pid: pid_t) {
+    package static func end(_ pid: Int32) {
         kill(pid, SIGKILL)
         wait(pid)
     }
 
     /// Waits until the process has ended.
-    package static func wait(_ pid: pid_t) {
+    package static func wait(_ pid: Int32) {
         var status: Int32 = 0
         while waitpid(pid, &status, 0) < 0, errno == EINTR {}
     }
 }
 
-/// Ports of the loopback interface, below those that the kernel gives to connections and to listeners that
-/// do not name one (ip_local_port_range). None is given twice in a process: where a server has stopped, and
-/// where none has begun yet, nobody else listens.
+/// Ports of the loopback interface, of those that the kernel does not give to connections and to listeners
+/// that do not name one (ip_local_port_range). None is given twice in a process: where a server has stopped,
+/// and where none has begun yet, nobody else listens.
 package enum FreePort {
     private static let taken = Mutex<Set<UInt16>>([])
+    /// Without those of well-known services.
+    private static let range: ClosedRange<UInt16> = {
+        let text = readFile("/proc/sys/net/ipv4/ip_local_port_range") ?? []
+        let ends = String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace)
+        guard ends.count == 2, let first = UInt16(ends[0]), let last = UInt16(ends[1]) else {
+            return 12_000...31_999
+        }
+        if first >= 16_000 { return 12_000...first - 1 }
+        return last <= 62_000 ? last + 1...65_535 : 12_000...65_535
+    }()
 
     /// One that nobody listens on.
     package static func find() throws -> UInt16 {
@@ -62,7 +72,7 @@ package enum FreePort {
     /// A socket that listens on a free port.
     package static func listen(backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
         for _ in 0..<1_000 {
-            let port = UInt16.random(in: 12_000..<32_000)
+            let port = UInt16.random(in: range)
             guard taken.withLock({ $0.insert(port).inserted }) else { continue }
             if let descriptor = try? listen(port, backlog: backlog) { return (descriptor, port) }
         }

@@ -20,6 +20,21 @@ package final class Signal<Value: Sendable>: Sendable {
     }
 }
 
+/// A door that opens once and then stays open, for any number of threads.
+package final class Gate: Sendable {
+    // Never cleared, so it stays readable for whoever comes.
+    private let event = EventDescriptor()
+
+    package init() {}
+    package func open() { event.signal() }
+
+    /// Waits until it is open; false after so many seconds.
+    package func pass(seconds: Double = 60) -> Bool {
+        var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
+    }
+}
+
 /// Whether the condition becomes true within the time; asked every millisecond.
 package func eventually(seconds: Double = 30, _ condition: () -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)

@@ -67,7 +67,7 @@ def judge(ferry, phases: list[str], seconds: int, log: pathlib.Path):
 
 def test_schemathesis_finds_nothing(ferry, receiver, document, tmp_path):
     """All phases: those that end by themselves, however slow the machine is, and the one that would not."""
-    judge(ferry, ["Examples", "Coverage", "Fuzzing"], 8 * SECONDS, tmp_path / "schemathesis.log")
+    judge(ferry, ["Examples", "Coverage", "Fuzzing"], 20 * SECONDS, tmp_path / "schemathesis.log")
     judge(ferry, ["Stateful"], SECONDS, tmp_path / "stateful.log")
     assert ferry.process.poll() is None, ferry.log()
     # It may have had the service held and its node drained.

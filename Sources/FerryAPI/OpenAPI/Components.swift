@@ -74,7 +74,10 @@ let parameterComponents = #"""
       "examples": {"origin": {"value": "https://example.org:443"}, "name": {"value": "example.org"}},
       "description": "An origin, percent-encoded; a name without a scheme means https."
     },
-    "Verbose": {"name": "verbose", "in": "query", "allowEmptyValue": true, "schema": {"type": "string"}},
+    "Verbose": {
+      "name": "verbose", "in": "query", "allowEmptyValue": true,
+      "schema": {"type": "string", "pattern": "^[^\\u0000]*$"}
+    },
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",
       "schema": {"type": "string", "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"},

@@ -4,10 +4,13 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
+import secrets
 
 import schemathesis
 
 _numbers = itertools.count()
+# Another run may have used the same service.
+_run = secrets.token_hex(3)
 
 
 def _jobs(body):
@@ -192,4 +195,4 @@ def before_call(context, case, kwargs):
     # but not found" would be true and right. Replays have tests of their own.
     key = headers.get("Idempotency-Key") or ""
     if re.fullmatch('[!#-~][!-~]{0,239}|"[!#-~]{1,239}"', key):
-        headers["Idempotency-Key"] = re.sub('("?)$', rf"-{next(_numbers)}\1", key, count=1)
+        headers["Idempotency-Key"] = re.sub('("?)$', rf"-{_run}{next(_numbers)}\1", key, count=1)

@@ -35,7 +35,7 @@ let parameterComponents = #"""
     },
     "SessionCursor": {
       "name": "cursor", "in": "query",
-      "schema": {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,128}$"},
+      "schema": {"type": "string", "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"},
       "description": "next_cursor of the page before; what it is made of may change."
     },
     "Cursor": {

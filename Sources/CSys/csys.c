@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,6 +52,11 @@ uint32_t csys_futex_load(const uint32_t *word) {
 
 void csys_name_thread(const char *name) {
     pthread_setname_np(pthread_self(), name);
+}
+
+int64_t csys_file_system_type(int fd) {
+    struct statfs information;
+    return fstatfs(fd, &information) == 0 ? (int64_t)information.f_type : -1;
 }
 
 // Runs in the child between fork and exec: async-signal-safe calls only. Exits with 127 on any failure,

@@ -1,3 +1,4 @@
+import CSys
 package import FerryCore
 import Glibc
 import Sys
@@ -9,9 +10,10 @@ package struct PartialSweep: Sendable {
     /// job was deleted.
     package enum Fate: Sendable { case stays, goes }
 
-    /// Names between two pauses, and how long those are, in microseconds.
-    private static let stride = 1_000
-    private static let pause: UInt32 = 20_000
+    /// What opening a directory costs, in names.
+    private static let directoryStep = 8
+    /// File systems without files: proc, sysfs, cgroup2 (statfs(2)).
+    private static let kernelTypes: Set<Int64> = [0x9FA0, 0x6265_6572, 0x6367_7270]
     /// Found files that the store is asked about together.
     private static let askMax = 200
     /// Directories below each other.
@@ -35,18 +37,19 @@ package struct PartialSweep: Sendable {
     package func run(below root: String) -> Int {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { return 0 }
-        var seen = 0
-        return visit(descriptor, depth: 0, &seen)
+        var pace = Pace()
+        return visit(descriptor, depth: 0, &pace)
     }
 
     /// Closes the descriptor.
-    private func visit(_ descriptor: Int32, depth: Int, _ seen: inout Int) -> Int {
+    private func visit(_ descriptor: Int32, depth: Int, _ pace: inout Pace) -> Int {
         defer { close(descriptor) }
+        guard Self.holdsFiles(descriptor) else { return 0 }
+        pace.took(Self.directoryStep)
         var found: [(name: String, job: JobID)] = []
         var directories: [String] = []
         visitDirectory(descriptor) { name, mayBeDirectory in
-            seen += 1
-            if seen % Self.stride == 0 { usleep(Self.pause) }
+            pace.took(1)
             if let owner = PartialNames.owner(of: name) {
                 found.append((name: name, job: owner.job))
             } else if mayBeDirectory {
@@ -61,9 +64,13 @@ package struct PartialSweep: Sendable {
         guard depth < Self.depthMax else { return removed }
         for name in directories where !isStopped() {
             let below = openat(descriptor, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-            if below >= 0 { removed += visit(below, depth: depth + 1, &seen) }
+            if below >= 0 { removed += visit(below, depth: depth + 1, &pace) }
         }
         return removed
+    }
+
+    private static func holdsFiles(_ descriptor: Int32) -> Bool {
+        !kernelTypes.contains(csys_file_system_type(descriptor))
     }
 
     private func judge(_ found: ArraySlice<(name: String, job: JobID)>, in descriptor: Int32) -> Int {
@@ -83,5 +90,29 @@ package struct PartialSweep: Sendable {
         var status = stat()
         guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return false }
         return status.st_mtim.tv_sec < time(nil) - Self.strangerSeconds
+    }
+}
+
+/// Keeps a walk to a fiftieth of one core: transfers come first, and nobody waits for it.
+private struct Pace {
+    /// Nanoseconds of walking after which it rests, and how many times as long.
+    private static let turn: Int64 = 2_000_000
+    private static let restFactor: Int64 = 49
+    /// No rest is longer, in nanoseconds: a disk that is slow now may not be so later.
+    private static let restMax: Int64 = 1_000_000_000
+    /// Names between two looks at the clock.
+    private static let stride = 64
+
+    private var since = monotonicNanoseconds()
+    private var seen = 0
+
+    mutating func took(_ steps: Int) {
+        seen += steps
+        guard seen >= Self.stride else { return }
+        seen = 0
+        let worked = monotonicNanoseconds() - since
+        guard worked >= Self.turn else { return }
+        usleep(UInt32(min(worked * Self.restFactor, Self.restMax) / 1_000))
+        since = monotonicNanoseconds()
     }
 }

@@ -27,6 +27,8 @@ void csys_futex_wake(uint32_t *word);
 uint32_t csys_futex_load(const uint32_t *word);
 /// Names the calling thread (at most 15 bytes), for top, gdb and perf.
 void csys_name_thread(const char *name);
+/// The magic number of the file system that an open file is on (statfs(2)); -1 with errno.
+int64_t csys_file_system_type(int fd);
 
 /// Starts a program with its own session. `uid`/`gid`: the user it runs as, or (uid_t)-1 to keep ours.
 /// The child receives `death_signal` when the thread that called this ends (PR_SET_PDEATHSIG), closes

@@ -7,7 +7,7 @@ import TestSupport
 /// What a job costs the store, in the situations in which queues in PostgreSQL become slow. PostgreSQL is
 /// real, without syncs; nothing is transferred. Every figure is a ratio of two that were measured in turn.
 enum QueueFigures {
-    static let all = ["backlog", "limits", "slots", "snapshot", "history"]
+    static let all = ["backlog", "limits", "slots", "nodes", "snapshot", "history"]
 
     /// `count`: rows or jobs of the situation; 0: the figure's own.
     static func print(_ name: String, count: Int) throws {
@@ -15,6 +15,7 @@ enum QueueFigures {
         case "backlog": try backlog(queued: count > 0 ? count : 1_000_000)
         case "limits": try limits(hostCount: count > 0 ? count : 1_000)
         case "slots": try slots(milliseconds: count > 0 ? Double(count) : 5)
+        case "nodes": try nodes(milliseconds: count > 0 ? Double(count) : 20)
         case "snapshot": try snapshot(jobCount: count > 0 ? count : 600_000)
         case "history": try history(finished: count > 0 ? count : 10_000_000)
         default: Swift.print("no such figure: \(name); there are \(all.joined(separator: ", "))")
@@ -122,6 +123,32 @@ enum QueueFigures {
         Swift.print("slots: \(slotCount) used to \(percent(part)) by transfers of \(milliseconds) ms")
     }
 
+    // MARK: Nodes
+
+    /// What a second node adds where transfers wait for the network and both share one database: jobs each
+    /// second of two nodes by those of one.
+    private static func nodes(milliseconds: Double) throws {
+        let (slotCount, jobCount, clientCount) = (16, 4_000, 256)
+        let alone = try StoreBench(slots: slotCount, milliseconds: milliseconds)
+        let first = try StoreBench(slots: slotCount, milliseconds: milliseconds)
+        let second = try StoreBench(slots: slotCount, milliseconds: milliseconds, beside: first)
+        for node in [alone, first, second] { try node.start() }
+        var (one, two): ([Int64], [Int64]) = ([], [])
+        for time in 0...3 {
+            let nanoseconds = (
+                alone.run(jobCount, clientCount: clientCount), first.run(jobCount, clientCount: clientCount)
+            )
+            guard time > 0 else { continue }
+            one.append(nanoseconds.0)
+            two.append(nanoseconds.1)
+        }
+        for node in [second, first, alone] { node.stop() }
+        let ratio = Double(median(one)) / Double(median(two))
+        Swift.print(
+            "nodes: two of \(slotCount) slots, \(milliseconds) ms a transfer, end \(percent(ratio)) of one's jobs"
+        )
+    }
+
     // MARK: Rows that are dead and cannot be removed
 
     /// Somebody keeps a snapshot open while so many jobs come and go; against the same without.
@@ -163,6 +190,7 @@ enum QueueFigures {
     ) throws(PostgresError) {
         try connection.execute(
             script: """
+                SET statement_timeout = 0;
                 INSERT INTO finished_jobs (id, created_at, started_at, finished_at, node, revision, attempt,
                     failed_attempts, kind, state, tenant, session, origin, spec, response, result)
                 SELECT (lpad(to_hex(ms), 12, '0') || '7' || lpad(to_hex(n), 19, '8'))::uuid, made, made,

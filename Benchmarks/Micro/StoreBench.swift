@@ -12,7 +12,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
     let database: TestDatabase
     private let store: Store
     private let dispatcher: DispatcherLane
-    private let finished = Mailbox<Int>()
+    private let finished: Mailbox<Int>
     private let answered = Mailbox<Int>()
     private let identifiers = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
     /// Nanoseconds that an attempt takes.
@@ -20,14 +20,16 @@ final class StoreBench: AttemptRunner, CommitObserver {
     private let ending = Mailbox<(AttemptResult, Int64)>()
     private let timer = Mutex<Thread?>(nil)
 
-    /// `prepare`: what is there before the store begins.
+    /// `other`: another node of the same database, which counts the ends of both. `prepare`: what is there
+    /// before the store begins.
     init(
-        slots: Int = 512, milliseconds: Double = 0,
+        slots: Int = 512, milliseconds: Double = 0, beside other: StoreBench? = nil,
         prepare: (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in }
     ) throws {
-        database = try TestDatabase()
+        database = try other?.database ?? TestDatabase()
+        finished = other?.finished ?? Mailbox()
         duration = Int64(milliseconds * 1e6)
-        try Migrator.migrate(url: database.url)
+        if other == nil { try Migrator.migrate(url: database.url) }
         var connection = try Connection(url: database.url)
         try prepare(&connection)
         var configuration = StoreConfiguration(

@@ -6,6 +6,8 @@ final class BodyDrain: StagedDrain {
     struct Plan {
         /// Bytes that may stay in memory.
         let memoryLimit: Int
+        /// For a body that only gathers there; nil: it is small enough to stay.
+        let gathering: Gathering?
         let byteCountMax: Int64?
         /// How long the file will be, as far as anybody knows, and who knows whether there is room for it.
         let fileByteCount: Int64?
@@ -19,6 +21,13 @@ final class BodyDrain: StagedDrain {
         let opened: ((PartialFile) -> Void)?
     }
 
+    /// A body that is in memory for a while.
+    struct Gathering {
+        let claim: GatheringClaim
+        /// On the loop's clock.
+        let since: Int64
+    }
+
     /// Where the bytes of a large file gather; nil: each piece is written as it comes.
     var stage: WriteStage?
     /// Told of a failure that no caller is there for.
@@ -28,6 +37,7 @@ final class BodyDrain: StagedDrain {
     /// False when more is announced: then nothing is gathered first.
     private let staysInMemory: Bool
     private var memory: [UInt8] = []
+    private var gathering: Gathering?
     private var file: PartialFile?
     private var claim: StorageClaim?
     private var tail: DigestTail?
@@ -43,6 +53,7 @@ final class BodyDrain: StagedDrain {
         self.plan = plan
         resumedByteCount = 0
         total = nil
+        gathering = plan.gathering
         staysInMemory = expected ?? 0 <= Int64(plan.memoryLimit)
         if let expected {
             try checkLength(expected)
@@ -128,7 +139,14 @@ final class BodyDrain: StagedDrain {
         try file.append(memory)
         plan.digests.update(memory)
         memory = []
+        gathering = nil
         return file
+    }
+
+    /// Once a second: what has gathered for too long goes to the file. Throws as `append` does.
+    func secondPassed(_ now: Int64) throws(TransferError) {
+        guard let gathering, now - gathering.since >= EngineLimits.gatheringMax else { return }
+        _ = try openFile()
     }
 
     /// Bytes that wait for their digest. Nothing while those from before are hashed: that takes as long as
@@ -151,6 +169,8 @@ final class BodyDrain: StagedDrain {
 
     /// The file that a later attempt may go on from, if there is one.
     var resumableFile: PartialFile? {
+        // Nothing to go on from is better than a failure for another reason.
+        if gathering != nil, !memory.isEmpty { _ = try? openFile() }
         guard let file, file.isResumable else { return nil }
         // Bytes that cannot be written are fetched again.
         try? stage?.flush(self)
@@ -166,7 +186,7 @@ final class BodyDrain: StagedDrain {
     /// Hands the bytes to the file threads; the drain must not be used afterwards.
     func publish(_ lane: FileLane, _ make: (Publication.Bytes) -> Publication) -> Publication {
         guard let file else {
-            let publication = make(.memory(memory))
+            let publication = make(.memory(memory, gathering?.claim))
             lane.send(.publish(publication))
             return publication
         }
@@ -182,6 +202,7 @@ final class BodyDrain: StagedDrain {
 
     /// Removes the partial file, if there is one.
     func discard(_ lane: FileLane) {
+        gathering = nil
         guard let file else { return }
         stage?.drop(self)
         self.file = nil

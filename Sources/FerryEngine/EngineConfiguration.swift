@@ -27,6 +27,9 @@ package struct EngineConfiguration: Sendable {
     package var userAgent: String
     /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
     package var memoryByteCountMax = 16 << 10
+    /// The same for bodies whose length is known and that arrive within a second or two, while all of them
+    /// together are no more than so many bytes; longer ones go to their file.
+    package var gatheredByteCountMax = 32 << 20
     /// For jobs that name none of their own.
     package var proxy: ServiceProxy?
     /// Idle connections that all loops together keep; at least the number of transfers at once.
@@ -46,6 +49,10 @@ package struct EngineConfiguration: Sendable {
 
 /// Bounds of one transfer, with unit and reason.
 enum EngineLimits {
+    /// Bytes of a body that may gather in memory; one turn of a file thread writes and hashes it.
+    static let gatheredByteCountMax: Int64 = 256 << 10
+    /// Nanoseconds after which a body that still gathers goes to its file: it is slow, and memory is dear.
+    static let gatheringMax: Int64 = 1_000_000_000
     /// Bytes of a body that are hashed where they arrive; the rest is hashed behind the writer by a file
     /// thread.
     static let inlineDigestByteCountMax: Int64 = 1 << 20
@@ -63,6 +70,9 @@ enum EngineLimits {
     static let codedReceiveBufferSize = 2 << 10
     /// libcurl's default; larger ones cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
+    /// While a loop has so few transfers.
+    static let roomyReceiveBufferSize = 64 << 10
+    static let roomyTransferCountMax = 64
     static let bulkReceiveBufferSize = 512 << 10
     /// Of transfers that begin while a loop has more than so many others (the default concurrency): each of
     /// them is slow, and what counts is their memory.

@@ -14,6 +14,7 @@ final class EngineContext: Sendable {
     let registry = Registry()
     let bulk: BulkBoard
     let space: StorageSpace
+    let gathering: GatheringRoom
     let rates = Rates()
     let mirrors = MirrorBoard()
     let lease: any LeaseHolder
@@ -35,6 +36,7 @@ final class EngineContext: Sendable {
         space = StorageSpace(
             reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
             gate: configuration.downloads)
+        gathering = GatheringRoom(byteCount: configuration.gatheredByteCountMax)
         self.sink = sink
         self.lease = lease
         self.jobs = jobs

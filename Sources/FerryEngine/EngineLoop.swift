@@ -97,6 +97,9 @@ final class EngineLoop {
     /// Whether one more transfer should be small rather than fast.
     var isCrowded: Bool { live.count > EngineLimits.crowdedTransferCountMin }
 
+    /// Whether memory is no matter yet.
+    var isRoomy: Bool { live.count <= EngineLimits.roomyTransferCountMax }
+
     func ended(_ key: AttemptKey) { live[key] = nil }
 
     private func scan(_ now: Int64) {

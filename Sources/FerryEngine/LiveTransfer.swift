@@ -226,9 +226,12 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             if let destination { return destination }
             return try context.destination(of: attempt)
         }
+        let gathering = total == nil ? gathering(length) : nil
         let plan = BodyDrain.Plan(
             memoryLimit: attempt.spec.kind == .data
-                ? Limits.inlineBodyByteCountMax : context.configuration.memoryByteCountMax,
+                ? Limits.inlineBodyByteCountMax
+                : gathering == nil ? context.configuration.memoryByteCountMax : Int(length ?? 0),
+            gathering: gathering,
             byteCountMax: attempt.spec.accept.byteCountMax,
             fileByteCount: length ?? attempt.spec.integrity.size
                 ?? attempt.spec.schedule.expectedBytesToReceive,

@@ -6,7 +6,17 @@ extension LiveTransfer {
     var receiveBufferSize: Int {
         if decoding != nil { return EngineLimits.codedReceiveBufferSize }
         if isBulk { return EngineLimits.bulkReceiveBufferSize }
+        if loop.isRoomy { return EngineLimits.roomyReceiveBufferSize }
         return loop.isCrowded ? EngineLimits.crowdedReceiveBufferSize : EngineLimits.receiveBufferSize
+    }
+
+    /// Room for a body that is neither small nor large, of a transfer that is likely to be fast.
+    func gathering(_ length: Int64?) -> BodyDrain.Gathering? {
+        guard attempt.spec.kind == .download, let length, length <= EngineLimits.gatheredByteCountMax,
+            length > Int64(context.configuration.memoryByteCountMax), pacing == nil, !loop.isCrowded,
+            let claim = context.gathering.claim(Int(length))
+        else { return nil }
+        return BodyDrain.Gathering(claim: claim, since: loop.multi.now)
     }
 
     /// The same request once more, so that the body is stored as it is sent.

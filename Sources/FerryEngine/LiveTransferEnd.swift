@@ -128,7 +128,7 @@ extension EngineLoop {
         return Publication(
             Publication.Plan(
                 bytes: bytes, destination: destination, digests: digests, verified: verified,
-                syncs: context.configuration.fileSync == .full,
+                syncs: context.configuration.fileSync == .full, space: context.space,
                 holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) },
                 leftovers: context.leftovers, loop: loop,
                 report: { result in
@@ -170,6 +170,13 @@ extension LiveTransfer {
     func secondPassed(_ now: Int64, _ seconds: Double) {
         progress.measure(seconds: seconds)
         recordProgress(now)
+        if case .drain(let drain) = sink {
+            do throws(TransferError) {
+                try drain.secondPassed(now)
+            } catch {
+                return handle(.bodyRefused(error))
+            }
+        }
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
         } else if let transfer, !transfer.isPaused,

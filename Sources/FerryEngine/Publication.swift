@@ -17,7 +17,7 @@ final class Publication: Sendable {
 
     /// How the bytes come: small bodies whole, others in their partial file.
     enum Bytes: Sendable {
-        case memory([UInt8])
+        case memory([UInt8], GatheringClaim?)
         case file(PartialFile, DigestTail?)
     }
 
@@ -27,6 +27,7 @@ final class Publication: Sendable {
         let digests: Digests
         let verified: TransferResult.Verification
         let syncs: Bool
+        let space: StorageSpace
         /// Whether the attempt is still ours, asked right before the file gets its name.
         let holdsLease: @Sendable () -> Bool
         let leftovers: Leftovers
@@ -133,11 +134,13 @@ final class Publication: Sendable {
         }
         places[key] = place
         switch plan.bytes {
-        case .memory(let bytes):
+        case .memory(let bytes, _):
+            let claim = try plan.space.claim(at: place, expecting: Int64(bytes.count))
             plan.digests.update(bytes)
             let sha256 = try plan.digests.finish()
             let file = try PartialFile(destination, in: place)
             do throws(TransferError) {
+                try claim.take(bytes.count, file.descriptor)
                 try file.append(bytes)
             } catch {
                 file.discard()

@@ -1,0 +1,85 @@
+import FerryCore
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+/// Bodies of some hundred KiB are written at once, unless they are slow.
+@Suite struct GatheringTests {
+    private static let bytes = patternBytes(100_000)
+
+    /// Sends half of the body, then waits for `goesOn`; what comes later is what is left.
+    private static func origin(_ goesOn: Signal<Void>) throws -> ScriptedOrigin {
+        let half = bytes.count / 2
+        return try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let tag = "ETag: \"one\"\r\n"
+                if request.header("range") == "bytes=\(half)-" {
+                    connection.send(
+                        "HTTP/1.1 206 Partial Content\r\n\(tag)Content-Length: \(half)\r\n"
+                            + "Content-Range: bytes \(half)-\(bytes.count - 1)/\(bytes.count)\r\n\r\n")
+                    connection.send(Array(bytes[half...]))
+                    continue
+                }
+                connection.send("HTTP/1.1 200 OK\r\n\(tag)Content-Length: \(bytes.count)\r\n\r\n")
+                connection.send(Array(bytes[..<half]))
+                guard request.path != "/cut" else { return }
+                _ = goesOn.wait(for: 1)
+                connection.send(Array(bytes[half...]))
+            }
+        }
+    }
+
+    private static func with(_ body: (ScriptedOrigin, Fixture, Signal<Void>) throws -> Void) throws {
+        let goesOn = Signal<Void>()
+        let origin = try origin(goesOn)
+        defer { origin.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        try body(origin, fixture, goesOn)
+        #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } }, "\(fixture.files())")
+    }
+
+    @Test("a slow body leaves the memory for its file, and arrives whole")
+    func slow() throws {
+        try Self.with { origin, fixture, goesOn in
+            fixture.engine.begin([fixture.attempt(.download, origin.url + "/slow") { $0.to("a") }])
+            #expect(
+                eventually {
+                    fixture.files().first { $0.hasSuffix(".part") }
+                        .flatMap { readFile(fixture.directory + "/" + $0) } == Array(Self.bytes[..<50_000])
+                })
+            goesOn.fire(())
+            let result = try #require(fixture.sink.arrived.wait(for: 1).first)
+            #expect(result.success?.sha256 == sha256(Self.bytes))
+            #expect(readFile(fixture.root + "/a") == Self.bytes)
+        }
+    }
+
+    @Test("what had gathered when the connection broke is not fetched again")
+    func cut() throws {
+        try Self.with { origin, fixture, _ in
+            let job = fixture.attempt(.download, origin.url).job
+            func run(_ number: Int32) -> AttemptResult? {
+                fixture.run(.download, origin.url + "/cut", job: job, number: number) { $0.to("a") }
+            }
+            #expect(run(1)?.failure?.code == .incompleteBody)
+            #expect(run(2)?.success?.sha256 == sha256(Self.bytes))
+            #expect(origin.requests.map { $0.header("range") } == [nil, "bytes=50000-"])
+            #expect(readFile(fixture.root + "/a") == Self.bytes)
+        }
+    }
+
+    @Test("there is room for so many bytes and no more, until somebody lets go")
+    func room() {
+        let room = GatheringRoom(byteCount: 100)
+        var first = room.claim(60)
+        #expect(first != nil && room.claim(60) == nil)
+        let second = room.claim(40)
+        #expect(second != nil && room.claim(1) == nil)
+        first = nil
+        #expect(room.claim(61) == nil && room.claim(60) != nil)
+        withExtendedLifetime(second) {}
+    }
+}

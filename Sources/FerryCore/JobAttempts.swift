@@ -3,7 +3,8 @@ package struct JobAttempts: Sendable {
     /// The job's own request, which most transactions carry out.
     private let request: TransactionMetrics.Request?
     package private(set) var attempts: [AttemptRecord]
-    /// How many are not kept any more, or cannot be read.
+    /// How many numbers before the first one are not shown: attempts that are not kept any more or cannot be
+    /// read, and leases that were given back before anything began, of which nothing is kept.
     package let omittedCount: Int
 
     /// What the job's row says besides its ended attempts.
@@ -36,7 +37,7 @@ package struct JobAttempts: Sendable {
         if let first = attempts.first, first.number == 1, first.startedAt == nil {
             attempts[0].startedAt = job.startedAt
         }
-        // Numbers grow by one: when the oldest were dropped, the first that is kept says how many.
+        // Numbers grow by one a lease. Unless some may have been dropped, all that is missing has not begun.
         let isFull = packed.count >= Limits.attemptCountMax - 1
         omittedCount = unreadable + (isFull ? max(0, Int(attempts.first?.number ?? 1) - 1 - unreadable) : 0)
         if job.state == .running {

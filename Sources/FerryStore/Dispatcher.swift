@@ -223,7 +223,7 @@ struct Dispatcher {
             default: break
             }
         }
-        for case .wait(let wait) in round.endings { if let due = wait.instant { schedulePromotion(at: due) } }
+        if let due = outcome.nextWait { schedulePromotion(at: due) }
         if round.reconciles {
             nextReconciliation = now + Self.reconciliationInterval
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)

@@ -19,12 +19,20 @@ struct Round {
         /// The lots of rows that became queued, each with its most urgent one: promoted or given back.
         var queued: [Lot: Timestamp] = [:]
         var nextDue: Timestamp?
+        /// When the first of those tries again that wait for their hosts by themselves.
+        var nextWait: Timestamp?
         /// Others depend on what has ended.
         var hasDependencyNews = false
 
         /// Rows of next_due.sql.
         fileprivate mutating func noteDue(_ rows: borrowing ResultSet) {
             nextDue = rows.rowCount > 0 ? rows.instantOrNil(0, 0) : nil
+        }
+
+        /// Rows of await_connectivity.sql. Returns the jobs.
+        fileprivate mutating func noteWaits(_ rows: borrowing ResultSet) -> [JobID] {
+            nextWait = (0..<rows.rowCount).compactMap { rows.instantOrNil($0, 1) }.min()
+            return rows.identifiers()
         }
 
         fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
@@ -75,7 +83,7 @@ struct Round {
         }
         if !parts.suspensions.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
-        if !parts.waits.isEmpty { changed.formUnion(next(&results).identifiers()) }
+        if !parts.waits.isEmpty { changed.formUnion(outcome.noteWaits(next(&results))) }
         if !parts.asks.isEmpty { changed.formUnion(next(&results).identifiers()) }
         if promotes {
             let rows = next(&results)

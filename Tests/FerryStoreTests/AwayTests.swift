@@ -92,6 +92,28 @@ struct AwayTests {
         #expect(served == Set((first + patient).map(\.id)))
     }
 
+    @Test("the pause before a try of one's own grows with the waits, not with leases that were given back")
+    func pauses() throws {
+        let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())
+        defer { node.store.stop() }
+        let job = try node.submit(newJob(host: "away.example")).id
+        for _ in 0..<8 { node.end(try node.attempt(), .released) }
+        node.end(try node.attempt(), Self.couldNotConnect)
+        // After a second, and not after four minutes.
+        let next = try node.attempt()
+        #expect(next.job == job && next.number == 10)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE jobs SET connectivity_waits = 20")
+        node.store.dispatcher.record(
+            AttemptResult(
+                attempt: next, outcome: Self.couldNotConnect, response: nil, bytesReceived: 0, bytesSent: 0,
+                endedElsewhere: true))
+        try eventually("it waits again") { try node.job(job).get().record.state == .waiting }
+        let due = try #require(try node.job(job).get().record.nextAttemptAt)
+        let pause = due - Timestamp(microseconds: Sys.wallMicroseconds())
+        #expect(pause > 200 && pause < 361)
+    }
+
     @Test("one that is to be cancelled is leased and ends")
     func cancelled() throws {
         let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())

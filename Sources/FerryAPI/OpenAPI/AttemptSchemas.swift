@@ -6,7 +6,8 @@ let attemptSchemas = #"""
         "data": {"type": "array", "items": {"$ref": "#/components/schemas/Attempt"}},
         "omitted_attempts": {
           "type": "integer", "minimum": 0,
-          "description": "How many earlier ones are not kept: the latest 50 are."
+          "description": "How many numbers come before the first one that is shown, once there are more \#
+          than the latest 50, which are kept. Some of them may have been given back before anything began."
         }
       }
     },

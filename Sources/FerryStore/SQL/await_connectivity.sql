@@ -1,9 +1,11 @@
 -- Lets jobs wait until their host can be reached, and says so the first time; no attempt is used up. A job
 -- whose cancellation was asked for meanwhile is queued instead, one whose suspension was asked for is
--- suspended. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of
--- job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 when to try again, or null:
--- when somebody lets it go, if somebody looks for its host, $5 errors, $6 the attempts that ended, or null,
--- kept as in retry_jobs.sql, $7 whether bytes were left. Returns the ids that were really changed.
+-- suspended. Who is not let go by somebody tries again by itself: after 1 s, then twice as long each time it
+-- has waited, up to 300 s. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row
+-- of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 by what that pause is
+-- multiplied, or null: when somebody lets it go, if somebody looks for its host, $5 errors, $6 the attempts
+-- that ended, or null, kept as in retry_jobs.sql, $7 whether bytes were left. Returns the ids that were
+-- really changed, each with the time of its next attempt, or null.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'
@@ -11,9 +13,11 @@ WITH changed AS (
         waiting_for = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
             THEN 'connectivity' END::waiting_for,
         next_attempt_at = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
-            THEN coalesce(u.next_attempt_at, CASE WHEN NOT EXISTS (
-                SELECT FROM hosts h WHERE h.origin = j.origin AND h.is_awaited
-            ) THEN now() + interval '1 second' END) END,
+            THEN coalesce(
+                now() + u.factor * make_interval(secs => least(300, 2 ^ least(10, j.connectivity_waits))),
+                CASE WHEN NOT EXISTS (
+                    SELECT FROM hosts h WHERE h.origin = j.origin AND h.is_awaited
+                ) THEN now() + interval '1 second' END) END,
         suspend_requested = false, has_bytes = j.has_bytes OR u.has_bytes,
         connectivity_waits = j.connectivity_waits
             + CASE WHEN j.cancel_requested OR j.suspend_requested THEN 0 ELSE 1 END,
@@ -21,12 +25,13 @@ WITH changed AS (
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest(
-        $1::uuid[], $2::integer[], $3::integer[], $4::timestamptz[], $5::text[], $6::bytea[], $7::boolean[]
-    ) AS u(id, attempt, revision, next_attempt_at, error, ended, has_bytes)
+        $1::uuid[], $2::integer[], $3::integer[], $4::double precision[], $5::text[], $6::bytea[],
+        $7::boolean[]
+    ) AS u(id, attempt, revision, factor, error, ended, has_bytes)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision OR j.state = 'running')
     RETURNING j.id, j.state, j.waiting_for, j.attempt, j.revision, j.wanted_events, j.tenant, j.session,
-        j.connectivity_waits
+        j.connectivity_waits, j.next_attempt_at
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(
@@ -42,4 +47,4 @@ WITH changed AS (
         running = c.running + excluded.running, queued = c.queued + excluded.queued,
         waiting = c.waiting + excluded.waiting, suspended = c.suspended + excluded.suspended
 )
-SELECT id FROM changed
+SELECT id, next_attempt_at FROM changed

@@ -49,6 +49,8 @@ struct Claims: Sendable {
         /// Jobs that wait for their hosts now.
         var awaitedCount = 0
         var found: [Found] = []
+        /// There is one that must not be sent twice, and that was not leased because it might find no slot.
+        var passesOver = false
         /// Lots of queued jobs that are not there.
         var lost: Set<Int64> = []
         /// By narrow lot: what it might give, and until when its host is backed off. Not in it: somebody else
@@ -106,6 +108,7 @@ struct Claims: Sendable {
         parameters.appendArray(.int32, asks) { $0.append(int32: Int32($1.count)) }
         appendLease(to: &parameters, context)
         parameters.append(bool: hasHosts || hasAway)
+        parameters.append(bool: holds)
         return parameters
     }
 
@@ -172,17 +175,20 @@ extension Claims.Outcome {
         jobs.reserveCapacity(jobs.count + rows.rowCount)
         var order = Array(0..<rows.rowCount)
         if inOrder {
-            let urgencies = order.map { rows.instant($0, 21) }
+            // Without a node: it stays queued.
+            order.removeAll { rows.isNull($0, 7) }
+            passesOver = order.count < rows.rowCount
+            let urgencies = (0..<rows.rowCount).map { rows.instant($0, 21) }
             order.sort { (urgencies[$0], $0) < (urgencies[$1], $1) }
         }
         for row in order {
-            jobs.append(StoredJob(rows, row, isWide: false))
+            jobs.append(StoredJob(claimed: rows, row))
             guard only == nil else { continue }
             let (lot, urgency) = (rows.int64(row, 20), rows.instant(row, 21))
             let before = leased[lot] ?? (0, nil)
             leased[lot] = (before.count + 1, max(urgency, before.last ?? urgency))
         }
-        if let only { leased[only] = (rows.rowCount, nil) }
+        if let only { leased[only] = (order.count, nil) }
     }
 
     fileprivate mutating func read(diverted rows: borrowing ResultSet) {

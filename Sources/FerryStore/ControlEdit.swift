@@ -140,11 +140,12 @@ extension JobRecord {
 extension StoreContext {
     /// A job was changed: if it runs here, its attempt learns of it.
     fileprivate func adopt(_ record: JobRecord) {
-        guard record.state == .running, book.holds(record.id, attempt: record.attempt),
+        guard record.state == .running, record.node == configuration.node,
             let spec = try? JobSpec(storedJSON: record.specJSON)
         else { return }
         edits.insert(record, spec, book: book)
-        changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+        // Before it has begun there is nothing to change yet: it begins with what the book says.
+        attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
     }
 }
 

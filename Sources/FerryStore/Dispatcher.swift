@@ -31,6 +31,7 @@ struct Dispatcher {
     private static let reconciliationInterval: Int64 = 15_000_000_000
     private static let promotionMax: Int32 = 500
     private static let pauseAfterError: Int64 = 1_000_000_000
+    private static let holdingPause: Int64 = 1_000_000_000
     /// What writes endings.
     private static let endingStatements = Set(
         [
@@ -231,6 +232,8 @@ struct Dispatcher {
         if outcome.hasDependencyNews { dependents.note() }
         if !outcome.claims.lost.isEmpty { mend(outcome.claims.lost) }
         tell(round, outcome)
+        // For a while what has a slot goes first: nothing may overtake it for long.
+        if outcome.claims.passesOver { holdsNothingUntil = now + Self.holdingPause }
         begin(claims, slotCount: reserved.slots)
         if outcome.hasDueQuestions { QuestionRound(context: context, lane: lane).run() }
     }
@@ -316,7 +319,9 @@ struct Dispatcher {
         attempts.reserveCapacity(claims.count)
         for stored in claims {
             if stored.isCancelRequested {
-                end(stored, .cancelled, .cancelledByRequest, now)
+                let seal = stored.keepsBytes ? context.configuration.sealResumePoint : nil
+                endings.append(
+                    .finish(FinishedJob(stored, .cancelled, .cancelledByRequest, at: now, seal: seal)))
             } else if let expiry = stored.expiresAt, expiry <= now {
                 endings.append(
                     .finish(FinishedJob(overdue: stored, at: now)))
@@ -339,24 +344,24 @@ struct Dispatcher {
     }
 
     private mutating func begin(_ attempts: [Attempt], slotCount: Int) {
-        guard let runner = context.attemptRunner else {
+        guard context.attemptRunner != nil else {
             slots.end(slotCount)
             for attempt in attempts { endings.append(.release(Lease(attempt), ended: nil)) }
             return
         }
         let begun = Array(attempts.prefix(slotCount))
         slots.end(slotCount - begun.count)
-        if !begun.isEmpty { runner.begin(begun) }
+        context.begin(begun)
         guard attempts.count > begun.count else { return }
         var held: [Attempt] = []
         for attempt in attempts[begun.count...] {
             if attempt.spec.isRepeatable(attempt.spec.request.method) {
                 held.append(attempt)
             } else if slots.begin(upTo: 1) == 1 {
-                runner.begin([attempt])
+                context.begin([attempt])
             } else {
-                // If this process died nobody would know that it had not begun.
-                holdsNothingUntil = Sys.monotonicNanoseconds() + 1_000_000_000
+                // If this process died nobody would know that it had not begun. Claims look at its text.
+                holdsNothingUntil = Sys.monotonicNanoseconds() + Self.holdingPause
                 endings.append(.release(Lease(attempt), ended: nil))
             }
         }

@@ -28,6 +28,20 @@ final class EditBook: Sendable {
         }
     }
 
+    /// What has become of `bytesPerSecondMax` of attempts that begin, where it was changed since they were
+    /// leased.
+    func rates(of attempts: [Attempt]) -> [(job: JobID, bytesPerSecondMax: Int64?)] {
+        guard !isEmpty.load(ordering: .relaxed) else { return [] }
+        return edits.withLock { edits in
+            attempts.compactMap { attempt in
+                guard let edit = edits[attempt.job], edit.attempt == attempt.number,
+                    edit.spec.bytesPerSecondMax != attempt.spec.bytesPerSecondMax
+                else { return nil }
+                return (attempt.job, edit.spec.bytesPerSecondMax)
+            }
+        }
+    }
+
     /// The result as one of the job as it is now.
     func apply(to result: AttemptResult) -> AttemptResult {
         guard !isEmpty.load(ordering: .relaxed) else { return result }

@@ -11,8 +11,6 @@ final class HeldAttempts: Sendable {
         let attempt: Attempt
         /// Monotonic nanoseconds.
         let since: Int64
-        /// `bytesPerSecondMax`, once somebody has changed it.
-        fileprivate(set) var changedRate: Int64??
     }
 
     /// However many slots there are.
@@ -56,16 +54,6 @@ final class HeldAttempts: Sendable {
         }
     }
 
-    /// False: the job is not here.
-    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) -> Bool {
-        guard count > 0 else { return false }
-        return change { held in
-            guard let index = held.firstIndex(where: { $0.attempt.job == job }) else { return false }
-            held[index].changedRate = .some(bytesPerSecondMax)
-            return true
-        }
-    }
-
     var all: [Held] { held.withLock { $0 } }
 
     /// When the first of them goes back; monotonic nanoseconds.
@@ -104,6 +92,14 @@ struct Turnover {
 }
 
 extension StoreContext {
+    /// Begins attempts that have slots.
+    func begin(_ attempts: [Attempt]) {
+        guard !attempts.isEmpty, let runner = attemptRunner else { return }
+        runner.begin(attempts)
+        // Whoever changed one before the runner knew of it has put that into the book first.
+        for (job, rate) in edits.rates(of: attempts) { runner.changeRate(job, bytesPerSecondMax: rate) }
+    }
+
     /// Begins what is held, as far as there are slots.
     func beginHeld() {
         let slots = configuration.slots
@@ -118,13 +114,12 @@ extension StoreContext {
     }
 
     private func begin(_ held: HeldAttempts.Held) {
-        guard let runner = attemptRunner, mayBegin(held) else {
+        guard attemptRunner != nil, mayBegin(held) else {
             configuration.slots.end(1)
             end(held.attempt, .released)
             return
         }
-        runner.begin([held.attempt])
-        if let rate = held.changedRate { runner.changeRate(held.attempt.job, bytesPerSecondMax: rate) }
+        begin([held.attempt])
     }
 
     /// Whether nothing has come up since it was leased. What is limited by now is for the claims, which
@@ -160,11 +155,5 @@ extension StoreContext {
         case .cancel: end(held.attempt, .cancelled)
         case .cancelKeepingBytes: end(held.attempt, .cancelled, leavesBytes: held.attempt.number > 1)
         }
-    }
-
-    /// Another rate for a job, if this node has its attempt; nil: none.
-    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {
-        if held.changeRate(job, bytesPerSecondMax: bytesPerSecondMax) { return }
-        attemptRunner?.changeRate(job, bytesPerSecondMax: bytesPerSecondMax)
     }
 }

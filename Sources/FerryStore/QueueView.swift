@@ -184,7 +184,9 @@ struct QueueView {
     private mutating func depth(
         _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
     ) -> LotSchedule.Depth {
-        if claimed == ask.count || outcome.diverted.contains(ask.lot.id) { return .more }
+        if claimed == ask.count || outcome.passesOver || outcome.diverted.contains(ask.lot.id) {
+            return .more
+        }
         if (claims.hasHosts || claims.hasAway) && !claims.diverts(ask.lot) {
             suspects.insert(ask.lot.id)
             return .more

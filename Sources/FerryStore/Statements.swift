@@ -19,7 +19,7 @@ package enum Statements {
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 6)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 7)
     package static let claimLimitedJobs = make(
         "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)

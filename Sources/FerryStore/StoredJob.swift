@@ -7,8 +7,10 @@ package struct StoredJob: Sendable {
     /// Of an unfinished job.
     package let expiresAt: Timestamp?
     package let isCancelRequested: Bool
-    /// The last attempt has left bytes to go on from; false when the job was claimed.
-    package let hasBytes: Bool
+    /// The last attempt has left bytes to go on from.
+    package private(set) var hasBytes = false
+    /// Whoever asked for the cancellation wants them; known of claimed jobs alone.
+    package private(set) var keepsBytes = false
     package let sealedSecrets: [UInt8]?
     package let payload: [UInt8]?
     package let origin: String
@@ -39,13 +41,22 @@ package struct StoredJob: Sendable {
             }
         }
         self.record = record
-        hasBytes = isWide && rows.bool(row, 25)
+        if isWide { hasBytes = rows.bool(row, 25) }
         expiresAt = rows.instantOrNil(row, 11)
         isCancelRequested = rows.bool(row, 12)
         sealedSecrets = rows.bytesOrNil(row, 15)
         payload = rows.bytesOrNil(row, 16)
         origin = rows.text(row, 18)
         traceparent = rows.textOrNil(row, 19)
+    }
+
+    /// Reads the columns of claim_jobs.sql.
+    init(claimed rows: borrowing ResultSet, _ row: Int) {
+        self.init(rows, row, isWide: false)
+        // Nobody else asks.
+        guard isCancelRequested else { return }
+        hasBytes = rows.bool(row, 22)
+        keepsBytes = rows.bool(row, 23)
     }
 }
 

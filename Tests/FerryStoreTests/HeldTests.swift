@@ -188,10 +188,93 @@ struct HeldTests {
                 }, reply: reply)
         }
         _ = try edited.get()
-        #expect(node.runner.rates.take().isEmpty)
+        // The runner does not know it yet.
+        #expect(node.runner.rates.take().count == 1)
         node.store.dispatcher.record(result(running[0], success))
         let change = try #require(node.runner.rates.wait(milliseconds: 60_000).first)
         #expect(change.0 == held[0] && change.1 == 4_096)
+    }
+
+    @Test("a rate that is changed while the attempt is on its way to its transfer is not lost")
+    func earlyRate() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        node.runner.react { [control = node.store.control] attempt in
+            // The runner has not taken it yet.
+            let edited = wait { reply in
+                control.edit(
+                    attempt.job, tenant: "acme",
+                    { draft throws(InvalidFields) in
+                        var draft = draft
+                        draft.spec.bytesPerSecondMax = 4_096
+                        return draft
+                    }, reply: reply)
+            }
+            if case .failure(let error) = edited { Issue.record("\(error)") }
+        }
+        let job = try node.submit(newJob()).id
+        var changes: [(JobID, Int64?)] = []
+        eventually("it is changed once it has begun") {
+            changes += node.runner.rates.take()
+            return changes.count == 2
+        }
+        #expect(changes.allSatisfy { $0.0 == job && $0.1 == 4_096 })
+    }
+
+    @Test("one that is suspended while it is held keeps the bytes of its earlier attempts")
+    func bytes() throws {
+        let (node, _, held) = try busyNode()
+        defer { node.store.stop() }
+        let job = held[0]
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE jobs SET has_bytes = true WHERE id = '\(job.uuidText)'")
+        _ = try wait { node.store.control.suspend(job, tenant: "acme", reply: $0) }.get()
+        try eventually("it is") { try node.job(job).get().record.state == .suspended }
+        #expect(try node.job(job).get().hasBytes)
+        let record = try wait {
+            node.store.control.cancel(job, tenant: "acme", keepsBytes: true, reply: $0)
+        }.get()
+        #expect(record.resumeData == "sealed \(job)")
+    }
+
+    @Test("what must not be sent twice is leased when there is a slot for it, and no sooner")
+    func unrepeatable() throws {
+        let node = try TestNode(database.url, slots: Self.slotCount)
+        defer { node.store.stop() }
+        let ending = Mailbox<Attempt>()
+        node.runner.react { ending.send($0) }
+        let repeatable = (0..<400).map { _ in newJob() }
+        let posts = (0..<200).map { _ in post(newJob(kind: .data, priority: 0.1)) }
+        let later = (0..<100).map { _ in newJob(priority: 0) }
+        _ = try node.submit(repeatable + posts + later).get()
+        var (endedCount, sawHeld) = (0, false)
+        while endedCount < 700 {
+            let begun = ending.wait(milliseconds: 20_000)
+            try #require(!begun.isEmpty)
+            endedCount += begun.count
+            for attempt in begun {
+                sawHeld = sawHeld || node.store.control.context.held.count > 0
+                node.store.dispatcher.record(result(attempt, success))
+            }
+        }
+        #expect(sawHeld)
+        try eventually("all ends are committed") { try node.status().running == 0 }
+        var connection = try Connection(url: database.url)
+        let posted = try connection.execute(
+            Statement(
+                "count_posts",
+                "SELECT count(*), sum(attempt) FROM finished_jobs WHERE kind = 'data'"))
+        #expect(posted.int64(0, 0) == 200 && posted.int64(0, 1) == 200)
+        #expect(node.store.metrics.fencedResults == 0)
+    }
+
+    private func post(_ job: NewJob) -> NewJob {
+        var spec = job.spec
+        spec.request.method = "POST"
+        return NewJob(
+            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
+            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
     }
 
     @Test("an urgent job waits for no more than those that are held")

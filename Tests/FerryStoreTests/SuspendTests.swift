@@ -132,6 +132,27 @@ struct SuspendTests {
         #expect(try wait { node.store.control.leftovers(of: [unknown], reply: $0) }.get() == [:])
     }
 
+    @Test("a cancellation that its attempt did not hear of leaves the bytes to whoever asked for them")
+    func unheard() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        for keepsBytes in [true, false] {
+            let job = newJob()
+            _ = try node.submit(job)
+            let attempt = try node.attempt()
+            _ = try wait {
+                node.store.control.cancel(job.id, tenant: "acme", keepsBytes: keepsBytes, reply: $0)
+            }.get()
+            // It has failed already: who claims the job next ends it.
+            node.store.dispatcher.record(result(attempt, failure(), leavesBytes: true))
+            node.waitUntilFinished(job.id)
+            let record = try node.job(job.id).get().record
+            #expect(record.state == .cancelled && record.attempt == 2)
+            #expect(record.resumeData == (keepsBytes ? "sealed \(job.id)" : nil))
+            #expect(node.observer.leaving.withLock { $0.contains(job.id) } == keepsBytes)
+        }
+    }
+
     @Test("a failed job shows resume data when its last attempt has left bytes")
     func failed() throws {
         let node = try TestNode(database.url)

@@ -3,24 +3,30 @@
 -- job_counts. The state is a literal and the rows are found by an array, so that no plan can leave the
 -- partial index. $1 lots, $2 how many of each at most, $3 the node, $4 now, $5 whether downloads are held
 -- back, $6 whether origins are limited or not reached: jobs of those are left to divert_jobs.sql and
--- await_hosts.sql. Columns as everywhere, then lot and urgency.
-WITH claimed AS (
+-- await_hosts.sql; $7 whether some will find no slot: then what must not be sent twice
+-- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
+-- Columns as everywhere, then lot, urgency, whether there are bytes, and whether those stay when it is
+-- cancelled.
+WITH met AS MATERIALIZED (
+    SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
+        '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
+        '%"method":"OPTIONS"%', '%"method":"TRACE"%', '%"non_idempotent":true%']) AS is_passed_over
+    FROM unnest($1::bigint[], $2::integer[]) AS a(lot, count) CROSS JOIN LATERAL (
+        SELECT id, origin, spec FROM jobs
+        WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $5::boolean)
+        ORDER BY urgency, id LIMIT a.count
+        FOR UPDATE SKIP LOCKED) q
+    WHERE NOT $6::boolean OR NOT coalesce((
+        SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+            OR h.unreachable IS NOT NULL AND (
+                SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
+                FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
+        FROM hosts h WHERE h.origin = q.origin), false)
+), claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $3::uuid,
         started_at = coalesce(j.started_at, greatest(j.created_at, $4::timestamptz))
-    WHERE j.id = ANY (ARRAY(
-        SELECT q.id
-        FROM unnest($1::bigint[], $2::integer[]) AS a(lot, count) CROSS JOIN LATERAL (
-            SELECT id, origin FROM jobs
-            WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $5::boolean)
-            ORDER BY urgency, id LIMIT a.count
-            FOR UPDATE SKIP LOCKED) q
-        WHERE NOT $6::boolean OR NOT coalesce((
-            SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
-                OR h.unreachable IS NOT NULL AND (
-                    SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
-                    FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
-            FROM hosts h WHERE h.origin = q.origin), false)))
+    WHERE j.id = ANY (ARRAY(SELECT id FROM met WHERE NOT is_passed_over))
     RETURNING j.*
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
@@ -35,5 +41,10 @@ WITH claimed AS (
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency
+    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes
 FROM claimed j
+UNION ALL
+SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
+    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
+    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes
+FROM jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM met WHERE is_passed_over LIMIT 1))

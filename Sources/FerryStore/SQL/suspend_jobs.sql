@@ -1,12 +1,14 @@
 -- Suspends jobs whose attempt was stopped for it. One that was resumed or cancelled meanwhile is queued.
 -- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array
--- element a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, kept as in retry_jobs.sql, $5
--- whether bytes were left. Returns the ids that were really changed.
+-- element a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, kept as in retry_jobs.sql, or
+-- null where nothing had begun: then the bytes of earlier ones are still there. $5 whether bytes were left.
+-- Returns the ids that were really changed.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
             ELSE 'queued' END::job_state,
-        suspend_requested = false, has_bytes = u.has_bytes, node = NULL, revision = j.revision + 1,
+        suspend_requested = false, node = NULL, revision = j.revision + 1,
+        has_bytes = u.has_bytes OR j.has_bytes AND u.ended IS NULL,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[], $5::boolean[])

@@ -1,5 +1,6 @@
 import FerryCore
 import FerryScheduler
+import Logging
 import Postgres
 import Synchronization
 
@@ -123,7 +124,7 @@ struct IntakeBatch {
             let rows = results.take(plain.isEmpty ? 0 : 1)
             let fresh = Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
             let known = keyed.filter { !fresh.contains($0) }
-            if !known.isEmpty { replays = try readReplays(known, &connection) }
+            if !known.isEmpty { replays = try replaysAfterCommit(known, &connection) }
         }
         return outcome(replays, lots)
     }
@@ -188,6 +189,22 @@ struct IntakeBatch {
             startedAt: now, spec: job.spec, specJSON: job.specJSON, secrets: job.secrets,
             payload: job.payload,
             origin: job.origin, traceparent: job.traceparent, retryOf: job.retryOf, isCancelRequested: false)
+    }
+
+    /// What is alone is committed by now, whatever becomes of the others' answers.
+    private func replaysAfterCommit(
+        _ known: [Int], _ connection: inout Connection
+    ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
+        do throws(PostgresError) {
+            return try readReplays(known, &connection)
+        } catch {
+            guard isAlone else { throw error }
+            context.logger.warning(
+                "earlier answers could not be read",
+                metadata: ["error": "\(error)", "count": "\(known.count)"])
+            let unavailable = Result<Submission.Accepted, StoreError>.failure(.unavailable)
+            return Dictionary(uniqueKeysWithValues: known.map { ($0, unavailable) })
+        }
     }
 
     func readReplays(

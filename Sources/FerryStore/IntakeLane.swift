@@ -106,8 +106,9 @@ package final class IntakeLane: JobIntake {
             guard !pending.isEmpty else { continue }
             let batch = Self.takeBatch(&pending)
             answeredCount = batch.count
-            if !commit(batch, lane) {
-                pending.insert(contentsOf: batch, at: 0)
+            let open = commit(batch, lane)
+            if !open.isEmpty {
+                pending.insert(contentsOf: open, at: 0)
                 expire(&pending)
                 // A closed mailbox does not wait.
                 if mailbox.isClosed { expireAll(&pending) }
@@ -142,10 +143,11 @@ package final class IntakeLane: JobIntake {
 
     // MARK: Committing
 
-    /// False: there is no database, and nothing was sent.
-    private func commit(_ gathered: [Pending], _ lane: LaneConnection) -> Bool {
-        guard let (batch, epoch) = acceptable(gathered, lane) else { return false }
-        guard !batch.isEmpty else { return true }
+    /// Returns what is to be tried again because there is no database: of that nothing was sent, and nobody
+    /// was answered.
+    private func commit(_ gathered: [Pending], _ lane: LaneConnection) -> [Pending] {
+        guard let (batch, epoch) = acceptable(gathered, lane) else { return gathered }
+        guard !batch.isEmpty else { return [] }
         let start = Sys.monotonicNanoseconds()
         let work = IntakeBatch(batch.map(\.submission), context)
         var wasSent = false
@@ -160,12 +162,12 @@ package final class IntakeLane: JobIntake {
             let before = commitNanoseconds.load(ordering: .relaxed)
             commitNanoseconds.store((before * 3 + duration) / 4, ordering: .relaxed)
             succeed(work, outcome)
-            return true
+            return []
         } catch {
             work.abandon()
-            guard wasSent else { return false }
+            guard wasSent else { return batch }
             if error.isSessionChange {
-                guard (try? context.readSessions(lane)) != nil else { return false }
+                guard (try? context.readSessions(lane)) != nil else { return batch }
                 return commit(batch, lane)
             }
             if error.isConnectionLost {
@@ -182,9 +184,9 @@ package final class IntakeLane: JobIntake {
                 reply(batch[0], .failure(.failed))
             } else {
                 // One bad submission fails alone.
-                for next in batch where !commit([next], lane) { reply(next, .failure(.unavailable)) }
+                return batch.flatMap { commit([$0], lane) }
             }
-            return true
+            return []
         }
     }
 
@@ -192,7 +194,7 @@ package final class IntakeLane: JobIntake {
     private func succeed(_ work: IntakeBatch, _ outcome: IntakeBatch.Outcome) {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
-        if !outcome.attempts.isEmpty { context.attemptRunner?.begin(outcome.attempts) }
+        context.begin(outcome.attempts)
         if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
         if !outcome.queued.isEmpty {
             if context.configuration.isWorker { context.specs.insert(outcome.queued) }

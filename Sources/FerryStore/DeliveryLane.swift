@@ -34,7 +34,7 @@ package final class DeliveryLane: DeliveryQueue {
     /// The thread's body. Tries are kept until they are committed; claims are answered at once.
     func run() {
         let lane = context.connection(
-            "deliveries",
+            "deliveries", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)

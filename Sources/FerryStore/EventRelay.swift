@@ -22,7 +22,7 @@ final class EventRelay: Sendable {
     /// The thread's body. Whatever is left without a number is there for the next process, or another node.
     func run() {
         let lane = context.connection(
-            "events",
+            "events", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)

@@ -256,6 +256,13 @@ struct ControlTests {
         try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
         #expect(try node.status().deliveriesPending == 1)
         #expect(try claim().first?.tryNumber == 3)
+        var connection = try Connection(url: database.url)
+        let shards = try connection.execute(
+            Statement("delivery_shards", "SELECT shard FROM job_counts WHERE deliveries_pending <> 0"))
+        for lane in ["/events/", "/deliveries/"] {
+            let lanes = (0..<shards.rowCount).map { shards.text($0, 0) }
+            #expect(lanes.contains { $0.contains(lane) }, "it changes its row of counts: \(lanes)")
+        }
         guard
             case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) }
             )

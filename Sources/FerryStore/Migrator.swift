@@ -56,6 +56,7 @@ package enum Migrator {
         Migration(
             version: 20, name: "delivery_senders", sql: PackageResources._020_delivery_senders_sql),
         Migration(version: 21, name: "session_ends", sql: PackageResources._021_session_ends_sql),
+        Migration(version: 22, name: "late_jobs", sql: PackageResources._022_late_jobs_sql),
     ]
 
     private static let lockAndCreate = """

@@ -114,6 +114,22 @@ struct HistoryTests {
         #expect(try rows("SELECT DISTINCT session FROM finished_jobs") == ["held"])
     }
 
+    @Test("one that stays when its partition goes, and is deleted before that is dropped, does not come back")
+    func deletedLate() throws {
+        try addOld("late", days: 9, ended: 1)
+        try addOld("later", days: 9, ended: 1)
+        try change(Self.splitting)
+        // What was not named has ended while its partition went.
+        try change(
+            """
+            SELECT detach_finished_jobs('\(Self.oldPartition)',
+                ARRAY(SELECT id FROM finished_jobs WHERE session = 'late'));
+            DELETE FROM finished_jobs WHERE session = 'late';
+            SELECT drop_finished_jobs('\(Self.oldPartition)', now() - interval '7 days');
+            """)
+        #expect(try rows("SELECT session FROM finished_jobs") == ["later"])
+    }
+
     private func change(_ sql: String) throws {
         var connection = try Connection(url: database.url)
         try connection.execute(script: sql)

@@ -184,6 +184,8 @@ final class EventStreams: EventSink {
                 events.lastEvent { [self] last in
                     guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
                     gather(query, JobState.allCases.filter { !$0.isTerminal }, []) { [self] jobs in
+                        // Without all of them the client would believe what is not so: it comes again.
+                        guard let jobs else { return refuse(stream, .unavailable, call) }
                         stream.addSnapshot(snapshot(of: jobs, id: last), upTo: last)
                         stream.add([], isWhole: true)
                         answer(stream, call)
@@ -215,7 +217,7 @@ final class EventStreams: EventSink {
     /// Unfinished jobs, newest first in each state; nil: they could not be read.
     private func gather(
         _ query: EventQuery, _ states: [JobState], _ found: [JobRecord],
-        done: @escaping @Sendable ([JobRecord]) -> Void
+        done: @escaping @Sendable ([JobRecord]?) -> Void
     ) {
         guard let state = states.first, found.count < Self.snapshotMax else { return done(found) }
         var next = JobQuery(tenant: query.tenant)
@@ -223,7 +225,8 @@ final class EventStreams: EventSink {
         next.state = state
         next.limit = Self.snapshotMax - found.count
         jobs.jobs(next) { [self] result in
-            gather(query, Array(states.dropFirst()), found + ((try? result.get()) ?? []), done: done)
+            guard case .success(let more) = result else { return done(nil) }
+            gather(query, Array(states.dropFirst()), found + more, done: done)
         }
     }
 

@@ -85,7 +85,8 @@ extension ServiceClient {
         request.totalTimeout = milliseconds
         request.connectTimeout = min(5_000, milliseconds)
         let delegate = FollowingDelegate(reader, receive)
-        defer { reader = delegate.reader }
+        // What is not complete when the connection ends was not seen, and comes again from its start.
+        defer { reader = EventStreamReader(lastEventID: delegate.reader.lastEventID) }
         do throws(CurlError) {
             try BlockingTransfer.perform(request, delegate: delegate)
         } catch {

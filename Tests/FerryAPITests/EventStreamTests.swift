@@ -88,6 +88,22 @@ struct EventStreamTests {
         late.stream.cancelled()
     }
 
+    @Test("a stream whose snapshot could not be read as a whole is refused, so that the client comes again")
+    func unreadableSnapshot() throws {
+        _ = try fixture.submit()
+        fixture.store.state.withLock { $0.unreadable = .suspended }
+        let headers = [
+            (name: "Accept", value: "text/event-stream"),
+            (name: "Last-Event-ID", value: "\(EventID(high: 9, low: 9))"),
+        ]
+        #expect(try fixture.send("GET", "/v1/events", nil, headers).status == 503)
+        #expect(fixture.api.listenerCount == 0)
+        fixture.store.state.withLock { $0.unreadable = nil }
+        let reader = try open("/v1/events", after: "\(EventID(high: 9, low: 9))")
+        #expect(reader.text().contains(#""complete":true"#))
+        reader.stream.cancelled()
+    }
+
     @Test("a job's stream ends with the job; another tenant's and a resumed one without news have none")
     func ofJob() throws {
         let job = try fixture.submit()

@@ -44,6 +44,8 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var submissions: [Submission] = []
         /// What every call fails with.
         var failure: StoreError?
+        /// Jobs in this state cannot be listed.
+        var unreadable: JobState?
         /// What a submission does after its acceptance.
         var afterSubmit: (@Sendable (JobID) -> Void)?
         var queries: [JobQuery] = []
@@ -160,6 +162,9 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) { reply(found(id, tenant)) }
 
     func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
+        if let failed = state.withLock({ $0.unreadable }), failed == query.state {
+            return reply(.failure(.unavailable))
+        }
         let jobs = state.withLock { state in
             state.queries.append(query)
             return state.jobs.values.filter { job in

@@ -127,6 +127,13 @@ package struct DeliveryTry: Sendable {
         self.answer = answer
         self.verdict = verdict
     }
+
+    /// Of a delivery that goes back.
+    package static func returned(_ delivery: Delivery, at now: Timestamp) -> DeliveryTry {
+        DeliveryTry(
+            delivery: delivery.id, number: delivery.tryNumber, startedAt: now, duration: 0, status: nil,
+            error: nil, answer: "", verdict: .returned)
+    }
 }
 
 /// How many deliveries a sender can take.
@@ -136,6 +143,8 @@ package struct DeliveryRooms: Sendable {
     package var lanes: [LaneID: Int]
     /// Of each other lane.
     package var other: Int
+    /// Nothing of theirs, for now: they have taken what leaves room for others.
+    package var fullTenants: Set<String> = []
 
     package init(total: Int, lanes: [LaneID: Int] = [:], other: Int) {
         self.total = total
@@ -152,6 +161,8 @@ package struct ClaimedDeliveries: Sendable {
     package var next: Timestamp?
     /// Something is due that there was no room or no time to look for: claim again.
     package var isMore = false
+    /// Something is due of a tenant that was full.
+    package var isHeldBack = false
     /// Revisions of the endpoints among the lanes that were asked for by name.
     package var revisions: [LaneID: Int32] = [:]
 

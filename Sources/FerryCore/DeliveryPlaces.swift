@@ -8,12 +8,17 @@ package final class DeliveryPlaces: Sendable {
         /// As the sender said last; nil: it has nothing to do with the lane.
         var room: Int?
         var reservedCount = 0
+        /// Whose it is, while something is reserved.
+        var tenant = ""
     }
     private struct State {
         var lanes: [LaneID: Lane] = [:]
         var total = 0
         var other = 0
         var reservedCount = 0
+        var fullTenants: Set<String> = []
+        /// What is reserved, by tenant.
+        var tenants: [String: Int] = [:]
         var sender: (@Sendable (HandedDeliveries) -> Void)?
     }
     private let state = Mutex(State())
@@ -24,13 +29,18 @@ package final class DeliveryPlaces: Sendable {
     /// Whether anything can be reserved now.
     package var isOpen: Bool { state.withLock { $0.total > $0.reservedCount } }
 
-    /// False: the delivery has to wait until it is claimed.
-    package func reserve(_ id: LaneID) -> Bool {
+    /// Of a lane, which is the tenant's. No tenant gets more than it leaves to others. False: the delivery
+    /// has to wait until it is claimed.
+    package func reserve(_ id: LaneID, of tenant: String) -> Bool {
         state.withLock { state in
-            guard state.reservedCount < state.total else { return false }
+            let left = state.total - state.reservedCount
+            let ownCount = state.tenants[tenant] ?? 0
+            guard left > 0, ownCount <= left, !state.fullTenants.contains(tenant) else { return false }
             var lane = state.lanes[id] ?? Lane()
             guard lane.reservedCount < lane.room ?? state.other else { return false }
             lane.reservedCount += 1
+            lane.tenant = tenant
+            state.tenants[tenant] = ownCount + 1
             state.reservedCount += 1
             state.lanes[id] = lane
             return true
@@ -61,6 +71,7 @@ package final class DeliveryPlaces: Sendable {
         state.withLock { state in
             state.total = rooms.total
             state.other = rooms.other
+            state.fullTenants = rooms.fullTenants
             for (id, room) in rooms.lanes { state.lanes[id, default: Lane()].room = room }
             for id in gone { state.lanes[id]?.room = nil }
             Self.release(arrived, &state)
@@ -75,6 +86,8 @@ package final class DeliveryPlaces: Sendable {
             }
             lane.reservedCount -= 1
             state.reservedCount -= 1
+            let ownCount = state.tenants[lane.tenant] ?? 0
+            state.tenants[lane.tenant] = ownCount > 1 ? ownCount - 1 : nil
             state.lanes[id] = lane.reservedCount == 0 && lane.room == nil ? nil : lane
         }
     }

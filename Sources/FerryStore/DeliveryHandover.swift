@@ -38,7 +38,7 @@ final class DeliveryHandover {
         var handed =
             handed ?? HandedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
         defer { self.handed = handed }
-        guard places.reserve(lane) else {
+        guard places.reserve(lane, of: draft.event.tenant) else {
             handed.overflowing.insert(lane)
             return false
         }

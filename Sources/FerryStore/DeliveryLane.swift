@@ -75,8 +75,10 @@ private struct Outbox {
     private static let sweepMax: Int32 = 2_000
 
     private let context: StoreContext
-    /// Where the next look begins: with very many lanes each claim goes on where the one before stopped.
-    private var position = LaneID(high: 0, low: 0)
+    private static let first = LaneID(high: 0, low: 0)
+    /// Behind which lane the next look begins: behind the one that was served last while there is more than
+    /// one claim can take, so that all have their turn.
+    private var position = Self.first
     private var endpoints: [WebhookID: (revision: Int32, endpoint: Delivery.Endpoint)] = [:]
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
 
@@ -123,7 +125,8 @@ private struct Outbox {
     ) -> ClaimedDeliveries {
         var found = ClaimedDeliveries()
         do {
-            let chosen = try look(rooms, lane, &found)
+            let (chosen, end) = try look(rooms, lane, &found)
+            position = end
             guard !chosen.isEmpty else { return found }
             var parameters = Parameters()
             parameters.append(int32: Int32(clamping: rooms.total))
@@ -139,45 +142,83 @@ private struct Outbox {
                 }
                 if rows.rowCount >= rooms.total { found.isMore = true }
             }
+            if let last = Self.lastServed(chosen, found.due, total: rooms.total) { position = last }
         } catch {
             context.logger.debug("no deliveries could be claimed", metadata: ["error": "\(error)"])
         }
         return found
     }
 
-    /// The lanes with something due and room for it.
-    private mutating func look(
+    private typealias ChosenLane = (lane: LaneID, room: Int32, isOrdered: Bool)
+
+    /// The lanes with something due and room for it, in the order in which they are served, and where the
+    /// next look goes on.
+    private func look(
         _ rooms: DeliveryRooms, _ lane: LaneConnection, _ found: inout ClaimedDeliveries
-    ) throws(PostgresError) -> [(lane: LaneID, room: Int32, isOrdered: Bool)] {
-        var chosen: [(lane: LaneID, room: Int32, isOrdered: Bool)] = []
+    ) throws(PostgresError) -> (chosen: [ChosenLane], end: LaneID) {
+        var chosen: [ChosenLane] = []
+        var from = position
+        var hasTurned = position == Self.first
         for _ in 0..<Self.lookCountMax {
             var parameters = Parameters()
-            parameters.append(position)
+            parameters.append(from)
             parameters.append(int32: Self.lookMax)
-            let rows = try lane.withConnection { connection throws(PostgresError) in
+            let rows = try lane.withConnection { [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.lookAtLanes, parameters)
             }
             for row in 0..<rows.rowCount {
                 let id: LaneID = rows.identifier(row, 0)
-                let room = rooms.lanes[id]
-                if room != nil { found.revisions[id] = rows.int32(row, 4) }
-                guard rows.bool(row, 2), let dueAt = rows.instantOrNil(row, 1) else { continue }
-                guard dueAt <= rows.instant(row, 5) else {
-                    found.next = min(found.next ?? dueAt, dueAt)
-                    continue
+                // Once round.
+                if hasTurned, position != Self.first, id > position { return (chosen, Self.first) }
+                if let room = Self.room(rows, row, id, rooms, &found) {
+                    chosen.append((id, Int32(clamping: room), rows.bool(row, 3)))
                 }
-                let free = room ?? rooms.other
-                if free > 0 { chosen.append((id, Int32(clamping: free), rows.bool(row, 3))) }
+                from = id
             }
-            guard rows.rowCount == Int(Self.lookMax) else {
-                position = LaneID(high: 0, low: 0)
-                return chosen
+            if rows.rowCount < Int(Self.lookMax) {
+                if hasTurned { return (chosen, Self.first) }
+                hasTurned = true
+                from = Self.first
+            } else if chosen.reduce(0, { $0 + Int($1.room) }) >= rooms.total {
+                break
             }
-            position = rows.identifier(rows.rowCount - 1, 0)
-            if chosen.reduce(0, { $0 + Int($1.room) }) >= rooms.total { break }
         }
         found.isMore = true
-        return chosen
+        return (chosen, from)
+    }
+
+    /// How much of a lane is to be claimed; nil: nothing. Reads a row of look_at_lanes.sql.
+    private static func room(
+        _ rows: borrowing ResultSet, _ row: Int, _ id: LaneID, _ rooms: DeliveryRooms,
+        _ found: inout ClaimedDeliveries
+    ) -> Int? {
+        let room = rooms.lanes[id]
+        if room != nil { found.revisions[id] = rows.int32(row, 4) }
+        guard rows.bool(row, 2), let dueAt = rows.instantOrNil(row, 1) else { return nil }
+        guard dueAt <= rows.instant(row, 5) else {
+            found.next = min(found.next ?? dueAt, dueAt)
+            return nil
+        }
+        let free = room ?? rooms.other
+        guard free > 0 else { return nil }
+        if !rooms.fullTenants.isEmpty, rooms.fullTenants.contains(rows.text(row, 6)) {
+            found.isHeldBack = true
+            return nil
+        }
+        return free
+    }
+
+    /// The last lane that got anything of a claim that could not take everything. Each kind of lanes is cut
+    /// by itself (claim_deliveries.sql): of two the earlier one.
+    private static func lastServed(_ chosen: [ChosenLane], _ due: [Delivery], total: Int) -> LaneID? {
+        guard due.count >= total else { return nil }
+        var places: [LaneID: Int] = [:]
+        for (place, lane) in chosen.enumerated() { places[lane.lane] = place }
+        let cuts = [false, true].compactMap { isOrdered in
+            let served = due.compactMap { places[$0.lane] }.filter { chosen[$0].isOrdered == isOrdered }
+            return served.count >= total ? served.max() : nil
+        }
+        return cuts.min().map { chosen[$0].lane }
     }
 
     /// Reads a row of claim_deliveries.sql.

@@ -27,6 +27,7 @@ package final class Store: Sendable {
     private struct Threads {
         var intake: Thread?
         var dispatcher: Thread?
+        var relay: Thread?
         var others: [Thread] = []
         var watch: Thread?
     }
@@ -111,7 +112,7 @@ package final class Store: Sendable {
                 Thread(name: "control-\(index)") { control.run(index) }
             }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
-            threads.others.append(Thread(name: "events") { relay.run() })
+            threads.relay = Thread(name: "events") { relay.run() }
             threads.others.append(Thread(name: "event-tail") { tail.run() })
             threads.others.append(Thread(name: "housekeeping") { housekeeping.run() })
             if context.configuration.listens {
@@ -142,8 +143,10 @@ package final class Store: Sendable {
         dispatcher.close()
         ending.dispatcher?.join()
         control.close()
-        deliveries.close()
+        // What it still hands over to a sender that has ended goes back through the lane of deliveries.
         relay.close()
+        ending.relay?.join()
+        deliveries.close()
         tail.close()
         listen.close()
         housekeeping.close()

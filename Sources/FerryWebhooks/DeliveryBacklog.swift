@@ -1,8 +1,9 @@
 import FerryCore
 
-/// Claimed deliveries and which of them may start: first come first served within a lane, in turn among
-/// lanes. A slow or dead receiver holds no more than its lane allows, and costs the others nothing. No I/O,
-/// no clock of its own; one owner.
+/// Claimed deliveries and which of them may start: first come first served within a lane, in turn among the
+/// lanes of a tenant and among tenants. A slow or dead receiver holds no more than its lane allows, and costs
+/// the others nothing; a tenant with very many of them leaves places to the others. No I/O, no clock of its
+/// own; one owner.
 struct DeliveryBacklog {
     struct Item {
         let delivery: Delivery
@@ -29,10 +30,24 @@ struct DeliveryBacklog {
     /// Seconds after which a lane is forgotten in which nothing happens.
     private static let idleMax = 15.0
 
+    /// Whose lanes take turns. A class as `Lane`.
+    private final class Tenant {
+        let name: String
+        var laneCount = 0
+        var waitingCount = 0
+        var inFlightCount = 0
+        /// Lanes with something that may start, the next one first.
+        var turns = Queue<Lane>()
+        /// In the backlog's `turns`.
+        var isReady = false
+
+        init(_ name: String) { self.name = name }
+    }
+
     /// One receiver. A class: its queue must not be copied whenever it changes.
     private final class Lane {
-        private var items: [Item] = []
-        private var head = 0
+        let tenant: Tenant
+        private var items = Queue<Item>()
         var inFlightCount = 0
         var window = LaneWindow()
         var breaker = LaneBreaker()
@@ -42,12 +57,16 @@ struct DeliveryBacklog {
         /// Since the last claim.
         var claimedCount = 0
         var usedAt: Timestamp
-        /// In `turns`.
+        /// In its tenant's `turns`.
         var isReady = false
 
-        init(_ now: Timestamp) { usedAt = now }
+        init(_ tenant: Tenant, _ now: Timestamp) {
+            self.tenant = tenant
+            usedAt = now
+            tenant.laneCount += 1
+        }
 
-        var waitingCount: Int { items.count - head }
+        var waitingCount: Int { items.count }
         var heldCount: Int { waitingCount + inFlightCount }
         var placeCount: Int { isOrdered ? 1 : window.value }
 
@@ -64,50 +83,58 @@ struct DeliveryBacklog {
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
-        func append(_ item: Item) { items.append(item) }
+        func append(_ item: Item) {
+            items.append(item)
+            tenant.waitingCount += 1
+        }
 
         func popFirst() -> Item? {
-            guard head < items.count else { return nil }
-            defer {
-                head += 1
-                if head * 2 >= items.count {
-                    items.removeFirst(head)
-                    head = 0
-                }
-            }
-            return items[head]
+            guard let item = items.popFirst() else { return nil }
+            tenant.waitingCount -= 1
+            return item
         }
 
         func removeAll() -> [Item] {
-            defer {
-                items = []
-                head = 0
-            }
-            return Array(items[head...])
+            tenant.waitingCount -= items.count
+            return items.removeAll()
         }
     }
 
     private let concurrency: Int
+    private let waitingMax: Int
     private var lanes: [LaneID: Lane] = [:]
-    /// Lanes with something that may start, the next one first.
-    private var turns: [LaneID] = []
-    private var turnHead = 0
+    private var tenants: [String: Tenant] = [:]
+    /// Tenants with something that may start, the next one first.
+    private var turns = Queue<Tenant>()
     private(set) var waitingCount = 0
     private(set) var inFlightCount = 0
     /// Lanes whose `handRoom` may be another one than when it was told last.
     private var changed: Set<LaneID> = []
     private var gone: [LaneID] = []
 
-    init(concurrency: Int) { self.concurrency = concurrency }
+    init(concurrency: Int, waitingMax: Int) {
+        self.concurrency = concurrency
+        self.waitingMax = waitingMax
+    }
 
     // MARK: Claiming
 
     /// What the next claim may bring; `total`: all lanes together.
     func rooms(total: Int, now: Timestamp) -> DeliveryRooms {
-        DeliveryRooms(
+        var rooms = DeliveryRooms(
             total: total, lanes: lanes.mapValues { $0.room(now) },
             other: LaneWindow.initial * Self.windowsAhead)
+        rooms.fullTenants = fullTenants
+        return rooms
     }
+
+    /// Of which more waits here than there is room for others.
+    private var fullTenants: Set<String> {
+        guard waitingCount * 2 > waitingMax else { return [] }
+        return Set(tenants.values.lazy.filter { isFull($0) }.map(\.name))
+    }
+
+    private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingCount > waitingMax - waitingCount }
 
     /// Takes in what a claim has brought. `rooms`: what it was allowed to.
     mutating func add(_ items: [Item], rooms: DeliveryRooms, now: Timestamp) {
@@ -126,15 +153,21 @@ struct DeliveryBacklog {
 
     private mutating func append(_ item: Item, _ now: Timestamp) -> Lane {
         let id = item.delivery.lane
-        let lane = lanes[id] ?? Lane(now)
+        let lane = lanes[id] ?? Lane(tenant(item.delivery.tenant), now)
         lanes[id] = lane
         lane.usedAt = now
         lane.isOrdered = item.delivery.isOrdered
         lane.append(item)
         waitingCount += 1
         changed.insert(id)
-        makeReady(lane, id)
+        makeReady(lane)
         return lane
+    }
+
+    private mutating func tenant(_ name: String) -> Tenant {
+        let tenant = tenants[name] ?? Tenant(name)
+        tenants[name] = tenant
+        return tenant
     }
 
     /// Takes in what was made for this sender. `overflowing`: lanes of which more was made, to be claimed.
@@ -150,6 +183,7 @@ struct DeliveryBacklog {
     /// forgotten since then; `total`: all lanes together.
     mutating func takeHandRooms(total: Int) -> (rooms: DeliveryRooms, gone: [LaneID]) {
         var rooms = DeliveryRooms(total: total, other: LaneWindow.initial * Self.windowsAhead)
+        rooms.fullTenants = fullTenants
         for id in changed { if let lane = lanes[id] { rooms.lanes[id] = lane.handRoom } }
         changed = []
         defer { gone = [] }
@@ -164,9 +198,9 @@ struct DeliveryBacklog {
         }
     }
 
-    /// Whether a lane that has more has nearly nothing left here.
+    /// Whether a lane that has more, and may have it, has nearly nothing left here.
     func isHungry(_ id: LaneID, _ now: Timestamp) -> Bool {
-        guard let lane = lanes[id], lane.hasMore else { return false }
+        guard let lane = lanes[id], lane.hasMore, !isFull(lane.tenant) else { return false }
         return lane.waitingCount < lane.placeCount && lane.room(now) > 0
     }
 
@@ -179,34 +213,52 @@ struct DeliveryBacklog {
 
     /// The next delivery to send, already counted as in flight; nil when none may start.
     mutating func next() -> Item? {
-        while inFlightCount < concurrency, turnHead < turns.count {
-            let id = turns[turnHead]
-            turnHead += 1
-            if turnHead * 2 >= turns.count {
-                turns.removeFirst(turnHead)
-                turnHead = 0
-            }
-            guard let lane = lanes[id] else { continue }
+        guard inFlightCount < concurrency else { return nil }
+        // Once round: whoever has to leave the places to others keeps the turn.
+        for _ in 0..<turns.count {
+            guard let tenant = turns.popFirst() else { return nil }
+            tenant.isReady = false
+            let item = mayStart(tenant) ? next(of: tenant) : nil
+            makeReady(tenant)
+            if let item { return item }
+        }
+        return nil
+    }
+
+    /// The last quarter of the places is for tenants that have less than a quarter of them: whoever comes
+    /// finds a place, whatever the others have to wait for.
+    private func mayStart(_ tenant: Tenant) -> Bool {
+        let share = concurrency / 4
+        return tenant.inFlightCount < share || inFlightCount < concurrency - share
+    }
+
+    private mutating func next(of tenant: Tenant) -> Item? {
+        while let lane = tenant.turns.popFirst() {
             lane.isReady = false
             guard let item = lane.popFirst() else { continue }
-            lane.inFlightCount += 1
             waitingCount -= 1
-            inFlightCount += 1
-            makeReady(lane, id)
+            count(1, lane)
+            makeReady(lane)
             return item
         }
         return nil
+    }
+
+    /// So many more, or fewer, of a lane are in flight.
+    private mutating func count(_ change: Int, _ lane: Lane) {
+        lane.inFlightCount += change
+        lane.tenant.inFlightCount += change
+        inFlightCount += change
     }
 
     /// A delivery that `next` handed out was not sent after all.
     mutating func withdrawn(_ id: LaneID) -> [Item] {
         guard let lane = lanes[id] else { return [] }
         changed.insert(id)
-        lane.inFlightCount -= 1
-        inFlightCount -= 1
+        count(-1, lane)
         let returned = lane.isOrdered ? lane.removeAll() : []
         waitingCount -= returned.count
-        makeReady(lane, id)
+        makeReady(lane)
         return returned
     }
 
@@ -218,8 +270,7 @@ struct DeliveryBacklog {
         guard let lane = lanes[id] else { return [] }
         changed.insert(id)
         let wasFull = lane.inFlightCount >= lane.placeCount
-        lane.inFlightCount -= 1
-        inFlightCount -= 1
+        count(-1, lane)
         lane.usedAt = now
         var hasOpened = false
         switch outcome {
@@ -236,21 +287,24 @@ struct DeliveryBacklog {
             returned = lane.removeAll()
             waitingCount -= returned.count
         }
-        makeReady(lane, id)
+        makeReady(lane)
         return returned
     }
 
     /// Forgets lanes in which nothing happens.
     mutating func tidy(_ now: Timestamp) {
-        var forgotten: [LaneID] = []
+        var (forgotten, left) = ([LaneID](), [String]())
         lanes = lanes.filter { id, lane in
             if lane.heldCount > 0 { return true }
             if let opensAt = lane.breaker.opensAt, now - opensAt < LaneBreaker.pauseMax { return true }
             if lane.breaker.opensAt == nil, abs(now - lane.usedAt) < Self.idleMax { return true }
             forgotten.append(id)
+            lane.tenant.laneCount -= 1
+            if lane.tenant.laneCount == 0 { left.append(lane.tenant.name) }
             return false
         }
         gone += forgotten
+        for name in left { tenants[name] = nil }
     }
 
     /// Takes out everything that waits.
@@ -258,17 +312,21 @@ struct DeliveryBacklog {
         var removed: [Item] = []
         for lane in lanes.values {
             removed += lane.removeAll()
-            lane.isReady = false
         }
-        turns = []
-        turnHead = 0
         waitingCount = 0
         return removed
     }
 
-    private mutating func makeReady(_ lane: Lane, _ id: LaneID) {
+    private mutating func makeReady(_ lane: Lane) {
         guard !lane.isReady, lane.waitingCount > 0, lane.inFlightCount < lane.placeCount else { return }
         lane.isReady = true
-        turns.append(id)
+        lane.tenant.turns.append(lane)
+        makeReady(lane.tenant)
+    }
+
+    private mutating func makeReady(_ tenant: Tenant) {
+        guard !tenant.isReady, tenant.turns.count > 0 else { return }
+        tenant.isReady = true
+        turns.append(tenant)
     }
 }

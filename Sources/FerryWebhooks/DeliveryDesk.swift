@@ -35,6 +35,8 @@ final class DeliveryDesk {
     private var isClaiming = false
     /// Woken during a claim: what was added may not be in its answer.
     private var claimsAgain = false
+    /// A claim has left what is due of tenants that hold too much here.
+    private var isHeldBack = false
     private var nextClaimAt: Timestamp
     private var finished: [DeliveryTry] = []
     /// What is on its way.
@@ -48,7 +50,8 @@ final class DeliveryDesk {
     init(configuration: WebhookSender.Configuration, doors: Doors) {
         self.configuration = configuration
         self.doors = doors
-        backlog = DeliveryBacklog(concurrency: configuration.concurrency)
+        backlog = DeliveryBacklog(
+            concurrency: configuration.concurrency, waitingMax: configuration.waitingMax)
         nextClaimAt = doors.clock.now()
         publish()
     }
@@ -62,13 +65,16 @@ final class DeliveryDesk {
             claimsAgain = true
             return
         }
-        let total = min(configuration.claimMax, configuration.waitingMax - backlog.waitingCount)
-        guard total > 0, configuration.holdsLease() else {
+        let free = configuration.waitingMax - backlog.waitingCount
+        guard free > 0, configuration.holdsLease() else {
             claimsAgain = true
             return
         }
+        // Never all that is free: the claim may be of one tenant.
+        let total = min(configuration.claimMax, max(1, free / 2))
         isClaiming = true
         claimsAgain = false
+        isHeldBack = false
         let claimedAt = doors.clock.now()
         let rooms = backlog.rooms(total: total, now: claimedAt)
         doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors] found in
@@ -87,6 +93,7 @@ final class DeliveryDesk {
         backlog.add(items(of: found.due, leasedUntil: leasedUntil, now), rooms: rooms, now: now)
         startDue()
         publishLater()
+        isHeldBack = found.isHeldBack
         if found.isMore || claimsAgain { claim() }
     }
 
@@ -117,7 +124,9 @@ final class DeliveryDesk {
         if stopped == nil {
             backlog.hand(items, overflowing: handed.overflowing, now: now)
         } else {
+            // The loop may end before its next turn.
             giveBack(items, now)
+            report()
         }
         publish(arrived: handed.deliveries.map(\.lane))
         startDue()
@@ -147,7 +156,9 @@ final class DeliveryDesk {
         startDue()
         publishLater()
         // A clock that was set back must not make the wait longer.
-        if claimsAgain || now >= nextClaimAt || nextClaimAt - now > configuration.pollSeconds { claim() }
+        if claimsAgain || isHeldBack || now >= nextClaimAt || nextClaimAt - now > configuration.pollSeconds {
+            claim()
+        }
     }
 
     /// When others may take what this node has claimed: lets go of all of it, so that nothing is in two
@@ -170,12 +181,7 @@ final class DeliveryDesk {
 
     /// They go back untried, and are due at once.
     private func giveBack(_ items: [DeliveryBacklog.Item], _ now: Timestamp) {
-        for item in items {
-            report(
-                DeliveryTry(
-                    delivery: item.delivery.id, number: item.delivery.tryNumber, startedAt: now, duration: 0,
-                    status: nil, error: nil, answer: "", verdict: .returned))
-        }
+        for item in items { report(.returned(item.delivery, at: now)) }
         updateGauge(returned: items.count)
     }
 
@@ -274,9 +280,16 @@ final class DeliveryDesk {
         }
         startDue()
         publishLater()
-        let hasRoom = backlog.waitingCount <= configuration.waitingMax / 2
-        if hasRoom, claimsAgain || backlog.isHungry(delivery.lane, now) { claim() }
+        claimIfWorthwhile(delivery.lane, now)
         if stopped != nil, backlog.inFlightCount == 0 { end() }
+    }
+
+    /// After a try: claims what has become possible, in no small steps.
+    private func claimIfWorthwhile(_ lane: LaneID, _ now: Timestamp) {
+        let free = configuration.waitingMax - backlog.waitingCount
+        let isHalfEmpty = free * 2 >= configuration.waitingMax
+        guard isHalfEmpty || free * 8 >= configuration.claimMax else { return }
+        if (isHalfEmpty && (claimsAgain || isHeldBack)) || backlog.isHungry(lane, now) { claim() }
     }
 
     /// What libcurl says, in our words; `duration` in seconds. A status line is an answer even when its body

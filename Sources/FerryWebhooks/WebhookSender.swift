@@ -80,7 +80,9 @@ package final class WebhookSender: Sendable {
                 }
             })
         configuration.places.connect { handed in
-            loop.perform { multi in desk.bound?.get(multi).take(handed) }
+            let isTaken = loop.perform { multi in desk.bound?.get(multi).take(handed) }
+            // Made for this sender when it had ended: another one may have them at once.
+            if !isTaken { queue.record(handed.deliveries.map { .returned($0, at: clock.now()) }) }
         }
         self.desk = LoopBound(on: loop) { multi in
             let desk = DeliveryDesk(configuration: configuration, doors: doors)

@@ -55,7 +55,8 @@ struct EventTests {
         let head = try #require(listener.head.wait().first)
         #expect(head.contains("200") && head.contains("text/event-stream") && head.contains("no-store"))
         // It says where it begins.
-        #expect(listener.messages.wait().first?.id?.hasPrefix("evt_") == true)
+        let begin = listener.messages.wait().first?.id
+        #expect(begin?.hasPrefix("evt_") == true)
         _ = try ferry.run(job(origin, session: "unheard"))
         _ = try ferry.run(job(origin, session: "heard"))
         let heard = listener.events(3)
@@ -68,6 +69,10 @@ struct EventTests {
         let resumed = again.events(8)
         let numbers = resumed.compactMap { $0.data["data"]?["sequence"]?.integer }
         #expect(numbers.count >= 8 && numbers == Array(2..<Int64(numbers.count + 2)), "\(numbers)")
+        let whole = try EventListener(ferry, "/v1/events?session=heard", after: begin)
+        defer { whole.stop() }
+        let all = whole.events(3)
+        #expect(all.prefix(3).map(\.event) == ["job.created", "job.started", "job.succeeded"])
         // Another one that has missed what is not kept any more is told how things stand.
         let late = try EventListener(ferry, "/v1/events?session=heard", after: "\(EventID(high: 1, low: 0))")
         defer { late.stop() }

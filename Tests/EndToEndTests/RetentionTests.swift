@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Glibc
+import Synchronization
 import TestSupport
 import Testing
 
@@ -35,6 +36,35 @@ struct RetentionTests {
         let session = try ferry.call("PUT", "/v1/sessions/s", #"{"retention":11}"#)
         #expect(session.status == 422, "no longer than the service")
         #expect(try ferry.call("PUT", "/v1/sessions/s", #"{"retention":2}"#).status == 201)
+    }
+
+    @Test("whoever is away while a job's retention ends is told all the same, before the session's end")
+    func toldLater() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_RETENTION": "1"])
+        defer { ferry.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(1_000))
+        let tries = Atomic<Int>(0)
+        let receiver = try WebhookReceiver { _ in
+            tries.add(1, ordering: .relaxed).oldValue == 0 ? 503 : 204
+        }
+        defer { receiver.stop() }
+        let made = try ferry.call(
+            "POST", "/v1/webhooks",
+            #"{"url":"\#(receiver.url)/","events":["job.succeeded","session.events_finished"],"#
+                + #""retry":{"delays":[15]}}"#)
+        #expect(made.status == 201)
+        let job = try ferry.run(
+            #"{"kind":"data","session":"told","request":{"url":"\#(nginx.url)/file"}}"#)
+        let id = try #require(job["id"]?.string)
+        #expect(becomes(seconds: 60) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
+        #expect(receiver.deliveries.wait().count == 1)
+        let told = receiver.deliveries.wait(for: 2, seconds: 60)
+        #expect(
+            told.map { $0.json["type"]?.string } == ["job.succeeded", "session.events_finished"])
+        #expect(told.first?.job?["id"]?.string == id)
     }
 
     private func keptFiles(below directory: String) -> Int {

@@ -172,6 +172,43 @@ struct WebhookStoreTests {
         #expect(again.due.allSatisfy { $0.tryNumber == 1 })
     }
 
+    @Test(
+        "claims that cannot take everything serve one lane after another, whatever their number",
+        arguments: [5, 1_100])
+    func turns(laneCount: Int) throws {
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                    session, url, job_json)
+                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                    'job.succeeded', 'acme', 'default', 'https://' || i % \(laneCount) || '.example/', '{}'
+                FROM generate_series(1, \(laneCount * 8)) i
+                """)
+        let total = laneCount / 5 * 2
+        var served: Set<LaneID> = []
+        for _ in 0..<5 {
+            let found = try claim(DeliveryRooms(total: total, other: 2)).due
+            #expect(found.count == total)
+            served.formUnion(found.map(\.lane))
+        }
+        #expect(served.count == laneCount)
+    }
+
+    @Test("of a tenant that holds enough nothing is claimed, and the sender is told that there is something")
+    func fullTenants() throws {
+        defer { node.store.stop() }
+        try add(3, to: try create())
+        var rooms = DeliveryRooms(total: 10, other: 10)
+        rooms.fullTenants = ["acme"]
+        let held = try claim(rooms)
+        #expect(held.due.isEmpty && held.isHeldBack && !held.isMore)
+        rooms.fullTenants = ["other"]
+        let found = try claim(rooms)
+        #expect(found.due.count == 3 && !found.isHeldBack)
+    }
+
     @Test("of an ordered endpoint nothing is claimed while something before is on its way or waits")
     func ordered() throws {
         defer { node.store.stop() }

@@ -100,14 +100,15 @@ extension Delivery {
 
     static func example(
         _ number: UInt64 = 1, url: String, secret: String? = nil, tryNumber: Int32 = 1,
-        traceparent: String? = nil, endpoint: Endpoint? = nil, type: String = "job.succeeded"
+        traceparent: String? = nil, endpoint: Endpoint? = nil, type: String = "job.succeeded",
+        tenant: String = "default"
     ) -> Delivery {
         let origin = UInt64(bitPattern: Int64((try? WebURL.parse(url).origin)?.hashValue ?? 0))
         return Delivery(
             id: DeliveryID(high: 1, low: number),
             lane: endpoint.map { LaneID(high: $0.id.high, low: $0.id.low) } ?? LaneID(high: 4, low: origin),
             event: EventID(high: 2, low: number), type: type,
-            tenant: "default", session: "default", job: JobID(high: 3, low: number), sequence: Int64(number),
+            tenant: tenant, session: "default", job: JobID(high: 3, low: number), sequence: Int64(number),
             occurredAt: Timestamp(microseconds: 1_763_762_400_000_000), url: url, secret: secret,
             endpoint: endpoint, jobJSON: Array(#"{"id":"job_x","state":"succeeded","note":"ä\n"}"#.utf8),
             traceparent: traceparent,

@@ -7,13 +7,13 @@ import Testing
 struct LaneTests {
     private let now = Timestamp(microseconds: 1_790_000_000_000_000)
 
-    private func item(_ number: UInt64, lane: String, endpoint: Delivery.Endpoint? = nil) throws
-        -> DeliveryBacklog.Item
-    {
+    private func item(
+        _ number: UInt64, lane: String, tenant: String = "default", endpoint: Delivery.Endpoint? = nil
+    ) throws -> DeliveryBacklog.Item {
         let url = "http://\(lane).example/"
         return .init(
-            delivery: .example(number, url: url, endpoint: endpoint), url: try WebURL.parse(url),
-            startBefore: now + 10)
+            delivery: .example(number, url: url, endpoint: endpoint, tenant: tenant),
+            url: try WebURL.parse(url), startBefore: now + 10)
     }
 
     private func ordered() throws -> Delivery.Endpoint {
@@ -94,7 +94,7 @@ struct LaneTests {
 
     @Test("lanes take turns, and each holds no more than its window")
     func turns() throws {
-        var backlog = DeliveryBacklog(concurrency: 100)
+        var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let rooms = backlog.rooms(total: 100, now: now)
         #expect(rooms.other == 16 && rooms.lanes.isEmpty)
         backlog.add(
@@ -116,9 +116,51 @@ struct LaneTests {
         #expect(seventh == nil)
     }
 
+    @Test("a tenant with very many receivers leaves places to others, and gets what they leave")
+    func places() throws {
+        var backlog = DeliveryBacklog(concurrency: 16, waitingMax: 1_000)
+        func started() -> [String: Int] {
+            var count: [String: Int] = [:]
+            while let next = backlog.next() { count[next.delivery.tenant, default: 0] += 1 }
+            return count
+        }
+        backlog.hand(
+            try (0..<40).map { try item($0, lane: "a\($0)", tenant: "a") }, overflowing: [], now: now)
+        #expect(started() == ["a": 12])
+        backlog.hand(
+            try (40..<80).map { try item($0, lane: "b\($0)", tenant: "b") }, overflowing: [], now: now)
+        // Nothing has ended, and it begins at once.
+        #expect(started() == ["b": 4])
+        let lane = try item(0, lane: "a0").delivery.lane
+        _ = backlog.finished(lane, .accepted(duration: 1), endsRun: false, now: now, jitter: 0)
+        // Both have their quarter: the last one stays free for a third.
+        #expect(started().isEmpty && backlog.inFlightCount == 15)
+        backlog.hand([try item(80, lane: "c", tenant: "c")], overflowing: [], now: now)
+        #expect(started() == ["c": 1])
+        for number in 1..<8 as Range<UInt64> {
+            let lane = try item(number, lane: "a\(number)").delivery.lane
+            _ = backlog.finished(lane, .accepted(duration: 1), endsRun: false, now: now, jitter: 0)
+        }
+        // They take turns.
+        #expect(started() == ["a": 2, "b": 1] || started() == ["a": 1, "b": 2])
+        #expect(backlog.inFlightCount == 12)
+    }
+
+    @Test("a tenant of which more waits than there is room for others claims nothing")
+    func fullTenants() throws {
+        var backlog = DeliveryBacklog(concurrency: 4, waitingMax: 20)
+        backlog.hand(
+            try (0..<11).map { try item($0, lane: "a\($0)", tenant: "a") }
+                + [try item(20, lane: "b", tenant: "b")], overflowing: [], now: now)
+        #expect(backlog.rooms(total: 4, now: now).fullTenants == ["a"])
+        #expect(backlog.takeHandRooms(total: 8).rooms.fullTenants == ["a"])
+        for _ in 0..<3 { _ = backlog.next() }
+        #expect(backlog.rooms(total: 4, now: now).fullTenants.isEmpty)
+    }
+
     @Test("when a breaker opens, what waits goes back, and the lane claims one at most")
     func opening() throws {
-        var backlog = DeliveryBacklog(concurrency: 100)
+        var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let rooms = backlog.rooms(total: 100, now: now)
         backlog.add(try (0..<16).map { try item($0, lane: "a") }, rooms: rooms, now: now)
         let lane = try item(0, lane: "a").delivery.lane
@@ -140,7 +182,7 @@ struct LaneTests {
 
     @Test("what may be handed over follows the window; nothing while more waits or it is left alone")
     func handing() throws {
-        var backlog = DeliveryBacklog(concurrency: 100)
+        var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let lane = try item(0, lane: "a").delivery.lane
         #expect(backlog.takeHandRooms(total: 9).rooms.other == 16)
         backlog.hand(try (0..<10).map { try item($0, lane: "a") }, overflowing: [], now: now)
@@ -164,7 +206,7 @@ struct LaneTests {
 
     @Test("after 410 nothing more of an endpoint is sent, and its breaker stays closed")
     func gone() throws {
-        var backlog = DeliveryBacklog(concurrency: 100)
+        var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let rooms = backlog.rooms(total: 100, now: now)
         backlog.add(try (0..<16).map { try item($0, lane: "a") }, rooms: rooms, now: now)
         let lane = try item(0, lane: "a").delivery.lane
@@ -176,7 +218,7 @@ struct LaneTests {
 
     @Test("an ordered lane sends one at a time; after a failure the rest goes back")
     func order() throws {
-        var backlog = DeliveryBacklog(concurrency: 100)
+        var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let endpoint = try ordered()
         let rooms = backlog.rooms(total: 100, now: now)
         backlog.add(try (0..<4).map { try item($0, lane: "a", endpoint: endpoint) }, rooms: rooms, now: now)

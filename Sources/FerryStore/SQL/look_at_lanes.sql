@@ -2,11 +2,11 @@
 -- lane to lane. Locks nothing. $1 only lanes above this one, $2 how many at most. A lane that is not open
 -- gets nothing: its endpoint is disabled or deleted. OFFSET 0 keeps the planner from reading all endpoints.
 WITH RECURSIVE lanes AS (
-    (SELECT lane, endpoint, next_try_at, 1 AS step FROM deliveries
+    (SELECT lane, endpoint, next_try_at, tenant, 1 AS step FROM deliveries
     WHERE state = 'pending' AND lane > $1::uuid ORDER BY lane, next_try_at LIMIT 1)
     UNION ALL
-    SELECT n.lane, n.endpoint, n.next_try_at, l.step + 1 FROM lanes l CROSS JOIN LATERAL (
-        SELECT d.lane, d.endpoint, d.next_try_at FROM deliveries d
+    SELECT n.lane, n.endpoint, n.next_try_at, n.tenant, l.step + 1 FROM lanes l CROSS JOIN LATERAL (
+        SELECT d.lane, d.endpoint, d.next_try_at, d.tenant FROM deliveries d
         WHERE d.state = 'pending' AND d.lane > l.lane ORDER BY d.lane, d.next_try_at LIMIT 1
     ) n WHERE l.step < $2::integer
 )
@@ -16,7 +16,8 @@ SELECT l.lane,
         WHERE d.lane = l.lane AND d.state = 'pending' AND d.endpoint IS NOT NULL ORDER BY d.position LIMIT 1)
     ELSE l.next_try_at END,
     l.endpoint IS NULL OR l.lane <> l.endpoint OR w.is_enabled IS TRUE,
-    coalesce(w.is_ordered AND l.lane = l.endpoint, false), coalesce(w.revision, 0), now()
+    coalesce(w.is_ordered AND l.lane = l.endpoint, false), coalesce(w.revision, 0), now(),
+    l.tenant
 FROM lanes l LEFT JOIN LATERAL (
     SELECT is_ordered, is_enabled, revision FROM webhooks WHERE id = l.endpoint OFFSET 0
 ) w ON true

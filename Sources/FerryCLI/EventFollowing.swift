@@ -1,148 +1,75 @@
-import Curl
 import FerryCore
+import Glibc
+import Sys
 
-/// One of a stream of server-sent events (HTML Standard §9.2).
-struct ServerSentEvent: Sendable, Equatable {
-    var name = ""
-    var data: [UInt8] = []
-}
+/// Shows events as they happen: the stream tells them, opened anew behind the last one when it breaks. Where
+/// no stream can be had the list is looked at.
+struct EventFollowing {
+    let service: ServiceClient
+    let path: String
+    /// The event behind which it goes on; nil: nothing has happened yet, and a stream would begin with what
+    /// comes after its opening.
+    let last: String?
+    /// What the list has behind an event, newest first.
+    let new: (String) throws(ClientFailure) -> [JSON]
+    /// Whether it goes on.
+    let show: ([JSON]) throws -> Bool
 
-/// Reads a stream of events as it comes.
-struct EventStreamReader {
-    /// Bytes of one line; more is no stream of ours.
-    private static let lineByteCountMax = 4 << 20
+    /// Seconds for which the service may stay away: a restart is shorter.
+    private static let outageMax: Int64 = 15
+    /// Milliseconds after which a stream is opened anew: a connection may die without a word.
+    private static let streamMilliseconds = 60_000
+    /// Between looks, and between streams that end at once.
+    private static let pauseMilliseconds: Int32 = 500
 
-    /// `Last-Event-ID` of whoever goes on behind what was read.
-    private(set) var lastEventID: String?
-    private var line: [UInt8] = []
-    private var event = ServerSentEvent()
-    private var id: String?
-
-    init(lastEventID: String?) {
-        self.lastEventID = lastEventID
-        id = lastEventID
-    }
-
-    /// The events that are complete with these bytes; nil: this cannot be read.
-    mutating func read(_ bytes: UnsafeRawBufferPointer) -> [ServerSentEvent]? {
-        var events: [ServerSentEvent] = []
-        for byte in bytes {
-            guard byte == UInt8(ascii: "\n") else {
-                line.append(byte)
-                continue
+    /// Returns when what is followed has ended. Throws `unreachable` when the service stays away.
+    func run() throws {
+        var reader = EventStreamReader(lastEventID: last)
+        var awaySince: Int64?
+        while true {
+            let begin = monotonicNanoseconds()
+            do {
+                guard try step(&reader) else { return }
+                awaySince = nil
+            } catch let error as ClientFailure {
+                let since = awaySince ?? begin
+                awaySince = since
+                let away = (monotonicNanoseconds() - since) / 1_000_000_000
+                guard error.kind == .unreachable, away < Self.outageMax else { throw error }
             }
-            if line.last == UInt8(ascii: "\r") { line.removeLast() }
-            if line.isEmpty { end(&events) } else { field() }
-            line.removeAll(keepingCapacity: true)
-        }
-        return line.count <= Self.lineByteCountMax ? events : nil
-    }
-
-    private mutating func end(_ events: inout [ServerSentEvent]) {
-        lastEventID = id
-        if !event.data.isEmpty { events.append(event) }
-        event = ServerSentEvent()
-    }
-
-    private mutating func field() {
-        let colon = line.firstIndex(of: UInt8(ascii: ":")) ?? line.endIndex
-        var value = line[min(colon + 1, line.endIndex)...]
-        if value.first == UInt8(ascii: " ") { value.removeFirst() }
-        switch String(decoding: line[..<colon], as: UTF8.self) {
-        case "event": event.name = String(decoding: value, as: UTF8.self)
-        case "id": id = String(decoding: value, as: UTF8.self)
-        case "data":
-            if !event.data.isEmpty { event.data.append(UInt8(ascii: "\n")) }
-            event.data.append(contentsOf: value)
-        default: break
+            if monotonicNanoseconds() - begin < 250_000_000 { poll(nil, 0, Self.pauseMilliseconds) }
         }
     }
-}
 
-/// How the following of a stream has ended.
-enum StreamEnd {
-    /// Whoever follows has seen enough.
-    case stopped
-    /// 204: there is nothing to come.
-    case over
-    /// The connection has ended; `hasSpoken`: something had come.
-    case broken(hasSpoken: Bool)
-    /// Another answer than a stream.
-    case refused(status: Int, body: [UInt8])
-}
-
-extension ServiceClient {
-    /// Follows a stream on this thread for so many milliseconds at most; `receive` says whether it goes on.
-    /// Throws `unreachable` without an answer.
-    func follow(
-        _ path: String, _ reader: inout EventStreamReader, milliseconds: Int,
-        _ receive: @escaping (ServerSentEvent) -> Bool
-    ) throws(ClientFailure) -> StreamEnd {
-        var request = TransferRequest(url: base + path)
-        request.headers = headers.filter { $0.name != "Accept" }
-        request.headers.append(.init("Accept", "text/event-stream"))
-        if let last = reader.lastEventID { request.headers.append(.init("Last-Event-ID", last)) }
-        request.totalTimeout = milliseconds
-        request.connectTimeout = min(5_000, milliseconds)
-        let delegate = FollowingDelegate(reader, receive)
-        // What is not complete when the connection ends was not seen, and comes again from its start.
-        defer { reader = EventStreamReader(lastEventID: delegate.reader.lastEventID) }
-        do throws(CurlError) {
-            try BlockingTransfer.perform(request, delegate: delegate)
-        } catch {
-            throw ClientFailure(.unreachable, "\(base) could not be reached: \(error.text)")
+    private func step(_ reader: inout EventStreamReader) throws -> Bool {
+        guard reader.lastEventID != nil else { return try look(&reader) }
+        var failure: (any Error)?
+        let end = try service.follow(path, &reader, milliseconds: Self.streamMilliseconds) { event in
+            // Of jobs as they are, not of what has happened.
+            guard event.name != "snapshot", event.name != "progress", let json = try? JSON.parse(event.data)
+            else { return true }
+            do {
+                return try show([json])
+            } catch {
+                failure = error
+                return false
+            }
         }
-        if delegate.isStopped { return .stopped }
-        if delegate.status == 204 { return .over }
-        if delegate.isStream { return .broken(hasSpoken: delegate.hasSpoken) }
-        if delegate.status != 0 { return .refused(status: delegate.status, body: delegate.refusal) }
-        throw ClientFailure(
-            .unreachable, "\(base) could not be reached: \(delegate.error?.text ?? "nobody answered")")
-    }
-}
-
-private final class FollowingDelegate: EasyDelegate {
-    private static let refusalByteCountMax = 65_536
-
-    var reader: EventStreamReader
-    private let receive: (ServerSentEvent) -> Bool
-    private(set) var status = 0
-    private(set) var isStream = false
-    private(set) var hasSpoken = false
-    private(set) var isStopped = false
-    private(set) var refusal: [UInt8] = []
-    private(set) var error: CurlError?
-
-    init(_ reader: EventStreamReader, _ receive: @escaping (ServerSentEvent) -> Bool) {
-        self.reader = reader
-        self.receive = receive
+        if let failure { throw failure }
+        switch end {
+        case .stopped, .over: return false
+        case .broken: return true
+        case .refused(let status, let body):
+            // A node serves so many streams and no more: it is asked.
+            guard status == 503 else { throw ServiceClient.failure(status, body) }
+            return try look(&reader)
+        }
     }
 
-    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
-        let text = String(decoding: line, as: UTF8.self).lowercased()
-        if text.hasPrefix("http/") {
-            let words = text.split(separator: " ")
-            status = words.count > 1 ? Int(words[1]) ?? 0 : 0
-            isStream = false
-        } else if text.hasPrefix("content-type:") {
-            isStream = status == 200 && text.contains("text/event-stream")
-        }
-        return true
+    private func look(_ reader: inout EventStreamReader) throws -> Bool {
+        let events = try new(reader.lastEventID ?? "")
+        guard let last = events.first?["id"]?.string else { return true }
+        reader = EventStreamReader(lastEventID: last)
+        return try show(events.reversed())
     }
-
-    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        guard isStream else {
-            refusal.append(contentsOf: bytes.prefix(Self.refusalByteCountMax - refusal.count))
-            return .proceed
-        }
-        hasSpoken = true
-        guard let events = reader.read(bytes) else { return .abort }
-        for event in events where !receive(event) {
-            isStopped = true
-            return .abort
-        }
-        return .proceed
-    }
-
-    func finished(_ outcome: TransferOutcome) { error = outcome.error }
 }

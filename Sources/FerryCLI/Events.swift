@@ -1,6 +1,5 @@
 package import ArgumentParser
 import FerryCore
-import Glibc
 
 /// `ferry events`: what has happened, and what happens.
 package struct Events: ParsableCommand {
@@ -25,9 +24,6 @@ package struct Events: ParsableCommand {
     var follow = false
     @OptionGroup var client: ClientOptions
 
-    /// Milliseconds between looks.
-    private static let pause: Int32 = 500
-
     package init() {}
 
     package mutating func validate() throws {
@@ -47,18 +43,33 @@ package struct Events: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let service = try client.service()
+        // Known before what was is read: nothing falls between that and what happens.
+        let newest = follow ? try latest(service) : nil
         let first = try service.send("GET", path(limit: limit, cursor: nil)).json["data"]?.array ?? []
-        var last = first.first?["id"]?.string ?? ""
         try show(first.reversed(), console, withHeading: true)
-        guard follow else { return }
-        var isOver = hasEnded(first)
-        while !isOver {
-            poll(nil, 0, Self.pause)
-            let new = try self.new(since: last, service)
-            last = new.first?["id"]?.string ?? last
-            try show(new.reversed(), console, withHeading: false)
-            isOver = hasEnded(new)
+        guard follow, !hasEnded(first) else { return }
+        let following = EventFollowing(
+            service: service, path: streamPath, last: first.first?["id"]?.string ?? newest,
+            new: { last throws(ClientFailure) in try new(since: last, service) },
+            show: { events in
+                try show(events, console, withHeading: false)
+                return !hasEnded(events)
+            })
+        try following.run()
+    }
+
+    private var streamPath: String {
+        if let job { return "/v1/jobs/\(percentEncoded(job))/events" }
+        let query = [("session", session), ("type", type)].compactMap { name, value in
+            value.map { "\(name)=\(percentEncoded($0))" }
         }
+        return "/v1/events" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
+    }
+
+    /// The last event of all, to go on behind; nil: nothing has ever happened.
+    private func latest(_ service: ServiceClient) throws(ClientFailure) -> String? {
+        guard job == nil else { return nil }
+        return try service.send("GET", "/v1/events?limit=1").json["data"]?.array?.first?["id"]?.string
     }
 
     /// Everything after the event that was shown last, newest first: as many pages as that takes.

@@ -138,6 +138,45 @@ struct WebhookTests {
         #expect(try ferry.call("DELETE", path).status == 204)
     }
 
+    @Test("a replay takes the events of its time; sent again by hand, an earlier one goes before what waits")
+    func timeAndOrder() throws {
+        let origin = try HalfwayOrigin(free: 100)
+        defer { origin.stop() }
+        let isBack = Atomic(true)
+        let receiver = try WebhookReceiver { _ in isBack.load(ordering: .relaxed) ? 204 : 503 }
+        defer { receiver.stop() }
+        let rules = #","ordered":true,"events":["job.created"],"retry":{"delays":[5,5,5,5]}"#
+        let endpoint = try create(receiver, session: "again", rules)
+        let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
+        let job = #"{"kind":"data","session":"again","request":{"url":"\#(origin.url)/f/1"}}"#
+        func accepted() throws -> [JSON] {
+            try ferry.json("GET", path + "/deliveries?state=accepted")["data"]?.array ?? []
+        }
+        for count in 1...2 {
+            _ = try ferry.run(job)
+            #expect(becomes { try accepted().count == count })
+        }
+        // The newest first.
+        let told = try accepted()
+        let (from, until) = (told[1]["occurred_at"]?.string ?? "", told[0]["occurred_at"]?.string ?? "")
+        #expect(receiver.deliveries.wait(for: 2).count == 2)
+        let times = [(#"{"since":"\#(from)","until":"\#(until)"}"#, 1), (#"{"since":"\#(until)"}"#, 0)]
+        for (time, index) in times {
+            #expect(try ferry.json("POST", path + "/replay", time)["redelivered"]?.integer == 1)
+            #expect(receiver.deliveries.wait().map(\.id) == [told[index]["event"]?.string])
+            #expect(becomes { try accepted().count == 2 })
+        }
+        isBack.store(false, ordering: .relaxed)
+        _ = try ferry.run(job)
+        let refused = try #require(receiver.deliveries.wait().first)
+        isBack.store(true, ordering: .relaxed)
+        let again = "/v1/deliveries/\(told[1]["id"]?.string ?? "")/redeliver"
+        #expect(try ferry.call("POST", again, "{}").status == 200)
+        let last = receiver.deliveries.wait(for: 2).map(\.id)
+        #expect(last == [told[1]["event"]?.string, refused.id])
+        #expect(try ferry.call("DELETE", path).status == 204)
+    }
+
     @Test("of a hundred endpoints ten are dead; the others get everything, in order where they want it")
     func manyEndpoints() throws {
         let database = try TestDatabase()

@@ -1,0 +1,148 @@
+import Curl
+import FerryCore
+
+/// One of a stream of server-sent events (HTML Standard §9.2).
+struct ServerSentEvent: Sendable, Equatable {
+    var name = ""
+    var data: [UInt8] = []
+}
+
+/// Reads a stream of events as it comes.
+struct EventStreamReader {
+    /// Bytes of one line; more is no stream of ours.
+    private static let lineByteCountMax = 4 << 20
+
+    /// `Last-Event-ID` of whoever goes on behind what was read.
+    private(set) var lastEventID: String?
+    private var line: [UInt8] = []
+    private var event = ServerSentEvent()
+    private var id: String?
+
+    init(lastEventID: String?) {
+        self.lastEventID = lastEventID
+        id = lastEventID
+    }
+
+    /// The events that are complete with these bytes; nil: this cannot be read.
+    mutating func read(_ bytes: UnsafeRawBufferPointer) -> [ServerSentEvent]? {
+        var events: [ServerSentEvent] = []
+        for byte in bytes {
+            guard byte == UInt8(ascii: "\n") else {
+                line.append(byte)
+                continue
+            }
+            if line.last == UInt8(ascii: "\r") { line.removeLast() }
+            if line.isEmpty { end(&events) } else { field() }
+            line.removeAll(keepingCapacity: true)
+        }
+        return line.count <= Self.lineByteCountMax ? events : nil
+    }
+
+    private mutating func end(_ events: inout [ServerSentEvent]) {
+        lastEventID = id
+        if !event.data.isEmpty { events.append(event) }
+        event = ServerSentEvent()
+    }
+
+    private mutating func field() {
+        let colon = line.firstIndex(of: UInt8(ascii: ":")) ?? line.endIndex
+        var value = line[min(colon + 1, line.endIndex)...]
+        if value.first == UInt8(ascii: " ") { value.removeFirst() }
+        switch String(decoding: line[..<colon], as: UTF8.self) {
+        case "event": event.name = String(decoding: value, as: UTF8.self)
+        case "id": id = String(decoding: value, as: UTF8.self)
+        case "data":
+            if !event.data.isEmpty { event.data.append(UInt8(ascii: "\n")) }
+            event.data.append(contentsOf: value)
+        default: break
+        }
+    }
+}
+
+/// How the following of a stream has ended.
+enum StreamEnd {
+    /// Whoever follows has seen enough.
+    case stopped
+    /// 204: there is nothing to come.
+    case over
+    /// The connection has ended; `hasSpoken`: something had come.
+    case broken(hasSpoken: Bool)
+    /// Another answer than a stream.
+    case refused(status: Int, body: [UInt8])
+}
+
+extension ServiceClient {
+    /// Follows a stream on this thread for so many milliseconds at most; `receive` says whether it goes on.
+    /// Throws `unreachable` without an answer.
+    func follow(
+        _ path: String, _ reader: inout EventStreamReader, milliseconds: Int,
+        _ receive: @escaping (ServerSentEvent) -> Bool
+    ) throws(ClientFailure) -> StreamEnd {
+        var request = TransferRequest(url: base + path)
+        request.headers = headers.filter { $0.name != "Accept" }
+        request.headers.append(.init("Accept", "text/event-stream"))
+        if let last = reader.lastEventID { request.headers.append(.init("Last-Event-ID", last)) }
+        request.totalTimeout = milliseconds
+        request.connectTimeout = min(5_000, milliseconds)
+        let delegate = FollowingDelegate(reader, receive)
+        // What is not complete when the connection ends was not seen, and comes again from its start.
+        defer { reader = EventStreamReader(lastEventID: delegate.reader.lastEventID) }
+        do throws(CurlError) {
+            try BlockingTransfer.perform(request, delegate: delegate)
+        } catch {
+            throw ClientFailure(.unreachable, "\(base) could not be reached: \(error.text)")
+        }
+        if delegate.isStopped { return .stopped }
+        if delegate.status == 204 { return .over }
+        if delegate.isStream { return .broken(hasSpoken: delegate.hasSpoken) }
+        if delegate.status != 0 { return .refused(status: delegate.status, body: delegate.refusal) }
+        throw ClientFailure(
+            .unreachable, "\(base) could not be reached: \(delegate.error?.text ?? "nobody answered")")
+    }
+}
+
+private final class FollowingDelegate: EasyDelegate {
+    private static let refusalByteCountMax = 65_536
+
+    var reader: EventStreamReader
+    private let receive: (ServerSentEvent) -> Bool
+    private(set) var status = 0
+    private(set) var isStream = false
+    private(set) var hasSpoken = false
+    private(set) var isStopped = false
+    private(set) var refusal: [UInt8] = []
+    private(set) var error: CurlError?
+
+    init(_ reader: EventStreamReader, _ receive: @escaping (ServerSentEvent) -> Bool) {
+        self.reader = reader
+        self.receive = receive
+    }
+
+    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
+        let text = String(decoding: line, as: UTF8.self).lowercased()
+        if text.hasPrefix("http/") {
+            let words = text.split(separator: " ")
+            status = words.count > 1 ? Int(words[1]) ?? 0 : 0
+            isStream = false
+        } else if text.hasPrefix("content-type:") {
+            isStream = status == 200 && text.contains("text/event-stream")
+        }
+        return true
+    }
+
+    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        guard isStream else {
+            refusal.append(contentsOf: bytes.prefix(Self.refusalByteCountMax - refusal.count))
+            return .proceed
+        }
+        hasSpoken = true
+        guard let events = reader.read(bytes) else { return .abort }
+        for event in events where !receive(event) {
+            isStopped = true
+            return .abort
+        }
+        return .proceed
+    }
+
+    func finished(_ outcome: TransferOutcome) { error = outcome.error }
+}

@@ -60,4 +60,5 @@ static inline CURLcode ccurl_message_result(const CURLMsg *m) { return m->data.r
 // Macros that are not imported: casts, and a name for an enumerator.
 static const long CCURL_AUTH_BASIC = (long)CURLAUTH_BASIC;
 static const long CCURL_AUTH_DIGEST = (long)CURLAUTH_DIGEST;
+static const long CCURL_AUTH_NTLM = (long)CURLAUTH_NTLM;
 static const CURLversion CCURL_VERSION_NOW = CURLVERSION_NOW;

@@ -10,6 +10,8 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package let osError: Int32
     /// What a proxy answered to CONNECT; 0 when none did.
     package var proxyStatus = 0
+    /// What a proxy that answered 407 can be authenticated with.
+    package var proxySchemes: Set<TransferRequest.Credentials.Scheme> = []
     /// Why a SOCKS proxy failed (CURLproxycode in curl.h); 0 otherwise.
     package var proxyReason = 0
     /// Why a certificate was not accepted (X509_V_ERR_…, openssl-verification-options(1)); 0 otherwise.

@@ -16,6 +16,8 @@ package struct CurlRuntime: Sendable {
     /// Whether libcurl was built with HTTP/2.
     package let hasHTTP2: Bool
     package let hasHTTP3: Bool
+    /// Whether libcurl was built with NTLM.
+    package let hasNTLM: Bool
     /// Content codings that libcurl was built to undo, as they are named in `Content-Encoding`.
     package let contentCodings: [String]
     /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own
@@ -55,6 +57,7 @@ package struct CurlRuntime: Sendable {
                 tlsVersion: info.ssl_version.map { String(cString: $0) },
                 hasHTTP2: info.features & CURL_VERSION_HTTP2 != 0,
                 hasHTTP3: info.features & CURL_VERSION_HTTP3 != 0,
+                hasNTLM: info.features & CURL_VERSION_NTLM != 0,
                 contentCodings: codings(info.features),
                 certificateFile: places.compactMap { $0 }.first { access($0, R_OK) == 0 }))
     }

@@ -98,6 +98,7 @@ final class EasyHandle {
             code, text: errorText[0] == 0 ? nil : String(cString: errorText),
             osError: Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
         error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
+        if error.proxyStatus == 407 { error.proxySchemes = Set(options: long(CURLINFO_PROXYAUTH_AVAIL)) }
         error.proxyReason = long(CURLINFO_PROXY_ERROR)
         error.verifyResult = long(CURLINFO_SSL_VERIFYRESULT)
         return error

@@ -14,7 +14,7 @@ extension EasyHandle {
         try setHeaders(try Self.headerLines(request))
         try setConnection(request)
         try setTrust(request.tls)
-        if let digest = request.digest { try setDigest(digest) }
+        if let credentials = request.credentials { try setCredentials(credentials) }
         // Unset by default: byte-exact downloads.
         if let codings = request.acceptEncoding { try set(CURLOPT_ACCEPT_ENCODING, codings) }
     }
@@ -110,8 +110,8 @@ extension EasyHandle {
         try set(CURLOPT_SSLVERSION, Int(minimum) | maximum)
     }
 
-    private func setDigest(_ credentials: TransferRequest.Credentials) throws(CurlError) {
-        try set(CURLOPT_HTTPAUTH, CCURL_AUTH_DIGEST)
+    private func setCredentials(_ credentials: TransferRequest.Credentials) throws(CurlError) {
+        try set(CURLOPT_HTTPAUTH, credentials.scheme.option)
         try set(CURLOPT_USERNAME, credentials.user)
         try set(CURLOPT_PASSWORD, credentials.password)
     }
@@ -125,7 +125,7 @@ extension EasyHandle {
         // What the proxy answers to CONNECT is not the server's answer.
         try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, true)
         if let credentials = proxy.credentials {
-            try set(CURLOPT_PROXYAUTH, CCURL_AUTH_BASIC)
+            try set(CURLOPT_PROXYAUTH, credentials.scheme.option)
             try set(CURLOPT_SOCKS5_AUTH, CCURL_AUTH_BASIC)
             try set(CURLOPT_PROXYUSERNAME, credentials.user)
             try set(CURLOPT_PROXYPASSWORD, credentials.password)
@@ -171,5 +171,23 @@ extension EasyHandle {
         default:
             "!#$%&'*+-.^_`|~".utf8.contains(byte)
         }
+    }
+}
+
+extension TransferRequest.Credentials.Scheme {
+    /// The bit of CURLOPT_HTTPAUTH.
+    fileprivate var option: Int {
+        switch self {
+        case .basic: CCURL_AUTH_BASIC
+        case .digest: CCURL_AUTH_DIGEST
+        case .ntlm: CCURL_AUTH_NTLM
+        }
+    }
+}
+
+extension Set<TransferRequest.Credentials.Scheme> {
+    /// Bits of CURLOPT_HTTPAUTH.
+    init(options: Int) {
+        self = Set([.basic, .digest, .ntlm].filter { options & $0.option != 0 })
     }
 }

@@ -27,9 +27,14 @@ package struct TransferRequest: Sendable {
     }
 
     package struct Credentials: Sendable, Hashable {
+        /// Basic (RFC 7617) is sent at once, the others answer a challenge: Digest (RFC 7616), and NTLM
+        /// (MS-NTHT), which is about a connection and needs HTTP/1.1.
+        package enum Scheme: Sendable, Hashable { case basic, digest, ntlm }
+        package var scheme: Scheme
         package var user: String
         package var password: String
-        package init(user: String, password: String) {
+        package init(_ scheme: Scheme = .basic, user: String, password: String) {
+            self.scheme = scheme
             self.user = user
             self.password = password
         }
@@ -38,7 +43,7 @@ package struct TransferRequest: Sendable {
     package struct Proxy: Sendable, Hashable {
         /// `http://host:port`, `https://…` or `socks5h://…` (the proxy resolves names).
         package var url: String
-        /// Sent at once, as Basic (RFC 7617) or by the SOCKS5 method of RFC 1929.
+        /// To a SOCKS5 proxy by the method of RFC 1929, whatever the scheme.
         package var credentials: Credentials?
         /// PEM texts that replace the system's for an `https` proxy.
         package var authorities: String?
@@ -66,8 +71,8 @@ package struct TransferRequest: Sendable {
     /// Whether a body of a megabyte or more, or of unknown length, is announced with `Expect: 100-continue`.
     package var expectsContinue = true
     package var httpVersion = HTTPVersion.http1
-    /// Answers a Digest challenge (RFC 7616); the first request goes out without the body's bytes.
-    package var digest: Credentials?
+    /// Those that answer a challenge: the first request goes out without the body's bytes.
+    package var credentials: Credentials?
     package var tls: TLS?
     /// nil connects directly: the environment's proxies are never used.
     package var proxy: Proxy?

@@ -11,6 +11,7 @@ package struct APIConfiguration: Sendable {
     package var adminKey: String?
     /// Whether jobs may ask for HTTP/3.
     package var hasHTTP3 = false
+    package var hasNTLM = false
     /// Seconds for which finished jobs stay.
     package var retentionSeconds = 604_800.0
     package init(version: String, adminKey: String?) {
@@ -138,7 +139,8 @@ package final class API: RequestHandler {
         identifiers = IdentifierGenerator { clock.now() }
         keyTable = KeyTable(adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
-        var node = NodeAbilities.reading(hasHTTP3: configuration.hasHTTP3)
+        var node = NodeAbilities.reading(
+            hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
         node.retentionSeconds = configuration.retentionSeconds
         self.node = node
     }

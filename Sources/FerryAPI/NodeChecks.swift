@@ -3,10 +3,12 @@ internal import OpenSSL
 
 extension NodeAbilities {
     /// Certificates and keys as the OpenSSL of this process reads them.
-    package static func reading(hasHTTP3: Bool) -> NodeAbilities {
-        NodeAbilities(
+    package static func reading(hasHTTP3: Bool, hasNTLM: Bool) -> NodeAbilities {
+        var abilities = NodeAbilities(
             hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),
             complaintAboutKey: complaint(aboutKey:of:))
+        abilities.hasNTLM = hasNTLM
+        return abilities
     }
 
     private static func complaint(aboutCertificates pem: String) -> String? {

@@ -108,7 +108,11 @@ extension JobDraft {
         case (.reject, _): answers.rejectsRedirects = true
         case (.performDefaultHandling, _): answers.usesDefaultHandling = true
         case (.useCredential, .challenge(let spaces, let count)):
-            answers.failureCount = count
+            if spaces.first?.isProxy ?? false {
+                answers.proxyFailureCount = count
+            } else {
+                answers.failureCount = count
+            }
             try draft.use(answer.credential, for: spaces)
         case (.rejectProtectionSpace, .challenge(let spaces, let count)):
             draft.spec.answers = answers
@@ -126,21 +130,29 @@ extension JobDraft {
     private mutating func use(
         _ credential: JobAnswer.Credential?, for spaces: [JobQuestion.ProtectionSpace]
     ) throws(InvalidFields) {
-        guard let credential, let scheme = spaces.first?.method else { return }
+        guard let credential, let space = spaces.first else { return }
+        let scheme = space.method
         guard (scheme == .bearer) == (credential.user == nil) else {
             throw InvalidFields(
                 "#/credential", "invalid_combination",
                 scheme == .bearer
-                    ? "The server asks for a token." : "The server asks for a user and a password.")
+                    ? "The server asks for a token." : "A user and a password are asked for.")
         }
         // What was refused does not go out beside it.
-        spec.request.headers.removeAll { $0.name.lowercased() == "authorization" }
-        secrets.headers.removeAll { $0.name.lowercased() == "authorization" }
+        let header = space.isProxy ? "proxy-authorization" : "authorization"
+        spec.request.headers.removeAll { $0.name.lowercased() == header }
+        secrets.headers.removeAll { $0.name.lowercased() == header }
         var rules = spec.request.connection ?? .standard
         var connection = secrets.connection ?? ConnectionSecrets()
-        rules.authentication = .init(scheme, user: credential.user)
-        connection.password = scheme == .bearer ? nil : credential.secret
-        connection.token = scheme == .bearer ? credential.secret : nil
+        if space.isProxy {
+            rules.proxy?.user = credential.user
+            rules.proxy?.scheme = scheme
+            connection.proxyPassword = credential.secret
+        } else {
+            rules.authentication = .init(scheme, user: credential.user)
+            connection.password = scheme == .bearer ? nil : credential.secret
+            connection.token = scheme == .bearer ? credential.secret : nil
+        }
         spec.request.connection = rules
         secrets.connection = connection
     }

@@ -101,13 +101,22 @@ package struct AuthenticationChallenge: Sendable, Equatable {
 }
 
 extension JobQuestion.ProtectionSpace {
-    /// What a 401 from `url` asks for and can be answered, the strongest first, each once.
-    package static func offered(by fields: [String], from url: String) -> [Self] {
+    /// What a 401 from `url`, or a 407 of the proxy there, asks for and can be answered, the strongest first,
+    /// each once. `hasNTLM`: whether libcurl can answer it; Negotiate needs a ticket that nobody could give.
+    package static func offered(
+        by fields: [String], from url: String, isProxy: Bool = false, hasNTLM: Bool = false
+    ) -> [Self] {
         let challenges = AuthenticationChallenge.all(in: fields)
-        return [ConnectionRules.Authentication.Scheme.digest, .bearer, .basic].compactMap { scheme in
-            challenges.first { $0.scheme == scheme.rawValue }.map {
-                Self(url: url, realm: $0.realm, method: scheme)
+        return ConnectionRules.Authentication.Scheme.strongestFirst.compactMap { scheme in
+            if scheme == .ntlm, !hasNTLM { return nil }
+            if scheme == .bearer, isProxy { return nil }
+            return challenges.first { $0.scheme == scheme.rawValue }.map {
+                Self(url: url, realm: $0.realm, method: scheme, isProxy: isProxy)
             }
         }
     }
+}
+
+extension ConnectionRules.Authentication.Scheme {
+    package static let strongestFirst: [Self] = [.digest, .bearer, .ntlm, .basic]
 }

@@ -8,6 +8,8 @@ package struct NodeAbilities: Sendable {
     package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
     /// Whether libcurl has HTTP/3.
     package var hasHTTP3: Bool
+    /// Whether libcurl has NTLM.
+    package var hasNTLM = false
     /// Seconds for which the service keeps finished jobs: the most that a session can ask for.
     package var retentionSeconds = 604_800.0
 
@@ -44,6 +46,10 @@ extension JobDecoding {
         rules.authentication = authentication(&fields, headers, &secrets)
         rules.tls = tls(&fields, url, &secrets) ?? sessionTLS(url)
         rules.httpVersion = httpVersion(&fields, url, rules.proxy)
+        if rules.authentication?.scheme == .ntlm, [.http2, .http3].contains(rules.httpVersion) {
+            fields.complain(
+                "http_version", "invalid_combination", "NTLM is about a connection and needs HTTP/1.1.")
+        }
         return (rules, secrets)
     }
 
@@ -73,7 +79,7 @@ extension JobDecoding {
                 object.path, "invalid_combination", "Send either this or an Authorization header, not both.")
         }
         if !object.has("type") {
-            object.complain("type", "required", "Name the type: basic, digest or bearer.")
+            object.complain("type", "required", "Name the type: basic, digest, bearer or ntlm.")
         }
         let scheme = object.choice("type", ConnectionRules.Authentication.Scheme.self)
         let user = user(&object)
@@ -88,6 +94,7 @@ extension JobDecoding {
     }
 
     private func check(_ scheme: ConnectionRules.Authentication.Scheme, _ object: inout FieldReader) {
+        checkSupport(of: scheme, &object)
         let needed = scheme == .bearer ? ["token"] : ["user", "password"]
         for name in ["user", "password", "token"] {
             let isThere = object.value(name).map { !$0.isNull } ?? false
@@ -97,6 +104,14 @@ extension JobDecoding {
                 object.complain(
                     name, "invalid_combination", "The type \(scheme.rawValue) has no \(name).")
             }
+        }
+    }
+
+    private func checkSupport(
+        of scheme: ConnectionRules.Authentication.Scheme, _ object: inout FieldReader
+    ) {
+        if scheme == .ntlm, !node.hasNTLM {
+            object.complain("type", "not_supported", "The libcurl of this node has no NTLM.")
         }
     }
 
@@ -220,6 +235,7 @@ extension JobDecoding {
         } else if user != nil, !hasPassword {
             object.complain("password", "required", "A user needs a password.")
         }
+        let scheme = proxyScheme(&object, url)
         secrets.proxyAuthorities = certificates(&object, "ca")
         if secrets.proxyAuthorities != nil, let url, url.scheme != .https {
             object.complain("ca", "invalid_combination", "Only an https proxy shows a certificate.")
@@ -232,11 +248,24 @@ extension JobDecoding {
                 "This must be a host's name, an address, a network such as 10.0.0.0/8, or *.")
         }
         object.finish()
-        return url.map {
-            ConnectionRules.Proxy(
-                url: $0, user: user, bypass: ProxyBypass(entries),
-                hasAuthorities: secrets.proxyAuthorities != nil)
+        guard let url else { return nil }
+        var proxy = ConnectionRules.Proxy(
+            url: url, user: user, bypass: ProxyBypass(entries),
+            hasAuthorities: secrets.proxyAuthorities != nil)
+        proxy.scheme = scheme
+        return proxy
+    }
+
+    private func proxyScheme(
+        _ object: inout FieldReader, _ url: ProxyURL?
+    ) -> ConnectionRules.Authentication.Scheme {
+        guard let type = object.choice("type", ProxyAuthenticationType.self) else { return .basic }
+        let scheme = type.scheme
+        checkSupport(of: scheme, &object)
+        if scheme != .basic, url?.scheme == .socks5 {
+            object.complain("type", "invalid_combination", "A SOCKS5 proxy has no types of authentication.")
         }
+        return scheme
     }
 
     private func proxyURL(_ object: inout FieldReader) -> ProxyURL? {
@@ -248,6 +277,18 @@ extension JobDecoding {
         } catch {
             object.complain("url", "invalid_value", error.message)
             return nil
+        }
+    }
+}
+
+private enum ProxyAuthenticationType: String, CaseIterable {
+    case basic, digest, ntlm
+
+    var scheme: ConnectionRules.Authentication.Scheme {
+        switch self {
+        case .basic: .basic
+        case .digest: .digest
+        case .ntlm: .ntlm
         }
     }
 }

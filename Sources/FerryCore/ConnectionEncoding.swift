@@ -84,6 +84,7 @@ extension ConnectionRules.Proxy {
         writer.member("url", url.string)
         writer.memberOrNull("user", user)
         writer.secret("password", isSet: user != nil)
+        writer.member("type", scheme.rawValue)
         writer.secret("ca", isSet: hasAuthorities)
         writer.strings("no_proxy", bypass.entries)
         writer.endObject()
@@ -92,6 +93,9 @@ extension ConnectionRules.Proxy {
     init(_ stored: StoredObject) throws(StoredJSONError) {
         url = try stored.need(stored.string("url").flatMap { try? ProxyURL($0) }, "proxy")
         user = stored.string("user")
+        if let name = stored.string("type") {
+            scheme = try stored.need(ConnectionRules.Authentication.Scheme(rawValue: name), "proxy")
+        }
         bypass = ProxyBypass(stored.strings("no_proxy"))
         hasAuthorities = stored.object("ca") != nil
     }

@@ -9,9 +9,9 @@ package struct ConnectionRules: Sendable, Equatable {
         case http3 = "3"
     }
 
-    /// RFC 7617, RFC 7616, RFC 6750.
+    /// RFC 7617, RFC 7616, RFC 6750, MS-NTHT.
     package struct Authentication: Sendable, Equatable {
-        package enum Scheme: String, Sendable, CaseIterable { case basic, digest, bearer }
+        package enum Scheme: String, Sendable, CaseIterable { case basic, digest, bearer, ntlm }
         package var scheme: Scheme
         /// Nil for `bearer`.
         package var user: String?
@@ -41,6 +41,8 @@ package struct ConnectionRules: Sendable, Equatable {
         package var url: ProxyURL
         /// Its password is a secret.
         package var user: String?
+        /// How it answers for itself; never `bearer`.
+        package var scheme = Authentication.Scheme.basic
         package var bypass: ProxyBypass
         /// Own authorities for a proxy that is spoken to over TLS.
         package var hasAuthorities: Bool

@@ -107,6 +107,8 @@ package struct JobAnswers: Sendable, Equatable {
     package var usesDefaultHandling = false
     /// Credentials that were refused.
     package var failureCount = 0
+    /// The same, of those for the job's proxy.
+    package var proxyFailureCount = 0
     package var last: Last?
     package init() {}
 }
@@ -194,6 +196,7 @@ extension JobAnswers {
         writer.member("rejects_redirects", rejectsRedirects)
         writer.member("default_handling", usesDefaultHandling)
         writer.member("failure_count", failureCount)
+        if proxyFailureCount > 0 { writer.member("proxy_failure_count", proxyFailureCount) }
         if let last {
             writer.name("last")
             last.write(into: &writer)
@@ -210,6 +213,7 @@ extension JobAnswers {
         rejectsRedirects = stored.bool("rejects_redirects")
         usesDefaultHandling = stored.bool("default_handling")
         failureCount = Int(clamping: stored.integer("failure_count") ?? 0)
+        proxyFailureCount = Int(clamping: stored.integer("proxy_failure_count") ?? 0)
         last = try Last(stored.object("last"))
     }
 }

@@ -41,10 +41,15 @@ package struct JobQuestion: Sendable, Equatable {
         package var url: String
         package var realm: String?
         package var method: ConnectionRules.Authentication.Scheme
-        package init(url: String, realm: String?, method: ConnectionRules.Authentication.Scheme) {
+        /// `url` is the job's own proxy.
+        package var isProxy: Bool
+        package init(
+            url: String, realm: String?, method: ConnectionRules.Authentication.Scheme, isProxy: Bool = false
+        ) {
             self.url = url
             self.realm = realm
             self.method = method
+            self.isProxy = isProxy
         }
     }
 
@@ -175,6 +180,7 @@ extension JobQuestion.ProtectionSpace {
         writer.member("url", url)
         writer.memberOrNull("realm", realm)
         writer.member("authentication_method", method.rawValue)
+        writer.member("proxy", isProxy)
         writer.endObject()
     }
 
@@ -183,7 +189,7 @@ extension JobQuestion.ProtectionSpace {
             url: try stored.need(stored.string("url"), "url"), realm: stored.string("realm"),
             method: try stored.need(
                 stored.string("authentication_method").flatMap(ConnectionRules.Authentication.Scheme.init),
-                "authentication_method"))
+                "authentication_method"), isProxy: stored.bool("proxy"))
     }
 }
 

@@ -181,8 +181,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             return refuse(.responseInvalid, "The server switched to another protocol.")
         }
         let finding = decoding?.examine(head) ?? .plain
-        let judge = ResponseJudge(
-            spec: attempt.spec, egress: context.configuration.egress, isDecoded: finding != .plain)
+        let judge = judge(isDecoded: finding != .plain)
         let expected = expects && hop.sendsBody && (source?.byteCount ?? 0) >= 1 << 20
         var judgement = judge.judge(
             head, hop, expected: expected, resumption: resumption, now: context.clock.now())
@@ -332,6 +331,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             handle(.transferEnded(.init(blockedAddress(.connecting), mayRepeatAtOnce: false)))
             return
         }
+        if asksAboutTunnel(error) { return }
         takeUnread(outcome.unread)
         let facts = TransportContext(
             hasHead: head != nil, isRepeatable: isRepeatable,

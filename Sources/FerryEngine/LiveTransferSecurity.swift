@@ -8,6 +8,22 @@ extension LiveTransfer {
     /// Whether libcurl answers a challenge of this hop by itself.
     var answersChallenges: Bool { attempt.answersChallenges(of: hop) }
 
+    /// Whether somebody is asked about a proxy that has refused a tunnel; the attempt has ended then.
+    func asksAboutTunnel(_ error: CurlError) -> Bool {
+        guard error.proxyStatus == 407 || error.proxyStatus == 401, head == nil,
+            let question = judge(isDecoded: false).question(aboutTunnel: error, hop, context.clock.now())
+        else { return false }
+        handle(.head(.ask(question)))
+        handle(.transferEnded(nil))
+        return true
+    }
+
+    func judge(isDecoded: Bool) -> ResponseJudge {
+        ResponseJudge(
+            spec: attempt.spec, egress: context.configuration.egress, isDecoded: isDecoded,
+            hasNTLM: context.builder.supportsNTLM)
+    }
+
     /// Judges a head that libcurl did not answer by itself.
     func takeHeldHead() -> Bool {
         guard isHeadHeld, let head else { return true }
@@ -35,6 +51,13 @@ extension EngineContext {
 extension Attempt {
     /// Whether libcurl answers a challenge of this hop by itself.
     func answersChallenges(of hop: Hop) -> Bool {
-        hop.keepsCredentials && spec.request.connection?.authentication?.scheme == .digest
+        guard let rules = spec.request.connection else { return false }
+        let scheme = rules.authentication?.scheme
+        if hop.keepsCredentials, scheme == .digest || scheme == .ntlm { return true }
+        // In a tunnel the proxy says nothing more.
+        guard let proxy = rules.proxy, proxy.user != nil, proxy.scheme != .basic,
+            hop.url.scheme == .http
+        else { return false }
+        return !proxy.bypass.contains(hop.url)
     }
 }

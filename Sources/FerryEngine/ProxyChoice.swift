@@ -22,7 +22,9 @@ extension RequestBuilder {
             guard !own.bypass.contains(hop.url) else { return }
             let secrets = attempt.secrets.connection
             var proxy = TransferRequest.Proxy(url: own.url.curlString)
-            proxy.credentials = own.user.map { .init(user: $0, password: secrets?.proxyPassword ?? "") }
+            proxy.credentials = own.user.map {
+                .init(own.scheme.challenged ?? .basic, user: $0, password: secrets?.proxyPassword ?? "")
+            }
             proxy.authorities = secrets?.proxyAuthorities
             request.proxy = proxy
             // libcurl does not compare credentials before it uses a kept tunnel: nobody else may find one.

@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 
 // What the judge would rather not decide by itself.
@@ -18,20 +19,77 @@ extension ResponseJudge {
         return .ask(JobQuestion(subject, askedAt: now, timeout: spec.questions.timeout))
     }
 
-    /// Nil: what the server offers cannot be answered, or it is not the job's own server.
+    /// What a 401 or 407 makes us ask. Nil: it cannot be answered, or it is neither of the job's own server
+    /// nor of its own proxy.
     func question(_ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
-        guard !(spec.answers?.usesDefaultHandling ?? false),
-            let own = try? WebURL.parse(spec.request.url), hop.url.isSameOrigin(as: own)
+        switch head.status {
+        case 401:
+            guard let own = try? WebURL.parse(spec.request.url), hop.url.isSameOrigin(as: own) else {
+                return nil
+            }
+            let fields = head.all("www-authenticate")
+            return question(about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), now)
+        case 407:
+            // Through a tunnel only the server itself answers.
+            guard hop.url.scheme == .http, let proxy = proxyThatAsks(hop) else { return nil }
+            let fields = head.all("proxy-authenticate")
+            return question(
+                about: .offered(by: fields, from: proxy.url.string, isProxy: true, hasNTLM: hasNTLM), now)
+        default: return nil
+        }
+    }
+
+    /// The same of a proxy that has refused a tunnel. It does not tell the realm.
+    func question(aboutTunnel error: CurlError, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
+        guard spec.asksOnChallenge, let proxy = proxyThatAsks(hop) else { return nil }
+        var offered = error.proxySchemes
+        // Some proxies say 401 to wrong credentials, and nothing else.
+        if error.proxyStatus == 401, proxy.user != nil { offered = [proxy.scheme.challenged ?? .basic] }
+        let schemes = ConnectionRules.Authentication.Scheme.strongestFirst.filter { scheme in
+            (scheme != .ntlm || hasNTLM) && scheme.challenged.map { offered.contains($0) } ?? false
+        }
+        return question(
+            about: schemes.map { .init(url: proxy.url.string, realm: nil, method: $0, isProxy: true) }, now)
+    }
+
+    private func proxyThatAsks(_ hop: Hop) -> ConnectionRules.Proxy? {
+        guard let proxy = spec.request.connection?.proxy, proxy.url.scheme != .socks5,
+            !proxy.bypass.contains(hop.url)
         else { return nil }
-        let spaces = JobQuestion.ProtectionSpace.offered(
-            by: head.all("www-authenticate"), from: hop.url.origin)
-        guard !spaces.isEmpty else { return nil }
-        let hadCredential =
-            spec.request.connection?.authentication != nil
-            || spec.request.headers.contains { equalIgnoringCase($0.name, "authorization") }
-        let count = (spec.answers?.failureCount ?? 0) + (hadCredential ? 1 : 0)
+        return proxy
+    }
+
+    private func question(about spaces: [JobQuestion.ProtectionSpace], _ now: Timestamp) -> JobQuestion? {
+        let answers = spec.answers
+        guard let first = spaces.first, !(answers?.usesDefaultHandling ?? false) else { return nil }
+        let rules = spec.request.connection
+        let hadCredential = first.isProxy ? rules?.proxy?.user != nil : rules?.authentication != nil
+        let header = first.isProxy ? "proxy-authorization" : "authorization"
+        let hadHeader = spec.request.headers.contains { equalIgnoringCase($0.name, header) }
+        let before = (first.isProxy ? answers?.proxyFailureCount : answers?.failureCount) ?? 0
         return JobQuestion(
-            .challenge(spaces, previousFailureCount: count), askedAt: now, timeout: spec.questions.timeout)
+            .challenge(spaces, previousFailureCount: before + (hadCredential || hadHeader ? 1 : 0)),
+            askedAt: now, timeout: spec.questions.timeout)
+    }
+}
+
+extension [JobQuestion.ProtectionSpace] {
+    fileprivate static func offered(
+        by fields: [String], from url: String, isProxy: Bool = false, hasNTLM: Bool
+    ) -> Self {
+        JobQuestion.ProtectionSpace.offered(by: fields, from: url, isProxy: isProxy, hasNTLM: hasNTLM)
+    }
+}
+
+extension ConnectionRules.Authentication.Scheme {
+    /// As libcurl answers it; nil: it is a header that we write.
+    var challenged: TransferRequest.Credentials.Scheme? {
+        switch self {
+        case .basic: .basic
+        case .digest: .digest
+        case .ntlm: .ntlm
+        case .bearer: nil
+        }
     }
 }
 

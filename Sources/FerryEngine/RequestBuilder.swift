@@ -22,6 +22,7 @@ struct RequestBuilder: Sendable {
     /// What the libcurl of this process can be trusted with.
     private let supportsHTTP2: Bool
     private let supportsHTTP3: Bool
+    let supportsNTLM: Bool
 
     init(userAgent: String, proxy: ServiceProxy?) {
         self.userAgent = userAgent
@@ -29,6 +30,7 @@ struct RequestBuilder: Sendable {
         let runtime = try? CurlRuntime.loaded.get()
         supportsHTTP2 = runtime?.supportsSafeHTTP2 ?? false
         supportsHTTP3 = supportsHTTP2 && runtime?.hasHTTP3 ?? false
+        supportsNTLM = runtime?.hasNTLM ?? false
     }
 
     /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: what libcurl asks for and undoes.
@@ -67,8 +69,12 @@ struct RequestBuilder: Sendable {
         case .http3: if supportsHTTP3, hop.url.scheme == .https { request.httpVersion = .http3 }
         }
         let secrets = secrets.connection ?? ConnectionSecrets()
-        if let authentication = rules.authentication, authentication.scheme == .digest, hop.keepsCredentials {
-            request.digest = .init(user: authentication.user ?? "", password: secrets.password ?? "")
+        if let own = rules.authentication, hop.keepsCredentials,
+            let scheme = own.scheme.challenged, scheme != .basic
+        {
+            request.credentials = .init(
+                scheme, user: own.user ?? "", password: secrets.password ?? "")
+            if scheme == .ntlm { request.httpVersion = .http1 }
         }
         guard let tls = rules.tls else { return }
         var own = TransferRequest.TLS()
@@ -93,7 +99,7 @@ struct RequestBuilder: Sendable {
             let pair = "\(authentication.user ?? ""):\(secrets?.password ?? "")"
             return "Basic " + Base64.encode(Array(pair.utf8))
         case .bearer: return "Bearer " + (secrets?.token ?? "")
-        case .digest: return nil
+        case .digest, .ntlm: return nil
         }
     }
 

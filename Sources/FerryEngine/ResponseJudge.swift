@@ -28,6 +28,8 @@ struct ResponseJudge: Sendable {
     let egress: EgressPolicy
     /// Whether libcurl will decode the body: its length is not the one in the head then.
     let isDecoded: Bool
+    /// Whether libcurl can answer NTLM.
+    var hasNTLM = false
 
     /// `expected`: whether the request carried `Expect: 100-continue`. `resumption`: what it asked to go on
     /// from.
@@ -40,9 +42,7 @@ struct ResponseJudge: Sendable {
                 return asking(redirect(head.status, to: locations, hop), head.status, now)
             }
         }
-        if head.status == 401, spec.asksOnChallenge, let question = question(head, hop, now) {
-            return .ask(question)
-        }
+        if spec.asksOnChallenge, let question = question(head, hop, now) { return .ask(question) }
         if head.status == 417, expected { return .resend }
         if let resumption, head.status == 206 || head.status == 416 {
             return resume(resumption, head, hop)

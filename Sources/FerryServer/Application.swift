@@ -175,7 +175,9 @@ final class Application: Sendable {
         var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
         let answers = WebhookAnswers(
             control: store.control, clock: clock, egress: egress,
-            node: .reading(hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false), logger: logger)
+            node: .reading(
+                hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false,
+                hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
         settings.places = places
         settings.holdsLease = { [watch = store.watch] in watch.holdsLease }

@@ -44,6 +44,7 @@ final class Surface: Sendable {
         ports.metrics = { page.text() }
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
         settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
+        settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         settings.retentionSeconds = configuration.retentionSeconds
         let api = API(settings, ports, logger: logger)

@@ -81,7 +81,12 @@ struct ConnectionRulesTests {
         arguments: [
             (#""auth":{"type":"basic"}"#, ["auth/user required", "auth/password required"]),
             (#""auth":{}"#, ["auth/type required"]),
-            (#""auth":{"type":"ntlm"}"#, ["auth/type invalid_value"]),
+            (#""auth":{"type":"negotiate"}"#, ["auth/type invalid_value"]),
+            (#""auth":{"type":"ntlm","user":"a","password":"b"}"#, ["auth/type not_supported"]),
+            (
+                #""proxy":{"url":"socks5://p.example:1","user":"a","password":"b","type":"digest"}"#,
+                ["proxy/type invalid_combination"]
+            ),
             (#""auth":{"type":"bearer","token":"a b"}"#, ["auth/token invalid_value"]),
             (#""auth":{"type":"bearer","token":"a","user":"b"}"#, ["auth/user invalid_combination"]),
             (#""auth":{"type":"basic","user":"a:b","password":""}"#, ["auth/user invalid_value"]),

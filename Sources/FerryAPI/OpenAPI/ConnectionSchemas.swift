@@ -2,10 +2,10 @@
 let connectionSchemas = #"""
     "PasswordAuthentication": {
       "description": "basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the \#
-    server's challenge, and the body is sent after it only.",
+    server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it only.",
       "type": "object", "required": ["type", "user", "password"], "additionalProperties": false,
       "properties": {
-        "type": {"enum": ["basic", "digest"]},
+        "type": {"enum": ["basic", "digest", "ntlm"]},
         "user": {"$ref": "#/components/schemas/UserName"},
         "password": {"$ref": "#/components/schemas/Password"},
         "token": {"type": "null"}
@@ -74,6 +74,10 @@ let connectionSchemas = #"""
         },
         "user": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/UserName"}]},
         "password": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Password"}]},
+        "type": {
+          "enum": ["basic", "digest", "ntlm"], "default": "basic",
+          "description": "How the user is told to an HTTP proxy."
+        },
         "ca": {
           "$ref": "#/components/schemas/Certificates",
           "description": "PEM text of own authorities for an https proxy."

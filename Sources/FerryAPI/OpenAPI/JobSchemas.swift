@@ -45,7 +45,8 @@ let jobRequestSchemas = #"""
         "accept": {"$ref": "#/components/schemas/Acceptance"},
         "on_challenge": {
           "enum": ["fail", "ask"], "default": "fail",
-          "description": "ask: after a 401 somebody may give a credential (POST …/challenge)."
+          "description": "ask: after a 401, or a 407 of the job's own proxy, somebody may give a credential \#
+    (POST …/challenge)."
         },
         "questions": {"$ref": "#/components/schemas/QuestionRules"},
         "acknowledgement": {

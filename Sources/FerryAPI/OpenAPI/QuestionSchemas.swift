@@ -35,10 +35,11 @@ let questionSchemas = #"""
           "type": ["object", "null"], "required": ["protection_space", "previous_failure_count"],
           "properties": {
             "protection_space": {
-              "type": "object", "required": ["url", "realm", "authentication_method"],
+              "type": "object", "required": ["url", "realm", "authentication_method", "proxy"],
               "properties": {
                 "url": {"type": "string"}, "realm": {"type": ["string", "null"]},
-                "authentication_method": {"enum": ["basic", "digest", "bearer"]}
+                "authentication_method": {"enum": ["basic", "digest", "bearer", "ntlm"]},
+                "proxy": {"type": "boolean", "description": "url is the job's own proxy."}
               }
             },
             "previous_failure_count": {"type": "integer", "minimum": 0}

@@ -4,7 +4,7 @@ import Sys
 import TestSupport
 import Testing
 
-@Suite("Discretionary jobs", .serialized, .onOwnThread)
+@Suite("Discretionary jobs", .onOwnThread)
 struct DiscretionaryTests {
     private let never = #"{"windows":[{"name":"never","cron":"0 0 29 2 *","duration":60}]}"#
     private let always = #"{"windows":[{"name":"always","cron":"* * * * *","duration":3600}]}"#

@@ -7,7 +7,7 @@ import Testing
 
 /// The law of every call that touches a file: it may fail at any moment, in any way, and then the file is
 /// exact or the job has failed with an error of its class; never is a wrong file there, and nothing leaks.
-@Suite("Files that fail", .serialized, .onOwnThread)
+@Suite("Files that fail", .onOwnThread)
 struct FaultTests {
     private static let size = 700_000
     private static let bytes = patternBytes(size, seed: 5)

@@ -86,7 +86,7 @@ private final class SteppingReceiver: Sendable {
     }
 }
 
-@Suite("The sender is killed", .onOwnThread, .serialized)
+@Suite("The sender is killed", .onOwnThread)
 struct SenderCrashTests {
     private static let jobCount = 8
     private static let paths = ["/own", "/plain", "/ordered"]

@@ -13,7 +13,8 @@ struct SecurityTests {
 
     @Test("each role may do its part, a revoked key nothing, and nobody anything without a key")
     func roles() throws {
-        let body = #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"retry":{"max_attempts":1},"#
+        let body =
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"retry":{"max_attempts":1},"#
             + #""schedule":{"waits_for_connectivity":false}}"#
         let expected: [(key: String, submit: Int, list: Int, status: Int)] = [
             ("", 401, 401, 401), ("fk_wrong", 401, 401, 401),

@@ -7,7 +7,7 @@ final class BodyDrain: StagedDrain {
         /// Bytes that may stay in memory.
         let memoryLimit: Int
         /// For a body that only gathers there; nil: it is small enough to stay.
-        let gathering: Gathering?
+        var gathering: Gathering?
         let byteCountMax: Int64?
         /// How long the file will be, as far as anybody knows, and who knows whether there is room for it.
         let fileByteCount: Int64?
@@ -50,10 +50,13 @@ final class BodyDrain: StagedDrain {
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
 
     init(_ plan: Plan, expected: Int64?) throws(TransferError) {
+        // Nobody else holds the claim: it is let go as soon as the bytes are in the file.
+        gathering = plan.gathering
+        var plan = plan
+        plan.gathering = nil
         self.plan = plan
         resumedByteCount = 0
         total = nil
-        gathering = plan.gathering
         staysInMemory = expected ?? 0 <= Int64(plan.memoryLimit)
         if let expected {
             try checkLength(expected)

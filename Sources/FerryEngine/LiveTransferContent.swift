@@ -14,6 +14,7 @@ extension LiveTransfer {
     func gathering(_ length: Int64?) -> BodyDrain.Gathering? {
         guard attempt.spec.kind == .download, let length, length <= EngineLimits.gatheredByteCountMax,
             length > Int64(context.configuration.memoryByteCountMax), pacing == nil, !loop.isCrowded,
+            RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
             let claim = context.gathering.claim(Int(length))
         else { return nil }
         return BodyDrain.Gathering(claim: claim, since: loop.multi.now)

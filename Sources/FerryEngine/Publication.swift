@@ -134,13 +134,15 @@ final class Publication: Sendable {
         }
         places[key] = place
         switch plan.bytes {
-        case .memory(let bytes, _):
-            let claim = try plan.space.claim(at: place, expecting: Int64(bytes.count))
+        case .memory(let bytes, let gathering):
+            // What is small is written whatever the reserve says: it was fetched already.
+            let claim =
+                gathering == nil ? nil : try plan.space.claim(at: place, expecting: Int64(bytes.count))
             plan.digests.update(bytes)
             let sha256 = try plan.digests.finish()
             let file = try PartialFile(destination, in: place)
             do throws(TransferError) {
-                try claim.take(bytes.count, file.descriptor)
+                try claim?.take(bytes.count, file.descriptor)
                 try file.append(bytes)
             } catch {
                 file.discard()

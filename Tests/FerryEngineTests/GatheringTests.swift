@@ -71,6 +71,32 @@ import Testing
         }
     }
 
+    @Test("who has gone to its file leaves the room to others")
+    func letsGo() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let room = GatheringRoom(byteCount: 100)
+        let root = try StorageDirectory.root(fixture.root)
+        let destination = Destination(
+            root: root, path: "a", ifExists: .replace, of: fixture.attempt(.download, "http://a.example/"),
+            isKept: false)
+        let drain = try BodyDrain(
+            BodyDrain.Plan(
+                memoryLimit: 100,
+                gathering: BodyDrain.Gathering(claim: try #require(room.claim(100)), since: 0),
+                byteCountMax: nil, fileByteCount: 100,
+                space: StorageSpace(reserve: 0, watched: [], gate: DownloadGate()),
+                destination: { destination }, digests: Digests(JobSpec.Integrity()),
+                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil),
+            expected: 100)
+        try [UInt8](repeating: 7, count: 50).withUnsafeBytes { try drain.append($0) }
+        try drain.secondPassed(EngineLimits.gatheringMax - 1)
+        #expect(fixture.files().isEmpty && room.claim(1) == nil)
+        try drain.secondPassed(EngineLimits.gatheringMax)
+        #expect(fixture.files() == ["tenant/" + destination.partialName] && room.claim(100) != nil)
+        withExtendedLifetime(drain) {}
+    }
+
     @Test("there is room for so many bytes and no more, until somebody lets go")
     func room() {
         let room = GatheringRoom(byteCount: 100)

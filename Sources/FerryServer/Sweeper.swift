@@ -10,6 +10,7 @@ final class Sweeper: Sendable {
     private static let intervalSeconds = 3_600.0
     private static let answerMilliseconds: Int32 = 30_000
     private let ending = Mailbox<Never>()
+    private let keptEnding = Mailbox<Never>()
     private let store: Store
     private let roots: @Sendable () -> [String]
     private let kept: String
@@ -30,19 +31,25 @@ final class Sweeper: Sendable {
         self.logger = logger
     }
 
-    /// The first round begins at once, on a thread of its own.
+    /// The first rounds begin at once, on threads of their own.
     func start() {
-        _ = Thread(name: "sweep") { [self] in
-            while !ending.isClosed {
-                round()
-                removeKept()
-                let seconds = min(Self.intervalSeconds, max(1, retentionSeconds / 4))
-                _ = ending.wait(milliseconds: Int32(seconds * 1_000))
-            }
+        _ = Thread(name: "sweep") { [self] in repeatedly(ending, round) }
+        // Not behind the other: that one may take a day.
+        _ = Thread(name: "sweep-kept") { [self] in repeatedly(keptEnding, removeKept) }
+    }
+
+    private func repeatedly(_ ending: Mailbox<Never>, _ sweep: () -> Void) {
+        while !ending.isClosed {
+            sweep()
+            let seconds = min(Self.intervalSeconds, max(1, retentionSeconds / 4))
+            _ = ending.wait(milliseconds: Int32(seconds * 1_000))
         }
     }
 
-    func stop() { ending.close() }
+    func stop() {
+        ending.close()
+        keptEnding.close()
+    }
 
     private func round() {
         let sweep = PartialSweep(
@@ -57,7 +64,7 @@ final class Sweeper: Sendable {
     private func removeKept() {
         let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
         let sweep = KeptSweep(
-            ask: { [self] in known($0) }, isStopped: { [ending] in ending.isClosed })
+            ask: { [self] in known($0) }, isStopped: { [keptEnding] in keptEnding.isClosed })
         let removed = sweep.run(in: kept, madeBefore: clock.now() + -min(shortest, retentionSeconds))
         if removed > 0 {
             logger.notice("Files of jobs that are gone were removed.", metadata: ["count": "\(removed)"])

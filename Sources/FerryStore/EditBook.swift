@@ -28,16 +28,16 @@ final class EditBook: Sendable {
         }
     }
 
-    /// What has become of `bytesPerSecondMax` of attempts that begin, where it was changed since they were
-    /// leased.
-    func rates(of attempts: [Attempt]) -> [(job: JobID, bytesPerSecondMax: Int64?)] {
-        guard !isEmpty.load(ordering: .relaxed) else { return [] }
-        return edits.withLock { edits in
-            attempts.compactMap { attempt in
+    /// Tells what has become of `bytesPerSecondMax` of attempts that begin, where it was changed since they
+    /// were leased. Under the lock: who changes it again tells the runner later than this.
+    func rates(of attempts: [Attempt], _ tell: (JobID, Int64?) -> Void) {
+        guard !isEmpty.load(ordering: .relaxed) else { return }
+        edits.withLock { edits in
+            for attempt in attempts {
                 guard let edit = edits[attempt.job], edit.attempt == attempt.number,
                     edit.spec.bytesPerSecondMax != attempt.spec.bytesPerSecondMax
-                else { return nil }
-                return (attempt.job, edit.spec.bytesPerSecondMax)
+                else { continue }
+                tell(attempt.job, edit.spec.bytesPerSecondMax)
             }
         }
     }

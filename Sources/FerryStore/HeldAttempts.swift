@@ -97,7 +97,7 @@ extension StoreContext {
         guard !attempts.isEmpty, let runner = attemptRunner else { return }
         runner.begin(attempts)
         // Whoever changed one before the runner knew of it has put that into the book first.
-        for (job, rate) in edits.rates(of: attempts) { runner.changeRate(job, bytesPerSecondMax: rate) }
+        edits.rates(of: attempts) { runner.changeRate($0, bytesPerSecondMax: $1) }
     }
 
     /// Begins what is held, as far as there are slots.

@@ -132,8 +132,7 @@ package final class WatchLane: LeaseHolder {
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
-        // A slow answer says little about the time.
-        if end - start < 100_000_000 { context.clock.adjust(answer.instant(0, 0), between: start, and: end) }
+        context.clock.adjust(answer.instant(0, 0), between: start, and: end)
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
         context.admission.note(total: answer.int64(0, 3))
         if let wishes = OperatorWishes(operations), context.adopt(wishes) { wakeDispatcher() }

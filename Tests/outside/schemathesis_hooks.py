@@ -39,11 +39,15 @@ def _simplify_schedule(body):
 
 
 def _simplify(request):
-    """Only OpenSSL knows what a certificate is, only the node whether it has HTTP/3, only a resolver what a host is."""
+    """Only OpenSSL knows what a certificate is, only the node whether it has HTTP/3, only a resolver what a host is;
+    and NTLM needs HTTP/1.1."""
     if not isinstance(request, dict):
         return
     if request.get("http_version") == "3":
         request["http_version"] = "2"
+    if isinstance(request.get("auth"), dict) and request["auth"].get("type") == "ntlm" \
+            and request.get("http_version") == "2":
+        request["http_version"] = "1.1"
     tls, proxy, headers, url = (request.get(name) for name in ("tls", "proxy", "headers", "url"))
     if isinstance(tls, dict):
         if isinstance(url, str) and re.match("http:", url, re.IGNORECASE):

@@ -98,7 +98,8 @@ def test_a_file_passes(ferry, authority, proxy, port):
     assert job["state"] == "succeeded" and job["result"]["size"] == 3_000_000, job
     assert proxy.requests == [f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode()]
     assert job["request"]["proxy"] == {
-        "url": proxy.url, "user": "user", "password": {"set": True}, "ca": {"set": True}, "no_proxy": []}
+        "url": proxy.url, "user": "user", "password": {"set": True}, "type": "basic", "ca": {"set": True},
+        "no_proxy": []}
 
 
 def test_its_certificate_counts(ferry, authority, proxy, port):

@@ -180,7 +180,7 @@ final class Application: Sendable {
                 hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
         settings.places = places
-        settings.holdsLease = { [watch = store.watch] in watch.holdsLease }
+        settings.lease = { [watch = store.watch] in watch.lease }
         return try WebhookSender(
             queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }

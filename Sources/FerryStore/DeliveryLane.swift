@@ -79,6 +79,9 @@ private struct Outbox {
     /// Behind which lane the next look begins: behind the one that was served last while there is more than
     /// one claim can take, so that all have their turn.
     private var position = Self.first
+    /// A round through all lanes that one claim did not end: where it began, and whether it has passed the
+    /// last of them.
+    private var round: (begin: LaneID, hasTurned: Bool)?
     private var endpoints: [WebhookID: (revision: Int32, endpoint: Delivery.Endpoint)] = [:]
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
 
@@ -153,12 +156,14 @@ private struct Outbox {
 
     /// The lanes with something due and room for it, in the order in which they are served, and where the
     /// next look goes on.
-    private func look(
+    private mutating func look(
         _ rooms: DeliveryRooms, _ lane: LaneConnection, _ found: inout ClaimedDeliveries
     ) throws(PostgresError) -> (chosen: [ChosenLane], end: LaneID) {
         var chosen: [ChosenLane] = []
         var from = position
-        var hasTurned = position == Self.first
+        let begin = round?.begin ?? position
+        var hasTurned = round?.hasTurned ?? (position == Self.first)
+        round = nil
         for _ in 0..<Self.lookCountMax {
             var parameters = Parameters()
             parameters.append(from)
@@ -169,7 +174,7 @@ private struct Outbox {
             for row in 0..<rows.rowCount {
                 let id: LaneID = rows.identifier(row, 0)
                 // Once round.
-                if hasTurned, position != Self.first, id > position { return (chosen, Self.first) }
+                if hasTurned, begin != Self.first, id > begin { return (chosen, Self.first) }
                 if let room = Self.room(rows, row, id, rooms, &found) {
                     chosen.append((id, Int32(clamping: room), rows.bool(row, 3)))
                 }
@@ -180,9 +185,11 @@ private struct Outbox {
                 hasTurned = true
                 from = Self.first
             } else if chosen.reduce(0, { $0 + Int($1.room) }) >= rooms.total {
-                break
+                found.isMore = true
+                return (chosen, from)
             }
         }
+        round = (begin, hasTurned)
         found.isMore = true
         return (chosen, from)
     }

@@ -88,10 +88,17 @@ package final class Store: Sendable {
         try watch.beat(lane)
         let lostSenders = self.watch.lostSenders
         let given = try lane.withConnection { connection throws(PostgresError) in
-            try lostSenders.takeBackOwn(&connection)
-            return try connection.execute(
+            try connection.execute(
                 Statements.reclaimJobs, .lost(by: context.configuration.node)
             ).rowCount
+        }
+        do throws(PostgresError) {
+            try lane.withConnection { connection throws(PostgresError) in
+                try lostSenders.takeBackOwn(&connection)
+            }
+        } catch {
+            context.logger.warning(
+                "what the last run was sending comes with its lease", metadata: ["error": "\(error)"])
         }
         lane.close()
         if given > 0 {

@@ -21,6 +21,8 @@ package final class WatchLane: LeaseHolder {
     private let nextDeadline = Atomic<Int64>(.max)
     /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
     private let confirmed = Atomic<Int64>(0)
+    /// How often the lease had lapsed when a heartbeat was confirmed.
+    private let lapseCount = Atomic<Int>(0)
     private let wakeDispatcher: @Sendable () -> Void
     let lostSenders: LostSenders
 
@@ -41,6 +43,9 @@ package final class WatchLane: LeaseHolder {
         let lease = context.configuration.leaseSeconds
         return silenceSeconds < lease - min(1, lease / 4)
     }
+
+    /// Which lease this is: another one after each time that others could not count on us. Nil: none.
+    package var lease: Int? { holdsLease ? lapseCount.load(ordering: .acquiring) : nil }
 
     /// Whether the database answers: at most one heartbeat is missing.
     var isAnswered: Bool { silenceSeconds < context.configuration.heartbeatSeconds * 2 + 0.5 }
@@ -77,6 +82,8 @@ package final class WatchLane: LeaseHolder {
                     try expire(lane)
                     try sweep(lane)
                 }
+                // Last: it may take as long as a statement may.
+                try lostSenders.takeBackOthers(lane, lock: Self.rescueLock)
             } catch {
                 if !error.isConnectionLost {
                     context.logger.error("watching failed", metadata: ["error": "\(error)"])
@@ -107,7 +114,8 @@ package final class WatchLane: LeaseHolder {
         let start = Sys.monotonicNanoseconds()
         let reading = configuration.hosts.beginReading()
         // Whoever was silent for too long may have lost any of these.
-        let doubtful = holdsLease ? [:] : context.book.all
+        let hasLapsed = !holdsLease
+        let doubtful = hasLapsed ? context.book.all : [:]
         var results = try lane.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
@@ -129,6 +137,7 @@ package final class WatchLane: LeaseHolder {
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
         if !doubtful.isEmpty { forgetLost(doubtful, held) }
+        if hasLapsed { lapseCount.add(1, ordering: .releasing) }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
@@ -143,12 +152,17 @@ package final class WatchLane: LeaseHolder {
             context.backlog.addUnknown()
             wakeDispatcher()
         }
+        stopAsked(held)
+        if epoch != context.sessions.current.epoch { try context.readSessions(lane) }
+    }
+
+    /// Of rows of held_jobs.sql.
+    private func stopAsked(_ held: borrowing ResultSet) {
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
                 !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel
             context.stop(held.identifier(row, 0), how)
         }
-        if epoch != context.sessions.current.epoch { try context.readSessions(lane) }
     }
 
     /// Strikes out leases that the database does not confirm.
@@ -184,7 +198,6 @@ package final class WatchLane: LeaseHolder {
             wakeDispatcher()
             if count < Int(Self.roundMax) { break }
         }
-        try lostSenders.takeBackOthers(lane, lock: Self.rescueLock)
     }
 
     /// Fails jobs whose time ended while no node held them: those of a statement.

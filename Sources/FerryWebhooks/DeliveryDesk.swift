@@ -41,6 +41,8 @@ final class DeliveryDesk {
     private var finished: [DeliveryTry] = []
     /// What is on its way.
     private var sending: [Sending.Key: Sending] = [:]
+    /// The node's lease under which all of this was claimed.
+    private var lease: Int?
     private var stopped: (() -> Void)?
     private var isPublishing = false
 
@@ -66,7 +68,7 @@ final class DeliveryDesk {
             return
         }
         let free = configuration.waitingMax - backlog.waitingCount
-        guard free > 0, configuration.holdsLease() else {
+        guard free > 0, hasLease() else {
             claimsAgain = true
             return
         }
@@ -77,8 +79,12 @@ final class DeliveryDesk {
         isHeldBack = false
         let claimedAt = doors.clock.now()
         let rooms = backlog.rooms(total: total, now: claimedAt)
-        doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors] found in
-            doors.defer { $0.claimed(found, rooms: rooms, claimedAt: claimedAt) }
+        doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors, lease] found in
+            doors.defer { desk in
+                // Ours at once or not at all.
+                if !desk.hasLease() || desk.lease != lease { desk.lease = nil }
+                desk.claimed(found, rooms: rooms, claimedAt: claimedAt)
+            }
         }
     }
 
@@ -149,7 +155,7 @@ final class DeliveryDesk {
 
     /// Once a second: asks again when the next delivery is due.
     func secondPassed() {
-        leaveToOthers()
+        _ = hasLease()
         guard stopped == nil else { return }
         let now = doors.clock.now()
         backlog.tidy(now)
@@ -161,10 +167,19 @@ final class DeliveryDesk {
         }
     }
 
-    /// When others may take what this node has claimed: lets go of all of it, so that nothing is in two
-    /// senders' hands. What came of requests that are cut off nobody knows; they are made again.
+    /// Whether others count on this node. When they could not for a while, what was claimed before may be
+    /// theirs.
+    private func hasLease() -> Bool {
+        let current = configuration.lease()
+        if current == nil || current != lease { leaveToOthers() }
+        lease = current
+        return current != nil
+    }
+
+    /// Lets go of all that was claimed, so that nothing is in two senders' hands. What came of requests that
+    /// are cut off nobody knows; they are made again.
     private func leaveToOthers() {
-        guard !configuration.holdsLease(), backlog.waitingCount + sending.count > 0 else { return }
+        guard backlog.waitingCount + sending.count > 0 else { return }
         doors.logger.warning(
             "the database has not answered for so long that other nodes may send what this one has claimed",
             metadata: ["waiting": "\(backlog.waitingCount)", "sending": "\(sending.count)"])
@@ -175,6 +190,9 @@ final class DeliveryDesk {
             _ = backlog.withdrawn(one.lane)
         }
         sending = [:]
+        // Some of it may come back here, once it is said to be free.
+        report()
+        claimsAgain = true
         updateGauge(returned: 0)
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
@@ -198,7 +216,7 @@ final class DeliveryDesk {
 
     private func startDue() {
         let now = doors.clock.now()
-        guard configuration.holdsLease() else { return }
+        guard hasLease() else { return }
         while stopped == nil, let item = backlog.next() {
             if item.startBefore < now {
                 giveBack([item] + backlog.withdrawn(item.delivery.lane), now)
@@ -290,29 +308,6 @@ final class DeliveryDesk {
         let isHalfEmpty = free * 2 >= configuration.waitingMax
         guard isHalfEmpty || free * 8 >= configuration.claimMax else { return }
         if (isHalfEmpty && (claimsAgain || isHeldBack)) || backlog.isHungry(lane, now) { claim() }
-    }
-
-    /// What libcurl says, in our words; `duration` in seconds. A status line is an answer even when its body
-    /// does not end well.
-    static func read(_ outcome: Outcome, now: Timestamp) -> (DeliveryAnswer, body: String, duration: Double?)
-    {
-        switch outcome {
-        case .success(let answer):
-            let retryAfter = answer.header("Retry-After").flatMap {
-                DeliverySchedule.retryAfter($0, now: now)
-            }
-            return (
-                .status(answer.status, retryAfter: retryAfter), WebhookMessage.excerpt(answer.body),
-                Double(answer.info.timings.total) / 1_000_000
-            )
-        case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
-        case .failure(.failed(let error, let info)):
-            let duration = Double(info.timings.total) / 1_000_000
-            if (200..<300).contains(info.status) {
-                return (.status(info.status, retryAfter: nil), "", duration)
-            }
-            return (.failure(DeliveryFailure(error)), "", duration)
-        }
     }
 
     // MARK: Reporting

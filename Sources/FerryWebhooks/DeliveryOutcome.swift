@@ -44,3 +44,28 @@ extension DeliveryFailure {
             }
     }
 }
+
+extension DeliveryDesk {
+    /// What libcurl says, in our words; `duration` in seconds. A status line is an answer even when its body
+    /// does not end well.
+    static func read(_ outcome: Outcome, now: Timestamp) -> (DeliveryAnswer, body: String, duration: Double?)
+    {
+        switch outcome {
+        case .success(let answer):
+            let retryAfter = answer.header("Retry-After").flatMap {
+                DeliverySchedule.retryAfter($0, now: now)
+            }
+            return (
+                .status(answer.status, retryAfter: retryAfter), WebhookMessage.excerpt(answer.body),
+                Double(answer.info.timings.total) / 1_000_000
+            )
+        case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
+        case .failure(.failed(let error, let info)):
+            let duration = Double(info.timings.total) / 1_000_000
+            if (200..<300).contains(info.status) {
+                return (.status(info.status, retryAfter: nil), "", duration)
+            }
+            return (.failure(DeliveryFailure(error)), "", duration)
+        }
+    }
+}

@@ -28,8 +28,9 @@ package final class WebhookSender: Sendable {
         package var connectTimeout = 5_000
         /// Seconds for which a claimed delivery is ours.
         package var leaseSeconds = Limits.deliveryLeaseSeconds
-        /// Whether others still leave alone what this node has claimed. Any thread, at once.
-        package var holdsLease: @Sendable () -> Bool = { true }
+        /// The lease of this node, for which others leave alone what it has claimed: another number after
+        /// each lapse. Nil: it has none. Any thread, at once.
+        package var lease: @Sendable () -> Int? = { 1 }
         /// Where the sender says what may be handed to it.
         package var places = DeliveryPlaces()
         /// Seconds after which the queue is asked even if nothing woke us.

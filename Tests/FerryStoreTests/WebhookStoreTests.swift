@@ -172,30 +172,6 @@ struct WebhookStoreTests {
         #expect(again.due.allSatisfy { $0.tryNumber == 1 })
     }
 
-    @Test(
-        "claims that cannot take everything serve one lane after another, whatever their number",
-        arguments: [5, 1_100])
-    func turns(laneCount: Int) throws {
-        defer { node.store.stop() }
-        var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
-                    session, url, job_json)
-                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
-                    'job.succeeded', 'acme', 'default', 'https://' || i % \(laneCount) || '.example/', '{}'
-                FROM generate_series(1, \(laneCount * 8)) i
-                """)
-        let total = laneCount / 5 * 2
-        var served: Set<LaneID> = []
-        for _ in 0..<5 {
-            let found = try claim(DeliveryRooms(total: total, other: 2)).due
-            #expect(found.count == total)
-            served.formUnion(found.map(\.lane))
-        }
-        #expect(served.count == laneCount)
-    }
-
     @Test("of a tenant that holds enough nothing is claimed, and the sender is told that there is something")
     func fullTenants() throws {
         defer { node.store.stop() }

@@ -8,16 +8,16 @@ import Testing
 @Suite("Lease of the sender's node")
 struct LeaseTests {
     private final class Lease: Sendable {
-        private let state = Mutex(true)
-        var isHeld: Bool { state.withLock { $0 } }
-        func set(_ isHeld: Bool) { state.withLock { $0 = isHeld } }
+        private let state = Mutex<Int?>(1)
+        var number: Int? { state.withLock { $0 } }
+        func set(_ number: Int?) { state.withLock { $0 = number } }
     }
 
     @Test("in doubt, requests are cut off without a word, and what waited goes back; then it goes on")
     func doubt() throws {
         let receiver = try Receiver(.silence)
         let lease = Lease()
-        let bench = try Bench { $0.holdsLease = { lease.isHeld } }
+        let bench = try Bench { $0.lease = { lease.number } }
         defer {
             bench.sender.stop()
             receiver.stop()
@@ -26,19 +26,38 @@ struct LeaseTests {
         bench.queue.add(deliveries)
         bench.sender.wake()
         #expect(take(4, from: receiver.requests).count == 4)
-        lease.set(false)
+        lease.set(nil)
         let returned = take(6, from: bench.queue.tries)
         #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
         #expect(eventually { bench.sender.metrics.inFlightCount == 0 })
         let claimCount = bench.queue.claimCount
         bench.sender.wake()
-        lease.set(true)
+        lease.set(2)
         // What was cut off is due when its lease is over; nothing is known of it.
         let other = try Receiver(Receiver.status("200 OK"))
         defer { other.stop() }
         let last = try #require(bench.deliver([.example(99, url: other.url)]).first { $0.delivery.low == 99 })
         #expect(last.verdict == .accepted)
         #expect(bench.queue.claimCount > claimCount)
+        #expect(bench.queue.tries.take().allSatisfy { $0.verdict == .returned })
+    }
+
+    @Test("one that has lapsed and is back again is another one: nothing that was claimed before goes on")
+    func lapsed() throws {
+        let receiver = try Receiver(.silence)
+        let lease = Lease()
+        let bench = try Bench { $0.lease = { lease.number } }
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        bench.queue.add((1...10).map { Delivery.example($0, url: receiver.url) })
+        bench.sender.wake()
+        #expect(take(4, from: receiver.requests).count == 4)
+        lease.set(2)
+        let returned = take(6, from: bench.queue.tries)
+        #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
+        #expect(take(4, from: receiver.requests).count == 4, "claimed again, under the new one")
         #expect(bench.queue.tries.take().allSatisfy { $0.verdict == .returned })
     }
 }

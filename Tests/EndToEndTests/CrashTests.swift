@@ -56,9 +56,9 @@ struct CrashTests {
             refused.fire("\(answer?.status ?? 0) \(answer?.header("content-type") ?? "")")
         }
         origin.open()
-        // What runs goes on, and its results wait.
+        // What runs goes on, and so does what was leased for the next slots; their results wait.
         let published = { names(in: ferry.files + "/f").filter { !$0.hasPrefix(".") } }
-        #expect(becomes { published().count == 132 }, "\(published().count)")
+        #expect(becomes { published().count >= 132 }, "\(published().count)")
         // A submission waits a while for the database before it is refused.
         #expect(refused.wait(seconds: 60) == ["503 application/problem+json"])
         thread.join()

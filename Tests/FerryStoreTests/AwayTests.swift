@@ -40,6 +40,9 @@ struct AwayTests {
             let sql = "SELECT count(*) FROM jobs WHERE state = 'waiting' AND next_attempt_at IS NULL"
             return try connection.execute(Statement("parked", sql)).int64(0, 0) == 2
         }
+        // Until then what comes begins at once where there are slots.
+        let health = node.store.control.context.health
+        eventually("the node knows it") { health.unreachable("https://away.example:443") != nil }
         return jobs
     }
 

@@ -50,7 +50,7 @@ package struct EngineConfiguration: Sendable {
 /// Bounds of one transfer, with unit and reason.
 enum EngineLimits {
     /// Bytes of a body that may gather in memory; one turn of a file thread writes and hashes it.
-    static let gatheredByteCountMax: Int64 = 256 << 10
+    static let gatheredBodyByteCountMax: Int64 = 256 << 10
     /// Nanoseconds after which a body that still gathers goes to its file: it is slow, and memory is dear.
     static let gatheringMax: Int64 = 1_000_000_000
     /// Bytes of a body that are hashed where they arrive; the rest is hashed behind the writer by a file
@@ -70,8 +70,9 @@ enum EngineLimits {
     static let codedReceiveBufferSize = 2 << 10
     /// libcurl's default; larger ones cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
-    /// While a loop has so few transfers.
-    static let roomyReceiveBufferSize = 64 << 10
+    /// While a loop has so few transfers. Below 64 KiB: glibc consolidates its heap whenever so large a chunk
+    /// is freed, and libcurl frees the buffer after each transfer.
+    static let roomyReceiveBufferSize = 48 << 10
     static let roomyTransferCountMax = 64
     static let bulkReceiveBufferSize = 512 << 10
     /// Of transfers that begin while a loop has more than so many others (the default concurrency): each of

@@ -12,7 +12,7 @@ extension LiveTransfer {
 
     /// Room for a body that is neither small nor large, of a transfer that is likely to be fast.
     func gathering(_ length: Int64?) -> BodyDrain.Gathering? {
-        guard attempt.spec.kind == .download, let length, length <= EngineLimits.gatheredByteCountMax,
+        guard attempt.spec.kind == .download, let length, length <= EngineLimits.gatheredBodyByteCountMax,
             length > Int64(context.configuration.memoryByteCountMax), pacing == nil, !loop.isCrowded,
             RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
             let claim = context.gathering.claim(Int(length))

@@ -103,10 +103,10 @@ package struct Exchange: Sendable {
     }
 }
 
-/// A request on its way, for whoever may want to end it.
+/// A request on its way, for whoever may want to end it. Unchecked: `transfer` is touched on the loop's thread
+/// alone.
 package final class RunningExchange: @unchecked Sendable {
     private let loop: CurlLoop
-    /// Touched on the loop's thread alone.
     fileprivate var transfer: Transfer?
 
     fileprivate init(_ loop: CurlLoop) { self.loop = loop }

@@ -13,6 +13,17 @@ struct LeaseTests {
         func set(_ number: Int?) { state.withLock { $0 = number } }
     }
 
+    /// Four requests are on their way and six deliveries wait when the lease becomes another one, or none:
+    /// those go back.
+    private func loses(_ lease: Lease, _ next: Int?, _ bench: Bench, _ receiver: Receiver) {
+        bench.queue.add((1...10).map { Delivery.example($0, url: receiver.url) })
+        bench.sender.wake()
+        #expect(take(4, from: receiver.requests).count == 4)
+        lease.set(next)
+        let returned = take(6, from: bench.queue.tries)
+        #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
+    }
+
     @Test("in doubt, requests are cut off without a word, and what waited goes back; then it goes on")
     func doubt() throws {
         let receiver = try Receiver(.silence)
@@ -22,13 +33,7 @@ struct LeaseTests {
             bench.sender.stop()
             receiver.stop()
         }
-        let deliveries = (1...10).map { Delivery.example($0, url: receiver.url) }
-        bench.queue.add(deliveries)
-        bench.sender.wake()
-        #expect(take(4, from: receiver.requests).count == 4)
-        lease.set(nil)
-        let returned = take(6, from: bench.queue.tries)
-        #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
+        loses(lease, nil, bench, receiver)
         #expect(eventually { bench.sender.metrics.inFlightCount == 0 })
         let claimCount = bench.queue.claimCount
         bench.sender.wake()
@@ -51,12 +56,7 @@ struct LeaseTests {
             bench.sender.stop()
             receiver.stop()
         }
-        bench.queue.add((1...10).map { Delivery.example($0, url: receiver.url) })
-        bench.sender.wake()
-        #expect(take(4, from: receiver.requests).count == 4)
-        lease.set(2)
-        let returned = take(6, from: bench.queue.tries)
-        #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
+        loses(lease, 2, bench, receiver)
         #expect(take(4, from: receiver.requests).count == 4, "claimed again, under the new one")
         #expect(bench.queue.tries.take().allSatisfy { $0.verdict == .returned })
     }

@@ -144,8 +144,13 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
 
     // MARK: What libcurl says
 
-    func willConnect(to address: SocketAddress) -> Bool { allows(address) }
+    func willConnect(to address: SocketAddress) -> Bool {
+        noteFollowed(meter?.willConnect(transfer))
+        return allows(address)
+    }
+
     func willSend(to address: SocketAddress) -> Bool {
+        noteFollowed(meter?.willSend(transfer))
         mayHaveReached = allows(address)
         return mayHaveReached
     }

@@ -11,6 +11,13 @@ extension LiveTransfer {
         transactions.append(metrics)
     }
 
+    /// libcurl goes on by itself after an answer.
+    func noteFollowed(_ followed: TransactionMeter.Followed?) {
+        guard let followed else { return }
+        noteTransaction(followed.info, isWhole: true)
+        meter = followed.next
+    }
+
     private func transaction(_ info: TransferInfo, isWhole: Bool, hidesRemote: Bool) -> TransactionMetrics? {
         let isOwn = hop.redirectCount == 0
         return meter?.metrics(

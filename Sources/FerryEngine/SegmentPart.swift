@@ -94,6 +94,12 @@ final class SegmentPart: EasyDelegate {
         owner?.transactions.append(metrics)
     }
 
+    private func noteFollowed(_ followed: TransactionMeter.Followed?) {
+        guard let followed else { return }
+        noteTransaction(followed.info, isWhole: true)
+        meter = followed.next
+    }
+
     private func transaction(_ info: TransferInfo, isWhole: Bool, hidesRemote: Bool) -> TransactionMetrics? {
         guard let meter, let owner else { return nil }
         let isOwn = hop.redirectCount == 0 && owner.sources[source].place == 0
@@ -186,8 +192,15 @@ final class SegmentPart: EasyDelegate {
 
     // MARK: What libcurl says
 
-    func willConnect(to address: SocketAddress) -> Bool { allows(address) }
-    func willSend(to address: SocketAddress) -> Bool { allows(address) }
+    func willConnect(to address: SocketAddress) -> Bool {
+        noteFollowed(meter?.willConnect(transfer))
+        return allows(address)
+    }
+
+    func willSend(to address: SocketAddress) -> Bool {
+        noteFollowed(meter?.willSend(transfer))
+        return allows(address)
+    }
 
     private func allows(_ address: SocketAddress) -> Bool {
         owner.map { $0.context.allows(address, for: $0.attempt, hop.url) } ?? false

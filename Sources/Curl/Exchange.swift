@@ -59,6 +59,7 @@ package struct Exchange: Sendable {
         let running = RunningExchange(loop)
         let accepted = loop.perform { multi in
             let delegate = ExchangeDelegate(self, completion)
+            running.delegate = delegate
             do throws(CurlError) {
                 running.transfer = try multi.start(request, delegate: delegate)
             } catch {
@@ -103,16 +104,31 @@ package struct Exchange: Sendable {
     }
 }
 
-/// A request on its way, for whoever may want to end it. Unchecked: `transfer` is touched on the loop's thread
-/// alone.
+/// A request on its way, for whoever may want to end it. Unchecked: what changes is touched on the loop's
+/// thread alone.
 package final class RunningExchange: @unchecked Sendable {
     private let loop: CurlLoop
     fileprivate var transfer: Transfer?
+    fileprivate weak var delegate: ExchangeDelegate?
 
     fileprivate init(_ loop: CurlLoop) { self.loop = loop }
 
     /// Ends it and closes its socket. After its end it does nothing. Any thread, never waits.
     package func cancel() { loop.perform { _ in self.transfer?.cancel() } }
+
+    /// The same while no answer has begun; the completion then hears that its time was over. Any thread,
+    /// never waits.
+    package func expireUnlessAnswered() {
+        loop.perform { _ in
+            guard let transfer = self.transfer, let delegate = self.delegate, !delegate.isAnswered else {
+                return
+            }
+            let info = transfer.info
+            transfer.cancel()
+            let error = CurlError(CURLE_OPERATION_TIMEDOUT, text: "no answer had begun in time")
+            delegate.finished(TransferOutcome(error: error, info: info, blockedAddress: nil))
+        }
+    }
 }
 
 /// A transfer on the calling thread (curl_easy_perform(3)).
@@ -142,6 +158,8 @@ private final class ExchangeDelegate: EasyDelegate {
     private var headers: [TransferRequest.Header] = []
     private var received: [UInt8] = []
     private var isTruncated = false
+    /// The head of a final answer has begun.
+    private(set) var isAnswered = false
 
     init(
         _ exchange: Exchange,
@@ -158,6 +176,9 @@ private final class ExchangeDelegate: EasyDelegate {
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         if line.starts(with: "HTTP/".utf8) {
             headers = []
+            // "HTTP/1.1 204": an interim answer is none (RFC 9110 section 15.2).
+            let status = line.drop { $0 != 0x20 }.dropFirst()
+            isAnswered = status.first != UInt8(ascii: "1")
         } else if let colon = line.firstIndex(of: UInt8(ascii: ":")) {
             headers.append(.init(text(line[..<colon]), text(line[(colon + 1)...])))
         }

@@ -114,7 +114,7 @@ package enum Limits {
     /// Keys that sign at once: the newest, and those that rotations have left.
     package static let webhookKeyCountMax = 4
     /// Seconds for which a sender has a delivery to itself.
-    package static let deliveryLeaseSeconds = 30.0
+    package static let deliveryLeaseSeconds = 40.0
     /// Seconds for which a delivery is kept, pending ones included.
     package static let deliverySeconds = 2_592_000.0
     /// Seconds by which a job of priority 1 goes before one of priority 0.

@@ -18,16 +18,6 @@ final class DeliveryDesk {
         let `defer`: @Sendable (@escaping @Sendable (DeliveryDesk) -> Void) -> Void
     }
 
-    private struct Sending {
-        /// A delivery may be on its way twice: a client may ask for it again meanwhile.
-        struct Key: Hashable {
-            let delivery: DeliveryID
-            let tryNumber: Int32
-        }
-        let lane: LaneID
-        let exchange: RunningExchange
-    }
-
     private let configuration: WebhookSender.Configuration
     private let doors: Doors
     private let signers = SignerCache()
@@ -39,8 +29,7 @@ final class DeliveryDesk {
     private var isHeldBack = false
     private var nextClaimAt: Timestamp
     private var finished: [DeliveryTry] = []
-    /// What is on its way.
-    private var sending: [Sending.Key: Sending] = [:]
+    private var running = RunningDeliveries()
     /// The node's lease under which all of this was claimed.
     private var lease: Int?
     private var stopped: (() -> Void)?
@@ -153,9 +142,10 @@ final class DeliveryDesk {
         doors.defer { $0.publish() }
     }
 
-    /// Once a second: asks again when the next delivery is due.
+    /// Once a second: ends what has no answer, and asks again when the next delivery is due.
     func secondPassed() {
         _ = hasLease()
+        running.expireUnanswered(after: configuration.answerTimeout)
         guard stopped == nil else { return }
         let now = doors.clock.now()
         backlog.tidy(now)
@@ -179,17 +169,13 @@ final class DeliveryDesk {
     /// Lets go of all that was claimed, so that nothing is in two senders' hands. What came of requests that
     /// are cut off nobody knows; they are made again.
     private func leaveToOthers() {
-        guard backlog.waitingCount + sending.count > 0 else { return }
+        guard backlog.waitingCount + running.count > 0 else { return }
         doors.logger.warning(
             "the database has not answered for so long that other nodes may send what this one has claimed",
-            metadata: ["waiting": "\(backlog.waitingCount)", "sending": "\(sending.count)"])
+            metadata: ["waiting": "\(backlog.waitingCount)", "sending": "\(running.count)"])
         let now = doors.clock.now()
         giveBack(backlog.removeWaiting(), now)
-        for one in sending.values {
-            one.exchange.cancel()
-            _ = backlog.withdrawn(one.lane)
-        }
-        sending = [:]
+        for lane in running.cancelAll() { _ = backlog.withdrawn(lane) }
         // Some of it may come back here, once it is said to be free.
         report()
         claimsAgain = true
@@ -257,13 +243,13 @@ final class DeliveryDesk {
                 : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
             return policy.allows(ip, port: address.port)
         }
-        let key = Sending.Key(delivery: delivery.id, tryNumber: delivery.tryNumber)
-        let running = doors.post(exchange) { desk, outcome in
-            // It was left to others meanwhile.
-            guard desk.sending.removeValue(forKey: key) != nil else { return }
+        let key = RunningDeliveries.Key(delivery)
+        let exchanging = doors.post(exchange) { desk, outcome in
+            // Else it was left to others meanwhile.
+            guard desk.running.remove(key) else { return }
             desk.answered(delivery, startedAt: now, outcome)
         }
-        sending[key] = Sending(lane: delivery.lane, exchange: running)
+        running.add(delivery, exchanging)
     }
 
     private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {

@@ -23,8 +23,9 @@ package final class WebhookSender: Sendable {
         package var waitingMax = 2_048
         /// Rows per claim.
         package var claimMax = 512
-        /// Milliseconds for a whole try, and for connecting.
-        package var totalTimeout = 15_000
+        /// Milliseconds for a whole try, for an answer to begin (to the second), and for connecting.
+        package var totalTimeout = 20_000
+        package var answerTimeout = 15_000
         package var connectTimeout = 5_000
         /// Seconds for which a claimed delivery is ours.
         package var leaseSeconds = Limits.deliveryLeaseSeconds

@@ -98,7 +98,8 @@ final class PartialFile: Sendable {
     /// File thread: writes the record. `syncs`: what has been written until now is brought to stable storage
     /// before, and the record too. False: there is none, or it could not be written.
     ///
-    /// `ranges`: the bytes there are; nil: all up to `byteCount`.
+    /// `ranges`: the bytes there are; nil: all up to `byteCount`. Two threads may be at it: what tells of
+    /// less than is on disk already changes nothing.
     @discardableResult
     func checkpoint(syncs: Bool, ranges: ByteRanges? = nil) -> Bool {
         let ranges = ranges ?? ByteRanges([0..<byteCount])
@@ -106,6 +107,7 @@ final class PartialFile: Sendable {
         let isSynced = syncs && fdatasync(descriptor) == 0
         return keeping.withLock { keeping in
             guard !keeping.isOver, var record = keeping.record else { return false }
+            if keeping.isOnDisk, ranges.byteCount < record.ranges.byteCount { return true }
             record.boot = Boot.identifier
             record.ranges = ranges
             if isSynced { record.synced = ranges }

@@ -143,9 +143,10 @@ extension StoreContext {
         guard record.state == .running, record.node == configuration.node,
             let spec = try? JobSpec(storedJSON: record.specJSON)
         else { return }
-        edits.insert(record, spec, book: book)
-        // Before it has begun there is nothing to change yet: it begins with what the book says.
-        attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+        edits.insert(record, spec, book: book) {
+            // Before it has begun there is nothing to change yet: it begins with what the book says.
+            attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+        }
     }
 }
 

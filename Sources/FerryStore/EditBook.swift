@@ -17,7 +17,9 @@ final class EditBook: Sendable {
     /// What every ending looks at.
     private let isEmpty = Atomic<Bool>(true)
 
-    func insert(_ record: JobRecord, _ spec: JobSpec, book: LeaseBook) {
+    /// Calls `tell` unless a later change is known: under the lock, so that whoever tells of that one does so
+    /// after it.
+    func insert(_ record: JobRecord, _ spec: JobSpec, book: LeaseBook, _ tell: () -> Void) {
         let edit = Edit(
             attempt: record.attempt, revision: record.revision, spec: spec, specJSON: record.specJSON)
         edits.withLock { edits in
@@ -25,6 +27,7 @@ final class EditBook: Sendable {
             if let known = edits[record.id], known.revision > edit.revision { return }
             edits[record.id] = edit
             isEmpty.store(false, ordering: .relaxed)
+            tell()
         }
     }
 

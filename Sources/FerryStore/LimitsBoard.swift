@@ -13,6 +13,7 @@ final class LimitsBoard: Sendable {
     private let workerCount = Atomic<Int>(1)
     /// What an open window says in place of the service's rates; 0: none is open, or says anything.
     private let windowRate = Atomic<Int64>(0)
+    private let readings = Mutex((begun: 0, applied: 0))
 
     init(fallback: TransferLimits) { self.fallback = fallback }
 
@@ -21,10 +22,23 @@ final class LimitsBoard: Sendable {
         stored.flatMap { TransferLimits(storedJSON: $0) } ?? fallback
     }
 
-    func apply(_ stored: [UInt8]?, to runner: (any AttemptRunner)?) {
+    /// To be called before they are read, and once they have been written.
+    func beginReading() -> Int {
+        readings.withLock { readings in
+            readings.begun += 1
+            return readings.begun
+        }
+    }
+
+    /// Tells them to `runner`, unless something newer was told before. `reading`: of `beginReading`.
+    func apply(_ stored: [UInt8]?, reading: Int, to runner: (any AttemptRunner)?) {
         let rate = windowRate.load(ordering: .relaxed)
         let limits = limits(stored).replacing(serviceRate: rate > 0 ? rate : nil)
-        runner?.setLimits(limits, workerCount: workerCount.load(ordering: .relaxed))
+        readings.withLock { readings in
+            guard reading >= readings.applied else { return }
+            readings.applied = reading
+            runner?.setLimits(limits, workerCount: workerCount.load(ordering: .relaxed))
+        }
     }
 
     /// Whether it is another one than before.
@@ -64,7 +78,8 @@ extension ControlLane {
                 guard try connection.execute(Statements.changeSetting, changed).rowCount == 1 else {
                     continue
                 }
-                context.limits.apply(limits.json, to: context.attemptRunner)
+                context.limits.apply(
+                    limits.json, reading: context.limits.beginReading(), to: context.attemptRunner)
                 var notification = Parameters()
                 notification.append(text: LimitsBoard.notification)
                 _ = try connection.execute(Statements.notify, notification)
@@ -77,9 +92,10 @@ extension ControlLane {
     /// Reads the limits anew: another node has changed them.
     func adoptLimits() {
         let context = context
+        let reading = context.limits.beginReading()
         setting(LimitsBoard.setting) { result in
             guard case .success(let stored) = result else { return }
-            context.limits.apply(stored, to: context.attemptRunner)
+            context.limits.apply(stored, reading: reading, to: context.attemptRunner)
         }
     }
 }

@@ -113,6 +113,7 @@ package final class WatchLane: LeaseHolder {
         limits.append(text: LimitsBoard.setting)
         let start = Sys.monotonicNanoseconds()
         let reading = configuration.hosts.beginReading()
+        let limitsReading = context.limits.beginReading()
         // Whoever was silent for too long may have lost any of these.
         let hasLapsed = !holdsLease
         let doubtful = hasLapsed ? context.book.all : [:]
@@ -147,7 +148,9 @@ package final class WatchLane: LeaseHolder {
         if let wishes = OperatorWishes(operations), context.adopt(wishes) { wakeDispatcher() }
         context.limits.note(workerCount: Int(answer.int64(0, 2)))
         context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
-        context.limits.apply(stored.rowCount == 1 ? stored.bytes(0, 0) : nil, to: context.attemptRunner)
+        context.limits.apply(
+            stored.rowCount == 1 ? stored.bytes(0, 0) : nil, reading: limitsReading,
+            to: context.attemptRunner)
         if HostsBoard.apply(hosts, to: configuration.hosts, reading: reading) {
             context.backlog.addUnknown()
             wakeDispatcher()

@@ -117,12 +117,12 @@ final class Application: Sendable {
 
     /// Says that it is ready: one line on standard output; what is shown only once goes to standard error.
     func announce() {
-        parts.health.becomeReady()
         let host =
             configuration.listenHost.contains(":")
             ? "[\(configuration.listenHost)]" : configuration.listenHost
         let address = "http://\(host):\(surface.port)"
         firstStart.announce(address: address)
+        parts.health.becomeReady()
         let line = Array("Ferry is ready on \(address)\n".utf8)
         _ = write(STDOUT_FILENO, line, line.count)
     }

@@ -57,7 +57,8 @@ struct AttemptTests {
         let origin = try ScriptedOrigin { connection in
             guard connection.readRequest() != nil else { return }
             switch answers.add(1, ordering: .relaxed).oldValue {
-            case 0: connection.send("HTTP/1.1 503 No\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n")
+            // Longer than it takes to see that and to end the service.
+            case 0: connection.send("HTTP/1.1 503 No\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n")
             case 1: return
             case 2:
                 isHeld.fire(())

@@ -169,6 +169,12 @@ struct CrashTests {
         let status = Signal<Int32>()
         let thread = Thread(name: "terminate") { status.fire(ferry.terminate()) }
         #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
+        // It says so before it stops leasing; others hear of that.
+        #expect(
+            becomes {
+                let nodes = try ferry.json("GET", "/v1/admin/nodes")["data"]?.array
+                return nodes?.first?["draining"]?.bool == true
+            })
         origin.open()
         #expect(status.wait(seconds: 40) == [0])
         thread.join()

@@ -17,7 +17,11 @@ struct DeliveryTests {
         defer { receiver.stop() }
         let ids = try ferry.submitBatch(origin.batch(0..<1, webhook: receiver.url + "/hook"))
         let first = try #require(receiver.deliveries.wait().first)
-        let list = { try ferry.json("GET", "/v1/jobs/\(ids[0])/deliveries")["data"]?.array ?? [] }
+        // Endpoints of other tests may hear of it as well.
+        let list = {
+            let all = try ferry.json("GET", "/v1/jobs/\(ids[0])/deliveries")["data"]?.array ?? []
+            return all.filter { $0["url"]?.string == receiver.url + "/hook" }
+        }
         #expect(becomes { try list().first?["state"]?.string == "accepted" })
         let delivery = try #require(list().first)
         #expect(delivery["event"]?.string == first.id && delivery["job"]?.string == ids[0])
@@ -49,7 +53,8 @@ struct DeliveryTests {
             var delivery: JSON?
             let isTried = becomes {
                 delivery = try ferry.json("GET", "/v1/jobs/\(id)/deliveries")["data"]?.array?.first
-                return delivery?["tries"]?.array?.count == 1
+                // What is not accepted is tried again after some seconds.
+                return (delivery?["tries"]?.array?.count ?? 0) >= 1
             }
             // State and tries are of one moment.
             #expect(isTried && delivery?["state"]?.string == state, "\(delivery ?? .null)")

@@ -1,4 +1,5 @@
 import FerryCore
+import Glibc
 import TestSupport
 import Testing
 
@@ -16,6 +17,12 @@ struct ResumeTests {
             #"{"kind":"download","request":{"url":"\#(origin.url)/f"},"destination":{"path":"f"}}"#)
         for cut in 1...10 {
             #expect(arrived(size / 11 * cut, id, ferry), "cut \(cut)")
+            // A moment later the bytes are in the file, and its record beside it.
+            let isWritten = becomes {
+                byteCount(of: "\(ferry.files)/.ferry-\(id)-1.part") == size / 11 * cut
+                    && names(in: ferry.files) == partials(id)
+            }
+            #expect(isWritten, "cut \(cut)")
             ferry.kill9()
             #expect(names(in: ferry.files) == partials(id))
             origin.allow(upTo: size / 11 * (cut + 1))
@@ -34,6 +41,11 @@ struct ResumeTests {
         becomes {
             try ferry.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer == Int64(count)
         }
+    }
+
+    private func byteCount(of path: String) -> Int {
+        var status = stat()
+        return lstat(path, &status) == 0 ? Int(status.st_size) : -1
     }
 
     /// The first attempt's file serves all of them.

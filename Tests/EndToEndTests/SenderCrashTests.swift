@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Postgres
+import Synchronization
 import Sys
 import TestSupport
 import Testing
@@ -40,13 +41,27 @@ private final class SteppingReceiver: Sendable {
     let arrivals = Signal<Arrival>()
     let reached = Signal<Void>()
     private let gate: Gate
+    private let presence: Presence
     private let origin: ScriptedOrigin
     var url: String { origin.url }
+    /// Whether all connections that were accepted have ended.
+    var isIdle: Bool { presence.isEmpty }
+
+    /// Connections that are being served.
+    private final class Presence: Sendable {
+        private let count = Atomic(0)
+        var isEmpty: Bool { count.load(ordering: .sequentiallyConsistent) == 0 }
+        func come() { count.add(1, ordering: .sequentiallyConsistent) }
+        func go() { count.subtract(1, ordering: .sequentiallyConsistent) }
+    }
 
     init(_ step: SendingStep) throws {
-        let (arrivals, reached, gate) = (arrivals, reached, Gate())
+        let (arrivals, reached, gate, presence) = (arrivals, reached, Gate(), Presence())
         self.gate = gate
+        self.presence = presence
         origin = try ScriptedOrigin { connection in
+            presence.come()
+            defer { presence.go() }
             /// Says that the step is reached, and waits there.
             func stays() -> Bool {
                 guard !gate.pass(seconds: 0) else { return false }
@@ -120,6 +135,8 @@ struct SenderCrashTests {
         ferry.kill9()
         if step == .unmade || step == .unclaimed { try connection.execute(script: "ROLLBACK") }
         receiver.open()
+        // What the dead one has sent comes before what the next one sends.
+        #expect(eventually { receiver.isIdle })
         try ferry.start()
         let begin = monotonicNanoseconds()
         var deliveries: [JSON] = []

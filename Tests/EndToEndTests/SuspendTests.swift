@@ -139,7 +139,8 @@ struct SuspendTests {
     func failed() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
-        let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#, timeout: 2))
+        // Longer than what has been sent may take to come.
+        let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#, timeout: 6))
         let id = try #require(job["id"]?.string)
         #expect(job["error"]?["code"]?.string == "timed_out", "\(job)")
         #expect(job["resume_data"]?.string != nil)
@@ -165,6 +166,8 @@ struct SuspendTests {
                 try first.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer
                     == Int64(size / 4)
             })
+        // The record comes a moment after the file.
+        #expect(becomes { names(in: first.files + "/d/e").count == 2 })
         first.kill9()
         let strange = first.files + "/d/.ferry-job_01m7z7hp0pe0wa24awkj95v2j4-1.part"
         try writeFile(strange, [1])

@@ -145,7 +145,8 @@ struct WebhookTests {
         let isBack = Atomic(true)
         let receiver = try WebhookReceiver { _ in isBack.load(ordering: .relaxed) ? 204 : 503 }
         defer { receiver.stop() }
-        let rules = #","ordered":true,"events":["job.created"],"retry":{"delays":[5,5,5,5]}"#
+        // What is refused waits for longer than it may take to send another one again.
+        let rules = #","ordered":true,"events":["job.created"],"retry":{"delays":[12,12,12,12]}"#
         let endpoint = try create(receiver, session: "again", rules)
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
         let job = #"{"kind":"data","session":"again","request":{"url":"\#(origin.url)/f/1"}}"#

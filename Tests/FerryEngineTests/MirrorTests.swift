@@ -173,8 +173,8 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         for (tag, hasDigest, mixes) in [
             ("\"one\"", false, true), ("\"two\"", false, false), ("\"two\"", true, true),
         ] {
-            // The second is done with its first part long before the first is.
-            let first = try RangeOrigin(bytes) { answer, _, _ in answer.pause = mixes ? 20_000 : 0 }
+            // The second is done with its first part long before the first is, which takes 20 s.
+            let first = try RangeOrigin(bytes) { answer, _, _ in answer.pause = mixes ? 100_000 : 0 }
             let second = try RangeOrigin(bytes, tag: tag)
             defer {
                 first.stop()

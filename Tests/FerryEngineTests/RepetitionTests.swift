@@ -125,10 +125,9 @@ import Testing
             connection.send("HTTP/1.1 200 OK\r\nX-Got: \(body.count)\r\nContent-Length: 0\r\n\r\n")
         } _: { origin, fixture in
             try writeFile(fixture.root + "/source", patternBytes(2_000_000))
-            let begun = monotonicNanoseconds()
             let result = fixture.run(.upload, origin.url) { $0.spec.source = .path("source") }
+            // Who waited for the 100 would meet the request's timeout.
             #expect(result?.success?.size == 2_000_000, "\(String(describing: result))")
-            #expect(monotonicNanoseconds() - begun < 15_000_000_000)
         }
     }
 

@@ -174,7 +174,7 @@ import Testing
             fixture.stop()
             origin.stop()
         }
-        fixture.engine.begin([fixture.attempt(.data, origin.url) { $0.spec.request.timeoutForRequest = 3 }])
+        fixture.engine.begin([fixture.attempt(.data, origin.url) { $0.spec.request.timeoutForRequest = 8 }])
         let late = fixture.sink.arrived.wait(seconds: 60).first
         #expect(late?.failure?.code == .timedOut)
         #expect(isThere.wait(seconds: 60).count == 1)
@@ -186,7 +186,8 @@ import Testing
             eventually {
                 fixture.engine.snapshot(of: attempt.job) { snapshots.fire($0) }
                 guard let snapshot = snapshots.wait().first ?? nil else { return false }
-                return Self.unpacked(snapshot.transactions).first?.status == 200
+                let first = Self.unpacked(snapshot.transactions).first
+                return first?.status == 200 && first?.byteCounts.responseBody == 3
             }, "the running attempt shows its request")
         fixture.engine.cancel(attempt.job)
         let cancelled = fixture.sink.arrived.wait(seconds: 60).first

@@ -46,7 +46,8 @@ struct PrivatePostgresTests {
         try run("CREATE TABLE kept (n int)", on: server.url)
         let killed = try #require(postmaster(in: place))
         kill(killed, SIGKILL)
-        #expect(notices.wait(milliseconds: 30_000).count == 1)
+        // The first start may be too early for what the dead one has left, which is said as well.
+        #expect(!notices.wait(milliseconds: 30_000).isEmpty)
         try eventually { (try? run("TABLE kept", on: server.url)) != nil }
         #expect(postmaster(in: place) != killed)
     }

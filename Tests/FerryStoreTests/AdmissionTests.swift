@@ -49,10 +49,13 @@ struct AdmissionTests {
             Issue.record("a sixth job was accepted")
             return
         }
-        #expect(seconds > 0 && seconds < 30)
+        // Ten times what the census has taken, which its statement's limit bounds.
+        #expect(seconds > 0 && seconds < 700)
         #expect(try node.submit([newJob(tenant: "other")]).get().jobs.count == 1)
-        let tenants = try wait { node.store.census.tenants(reply: $0) }.get()
-        #expect(tenants.map(\.tenant) == ["acme", "other"])
+        // The last census may be from before the other one's job.
+        try eventually("both are counted") {
+            try wait { node.store.census.tenants(reply: $0) }.get().map(\.tenant) == ["acme", "other"]
+        }
         let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get()
         for job in jobs.prefix(4) {
             _ = try wait { node.store.control.cancel(job.id, tenant: "acme", reply: $0) }.get()

@@ -63,7 +63,7 @@ struct ClusterTests {
     func cancelledWhileDead() throws {
         let dead: NodeID = TestNode.identifiers.make()
         let job = try leaveRunning(dead, age: 60, cancelRequested: true)
-        let node = try TestNode(database.url, leaseSeconds: 1)
+        let node = try TestNode(database.url, leaseSeconds: 10)
         defer { node.store.stop() }
         node.waitUntilFinished(job)
         #expect(try node.job(job).get().record.state == .cancelled)
@@ -179,6 +179,7 @@ struct ClusterTests {
         server.stop(3)
         submitMany()
         try server.start()
+        eventually("jobs are accepted again") { (try? node.submit([newJob()]).get()) != nil }
         submitMany()
         var answerCount = 0
         while answerCount < 600 {

@@ -17,7 +17,7 @@ struct DeliveryLaneTests {
 
     private func claim(_ rooms: DeliveryRooms) throws -> ClaimedDeliveries {
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(rooms, leaseSeconds: 30) { found.send($0) }
+        node.store.deliveries.claim(rooms, leaseSeconds: 600) { found.send($0) }
         return try #require(found.wait(milliseconds: 60_000).first)
     }
 

@@ -213,6 +213,8 @@ struct DispatcherTests {
             nodes[(round + 1) % 2].store.control.cancel(jobs[0].id, tenant: "acme") { _ in }
         }
         try eventually("all have finished") { try countedStates(database.url).isEmpty }
+        // Answered when every event has its number, and its delivery.
+        _ = try wait { nodes[0].store.control.lastEvent(reply: $0) }.get()
         let status = try nodes[0].status()
         #expect(status.waiting == 0 && status.queued == 0 && status.running == 0 && status.suspended == 0)
         var connection = try Connection(url: database.url)

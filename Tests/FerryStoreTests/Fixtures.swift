@@ -20,11 +20,14 @@ final class RecordingRunner: AttemptRunner {
     func react(_ body: @escaping @Sendable (Attempt) -> Void) { react.withLock { $0 = body } }
 
     func begin(_ attempts: [Attempt]) {
-        let react = react.withLock { $0 }
-        // In this order: what it does may begin the next one.
         for attempt in attempts {
-            begun.send(attempt)
-            react?(attempt)
+            // Under the lock: what was not given to somebody is there when that one looks for it. Before
+            // the reaction, which may begin the next one.
+            let body = react.withLock { react in
+                begun.send(attempt)
+                return react
+            }
+            body?(attempt)
         }
     }
     func stop(_ job: JobID, _ how: AttemptStop) {

@@ -31,11 +31,16 @@ struct QuestionRoundTests {
     func locked() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let late = confirmed(timeout: 3)
+        let late = confirmed(timeout: 600)
         _ = try node.submit([late]).get()
         try eventually("it is asked") { try isAsked(late, node) }
         var connection = try Connection(url: database.url)
-        try connection.execute(script: "BEGIN; SELECT FROM jobs FOR UPDATE")
+        // In one message: it is not over before it is locked.
+        try connection.execute(
+            script: """
+                BEGIN; UPDATE jobs SET next_attempt_at = now() + interval '2 s'; COMMIT;
+                BEGIN; SELECT FROM jobs FOR UPDATE
+                """)
         let next = confirmed(timeout: 600)
         let begin = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 4)
         _ = try node.submit([next, begin]).get()

@@ -37,7 +37,8 @@ struct QueueTests {
     /// Fills the only slot of a node, submits the jobs so that they queue, and returns the order in which
     /// they begin once the slot is free.
     private func order(of jobs: [NewJob]) throws -> [Attempt] {
-        let node = try TestNode(database.url, slots: 1)
+        // None is given back because it was held for too long.
+        let node = try TestNode(database.url, slots: 1) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
         _ = try node.submit(newJob(session: "first"))
         let first = try node.attempt()
@@ -173,7 +174,7 @@ struct QueueTests {
         "an origin that is backed off waits, others go on, and afterwards it goes on without lost attempts"
     )
     func backoff() throws {
-        let node = try TestNode(database.url, slots: 1)
+        let node = try TestNode(database.url, slots: 1) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
         _ = try node.submit(newJob())
         let first = try node.attempt()

@@ -231,7 +231,7 @@ struct SessionTests {
             let states = try countedStates(database.url)
             return states == ["running": 1]
         }
-        #expect(node.runner.stops.withLock { $0[mine.job] } == .cancel)
+        eventually("its node is asked") { node.runner.stops.withLock { $0[mine.job] } == .cancel }
         #expect(try overview(node).get().record?.endedAt == nil)
         node.store.dispatcher.record(result(mine, .cancelled))
         try eventually("the session ends") { try overview(node).get().record?.endedAt != nil }

@@ -37,14 +37,16 @@ struct WebhookStoreTests {
         wait { node.store.control.webhook(id, tenant: "acme", reply: $0) }
     }
 
-    /// Deliveries as the routing of events makes them: `count` for an endpoint, due now.
+    /// Deliveries as the routing of events makes them: `count` for an endpoint, due now. None has an
+    /// identifier from before it happened.
     private func add(_ count: Int, to webhook: WebhookRecord, type: String = "job.succeeded") throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
                 INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
                     session, url, job_json, endpoint)
-                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(), '\(type)',
+                SELECT overlay(gen_random_uuid()::text PLACING 'ff' FROM 1)::uuid, gen_random_uuid(),
+                    gen_random_uuid(), i, now(), now(), '\(type)',
                     'acme', 'default', 'https://old.example/', '{}', '\(uuid(webhook.id))'
                 FROM generate_series(1, \(count)) i
                 """)
@@ -69,7 +71,7 @@ struct WebhookStoreTests {
         -> ClaimedDeliveries
     {
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(rooms, leaseSeconds: 30) { found.send($0) }
+        node.store.deliveries.claim(rooms, leaseSeconds: 600) { found.send($0) }
         return try #require(found.wait(milliseconds: 60_000).first)
     }
 
@@ -334,10 +336,10 @@ struct WebhookStoreTests {
             }.get()
         }
         #expect(try replay(10, onlyFailed: false) == 0)
-        #expect(try replay(-60, until: -30, onlyFailed: false) == 0)
-        #expect(try replay(-60, onlyFailed: true) == 2)
+        #expect(try replay(-600, until: -300, onlyFailed: false) == 0)
+        #expect(try replay(-600, onlyFailed: true) == 2)
         #expect(Set(try claim().due.map(\.id)) == Set(due[..<2].map(\.id)))
-        #expect(try replay(-60, onlyFailed: false) == 2)
+        #expect(try replay(-600, onlyFailed: false) == 2)
         #expect(try node.status().deliveriesPending == 6)
     }
 

@@ -1,6 +1,7 @@
 import FerryCore
 import FerryWebhooks
 import Sys
+import TestSupport
 import Testing
 
 @Suite("Places that tenants share")
@@ -9,7 +10,7 @@ struct SharingTests {
     func handedOverLate() throws {
         let places = DeliveryPlaces()
         let bench = try Bench { $0.places = places }
-        while !places.isOpen { _ = take(1, from: bench.queue.batches) }
+        #expect(eventually { places.isOpen })
         let delivery = Delivery.example(7, url: "http://127.0.0.1:9/")
         #expect(places.reserve(delivery.lane, of: delivery.tenant))
         bench.sender.stop()
@@ -23,9 +24,14 @@ struct SharingTests {
     @Test("a tenant whose many receivers are silent keeps no other tenant waiting")
     func tenants() throws {
         let (alive, silent) = (try Receiver(Receiver.status("200 OK")), try Receiver(.silence))
-        let bench = try Bench { $0.concurrency = 16 }
+        // A try takes longer than the test waits.
+        let bench = try Bench {
+            $0.concurrency = 16
+            $0.totalTimeout = 120_000
+            $0.answerTimeout = 120_000
+        }
         defer {
-            bench.sender.stop()
+            bench.sender.stop(graceSeconds: 0)
             alive.stop()
             silent.stop()
         }

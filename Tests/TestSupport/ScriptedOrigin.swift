@@ -93,6 +93,9 @@ package final class ScriptedOrigin: Sendable {
                 return
             }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+            // TCP_NODELAY: what the kernel still held back would be lost with a reset.
+            var yes: Int32 = 1
+            setsockopt(descriptor, Int32(IPPROTO_TCP), 1, &yes, socklen_t(MemoryLayout<Int32>.size))
             let isStopped = state.withLock { state in
                 guard !state.isStopped else { return true }
                 state.connectionCount += 1

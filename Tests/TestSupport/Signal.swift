@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 import Sys
 
 /// Values that arrive from other threads, awaited with a deadline.
@@ -33,6 +34,20 @@ package final class Gate: Sendable {
         var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
     }
+}
+
+/// Lets one go on when so many others have arrived.
+package final class Countdown: Sendable {
+    private let gate = Gate()
+    private let left: Atomic<Int>
+
+    package init(_ count: Int) { left = Atomic(count) }
+
+    package func arrive() {
+        if left.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue == 0 { gate.open() }
+    }
+
+    package func wait() { _ = gate.pass() }
 }
 
 /// Whether the condition becomes true within the time; asked every millisecond.

@@ -113,7 +113,7 @@ package final class TestServer: Sendable {
                 "-c", "shared_buffers=64MB", "-c", "max_connections=500", "-c", "log_min_messages=warning",
             ])
         pid.withLock { $0 = process }
-        let deadline = Sys.monotonicNanoseconds() + 20_000_000_000
+        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
         while Sys.monotonicNanoseconds() < deadline {
             var status: Int32 = 0
             guard waitpid(process, &status, WNOHANG) == 0 else {

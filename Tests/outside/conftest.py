@@ -97,7 +97,7 @@ def running(**settings: str):
             return False
 
     try:
-        eventually(30, is_ready, "ready")
+        eventually(60, is_ready, "ready")
         yield service
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, f"SIGTERM must end it with 0:\n{service.log()}"

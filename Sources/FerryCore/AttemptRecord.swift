@@ -40,6 +40,7 @@ package struct AttemptRecord: Sendable, Equatable {
     package var diagnostics: Diagnostics?
     package var transactions: [TransactionMetrics] = []
     package var omittedTransactionCount = 0
+    package var redirectCount = 0
 
     package init(number: Int32, node: NodeID?, startedAt: Timestamp?) {
         self.number = number
@@ -94,6 +95,7 @@ extension AttemptRecord {
         static let hasNode = Flags(rawValue: 1)
         static let hasError = Flags(rawValue: 2)
         static let hasDiagnostics = Flags(rawValue: 4)
+        static let hasRedirects = Flags(rawValue: 8)
     }
 
     /// The bytes of one ended attempt. `node` nil: whoever reads them knows it.
@@ -105,6 +107,7 @@ extension AttemptRecord {
         if node != nil { flags.insert(.hasNode) }
         if errorJSON != nil { flags.insert(.hasError) }
         if diagnostics != nil { flags.insert(.hasDiagnostics) }
+        if trace.transactions.redirectCount > 0 { flags.insert(.hasRedirects) }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(64 + trace.transactions.bytes.count + (errorJSON?.count ?? 0))
         bytes.append(Format.trace.rawValue)
@@ -126,6 +129,9 @@ extension AttemptRecord {
             bytes.appendPacked(UInt64(max(0, diagnostics.curlCode)))
             bytes.appendPacked(signed: Int64(diagnostics.osError))
             bytes.appendPacked(diagnostics.curlMessage)
+        }
+        if trace.transactions.redirectCount > 0 {
+            bytes.appendPacked(UInt64(trace.transactions.redirectCount))
         }
         bytes.appendPacked(UInt64(trace.transactions.omittedCount))
         bytes.append(contentsOf: trace.transactions.bytes)
@@ -162,6 +168,7 @@ extension AttemptRecord {
             guard let osError = Int32(exactly: try reader.signed()) else { throw PackedReader.Damage() }
             diagnostics = Diagnostics(curlCode: code, curlMessage: try reader.text(), osError: osError)
         }
+        if flags.contains(.hasRedirects) { redirectCount = try reader.number(Int.self) }
         omittedTransactionCount = try reader.number(Int.self)
         transactions = try Self.transactions(&reader)
     }
@@ -190,6 +197,7 @@ extension AttemptRecord {
     init(_ running: AttemptSnapshot, node: NodeID?) {
         self.init(number: running.number, node: node, startedAt: running.startedAt)
         omittedTransactionCount = running.transactions.omittedCount
+        redirectCount = running.transactions.redirectCount
         var reader = PackedReader(running.transactions.bytes)
         transactions = (try? Self.transactions(&reader)) ?? []
     }

@@ -81,6 +81,7 @@ package struct JobAttempts: Sendable {
         for transaction in attempt.transactions { write(transaction, of: attempt, into: &writer) }
         writer.endArray()
         writer.member("omitted_transactions", attempt.omittedTransactionCount)
+        writer.member("redirect_count", attempt.redirectCount)
         if showsDiagnostics { write(attempt.diagnostics, into: &writer) }
         writer.endObject()
     }

@@ -106,6 +106,8 @@ package struct TransactionLog: Sendable, Equatable {
     package private(set) var count = 0
     /// How many are not in here, because there were more than `Limits.transactionCountMax`.
     package private(set) var omittedCount = 0
+    /// How many redirects were followed.
+    package var redirectCount = 0
     private var lastStart = 0
 
     package init() {}

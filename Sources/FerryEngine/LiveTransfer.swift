@@ -98,7 +98,10 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             transfer?.cancel()
             transfer = nil
         case .follow:
-            if let next { hop = next }
+            if let next {
+                hop = next
+                transactions.redirectCount += 1
+            }
             next = nil
         case .leaveOutExpect: expects = false
         case .leaveOutRange: dropResumption()

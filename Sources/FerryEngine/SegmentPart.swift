@@ -265,6 +265,7 @@ final class SegmentPart: EasyDelegate {
 
     private func follow(_ next: Hop) {
         hop = next
+        owner?.transactions.redirectCount += 1
         send()
     }
 

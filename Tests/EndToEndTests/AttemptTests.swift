@@ -28,6 +28,7 @@ struct AttemptTests {
         try #require(all.count == 1)
         #expect(all[0]["number"]?.integer == 1 && all[0]["outcome"]?.string == "succeeded")
         #expect(all[0]["node"] == done["node"] && all[0]["error"] == .null)
+        #expect(all[0]["redirect_count"]?.integer == 1)
         let hops = all[0]["transactions"]?.array ?? []
         #expect(hops.map { $0["response"]?["status"]?.integer } == [302, 200])
         let urls = hops.compactMap { $0["request"]?["url"]?.string }

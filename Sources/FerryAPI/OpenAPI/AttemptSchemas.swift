@@ -15,7 +15,7 @@ let attemptSchemas = #"""
       "type": "object",
       "required": [
         "number", "node", "started_at", "finished_at", "outcome", "error", "transactions",
-        "omitted_transactions"
+        "omitted_transactions", "redirect_count"
       ],
       "properties": {
         "number": {"type": "integer", "minimum": 1},
@@ -37,6 +37,9 @@ let attemptSchemas = #"""
           "type": "integer", "minimum": 0,
           "description": "How many before the last one are not kept: 32 are."
         },
+        "redirect_count": {
+          "type": "integer", "minimum": 0, "description": "How many redirects were followed."
+        },
         "diagnostics": {
           "description": "For the role admin only, of an attempt that libcurl gave up.",
           "oneOf": [
@@ -56,8 +59,8 @@ let attemptSchemas = #"""
     "Transaction": {
       "type": "object",
       "description": "One request and its answer: a redirect hop, a repetition. What did not happen is \#
-    null. A kept connection has no lookup and no connect, an address in the URL no lookup. What libcurl \#
-    asks twice because of Digest is one transaction; a handshake that fails has no start.",
+    null. A kept connection has no lookup and no connect, an address in the URL no lookup. A \#
+    challenge and the request that answers it are two; a handshake that fails has no start.",
       "required": [
         "request", "response", "fetch_start_at", "domain_lookup_start_at", "domain_lookup_end_at",
         "connect_start_at", "secure_connection_start_at", "secure_connection_end_at", "connect_end_at",

@@ -62,6 +62,8 @@ package struct TransferResponse: Sendable, Equatable {
     package var mimeType: String?
     package var suggestedFilename: String?
     package var expectedContentLength: Int64?
+    /// The beginning of a text that nobody keeps: what an upload is answered, or why something was refused.
+    package var bodyExcerpt: String?
 
     package init(
         status: Int, url: String, headers: [JobSpec.Pair], mimeType: String?, suggestedFilename: String?,

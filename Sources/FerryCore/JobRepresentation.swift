@@ -166,6 +166,7 @@ extension TransferResponse {
         writer.memberOrNull("mime_type", mimeType)
         writer.memberOrNull("suggested_filename", suggestedFilename)
         writer.memberOrNull("expected_content_length", expectedContentLength)
+        if let bodyExcerpt { writer.member("body_excerpt", bodyExcerpt) }
         writer.endObject()
         return writer.bytes
     }

@@ -47,6 +47,8 @@ package enum Limits {
     package static let sessionJobCountMax = 100_000
     /// Transactions of an attempt that are kept: the first ones and the last.
     package static let transactionCountMax = 32
+    /// Bytes of an answer's text that nobody keeps which are shown.
+    package static let responseExcerptByteCountMax = 2_048
     /// Bytes of `resume_data`.
     package static let resumeDataByteCountMax = 16_384
     /// Seconds for which the bytes of a failed or cancelled job are kept for another one.

@@ -88,3 +88,16 @@ private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
         }
     }
 }
+
+/// The start of an answer for people to read: valid UTF-8 without NUL (PostgreSQL keeps none), at most so
+/// many bytes.
+package func textExcerpt(_ answer: [UInt8], byteCountMax: Int) -> String {
+    var text = ""
+    var byteCount = 0
+    for scalar in String(decoding: answer, as: UTF8.self).unicodeScalars where scalar != "\0" {
+        byteCount += UTF8.width(scalar)
+        guard byteCount <= byteCountMax else { break }
+        text.unicodeScalars.append(scalar)
+    }
+    return text
+}

@@ -33,6 +33,8 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var isHeadHeld = false
     var sink = Sink.none
     var discardedByteCount = 0
+    /// The beginning of what is discarded.
+    private var excerpt: [UInt8] = []
     var publication: Publication?
     /// What an earlier attempt has left, until the server has refused to go on from it.
     var resumption: Resumption?
@@ -121,6 +123,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         isHeadHeld = false
         sink = .none
         discardedByteCount = 0
+        excerpt = []
         mayHaveReached = false
         lastActivity = loop.multi.now
         guard rewindSource() else { return }
@@ -291,14 +294,23 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             return .proceed
         case .parts(let parts): return receive(bytes, parts)
         case .discard, .none:
-            return discard(bytes.count)
+            return discard(bytes)
         }
     }
 
-    private func discard(_ count: Int) -> BodyVerdict {
-        discardedByteCount += count
-        meter?.received(count)
-        context.metrics.received(count)
+    var excerptText: String? {
+        excerpt.isEmpty ? nil : textExcerpt(excerpt, byteCountMax: Limits.responseExcerptByteCountMax)
+    }
+
+    private func discard(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        let isPlain = decoding?.isActive ?? false || head?.contentCodings.isEmpty ?? false
+        if next == nil, isPlain, head?.isText ?? false {
+            excerpt.append(
+                contentsOf: bytes.prefix(Limits.responseExcerptByteCountMax - excerpt.count))
+        }
+        discardedByteCount += bytes.count
+        meter?.received(bytes.count)
+        context.metrics.received(bytes.count)
         guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
         handle(.enoughDiscarded)
         guard !machine.isEnded, let source, source.isSent, next == nil else {

@@ -101,8 +101,10 @@ extension LiveTransfer {
     }
 
     func result(_ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) -> AttemptResult {
-        AttemptResult(
-            attempt: attempt, outcome: harmless(outcome), response: head?.response(from: hop.url),
+        var response = head?.response(from: hop.url)
+        response?.bodyExcerpt = excerptText
+        return AttemptResult(
+            attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
             leavesBytes: leavesBytes, endedElsewhere: attempt.isElsewhere(hop))
     }

@@ -77,6 +77,13 @@ package struct ResponseHead: Sendable, Equatable {
         return type.isEmpty ? nil : Substring(type).lowercased()
     }
 
+    /// Whether its body is for people, as far as its type tells.
+    package var isText: Bool {
+        guard let type = mimeType else { return false }
+        return type.hasPrefix("text/") || type.hasSuffix("/json") || type.hasSuffix("+json")
+            || type.hasSuffix("/xml") || type.hasSuffix("+xml")
+    }
+
     /// Seconds that `Retry-After` asks for (RFC 9110 §10.2.3): a number or a date; nil when it says neither.
     package func retryAfter(now: Timestamp) -> Double? {
         guard let value = first("retry-after") else { return nil }

@@ -56,7 +56,7 @@ extension DeliveryDesk {
                 DeliverySchedule.retryAfter($0, now: now)
             }
             return (
-                .status(answer.status, retryAfter: retryAfter), WebhookMessage.excerpt(answer.body),
+                .status(answer.status, retryAfter: retryAfter), textExcerpt(answer.body, byteCountMax: 1_024),
                 Double(answer.info.timings.total) / 1_000_000
             )
         case .failure(.blocked): return (.failure(.blockedAddress), "", nil)

@@ -92,17 +92,4 @@ package struct WebhookMessage: Sendable, Equatable {
         else { return nil }
         return "00-\(parts[1])-\(hexEncoded(spanID))-\(parts[3])"
     }
-
-    /// The start of an answer for people to read: valid UTF-8 without NUL (PostgreSQL keeps none), at most 1
-    /// KiB.
-    static func excerpt(_ answer: [UInt8]) -> String {
-        var text = ""
-        var byteCount = 0
-        for scalar in String(decoding: answer, as: UTF8.self).unicodeScalars where scalar != "\0" {
-            byteCount += UTF8.width(scalar)
-            guard byteCount <= 1_024 else { break }
-            text.unicodeScalars.append(scalar)
-        }
-        return text
-    }
 }

@@ -116,7 +116,12 @@ let answerSchemas = #"""
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},
         "mime_type": {"type": ["string", "null"]},
         "suggested_filename": {"type": ["string", "null"]},
-        "expected_content_length": {"type": ["integer", "null"]}
+        "expected_content_length": {"type": ["integer", "null"]},
+        "body_excerpt": {
+          "type": "string",
+          "description": "The first 2 KiB of a text that is not kept: of the answer to an upload, and of \#
+          one that was refused. Absent when there is none."
+        }
       }
     },
     "TransferLimits": {

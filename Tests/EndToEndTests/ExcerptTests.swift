@@ -1,0 +1,41 @@
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("What servers say that nobody keeps", .onOwnThread)
+struct ExcerptTests {
+    @Test("the answer to an upload and the text of a refusal are shown in part, other bodies are not")
+    func excerpts() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let long = String(repeating: "é", count: 3_000)
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let (status, type, text) =
+                switch request.path {
+                case "/upload": ("201 Made", "application/vnd.x+json; charset=utf-8", #"{"id":7}"#)
+                case "/gone": ("404 No", "application/xml", "<Code>NoSuchKey</Code>")
+                case "/long": ("403 No", "text/plain", long)
+                case "/binary": ("404 No", "image/png", "PNG")
+                case "/coded": ("404 No", "text/plain\r\nContent-Encoding: zstd", "zz")
+                default: ("200 OK", "text/plain", "file")
+                }
+            let head = "HTTP/1.1 \(status)\r\nContent-Type: \(type)\r\nContent-Length: \(text.utf8.count)\r\n"
+            return Array("\(head)\r\n\(text)".utf8)
+        }
+        defer { origin.stop() }
+        let excerpt = { (kind: String, path: String) in
+            let source = kind == "upload" ? #","source":{"text":"x"}"# : ""
+            let job = try ferry.run(
+                #"{"kind":"\#(kind)","request":{"url":"\#(origin.url)\#(path)"}\#(source)}"#)
+            #expect(job["response"]?["status"]?.integer != nil, "\(job)")
+            return job["response"]?["body_excerpt"]?.string
+        }
+        #expect(try excerpt("upload", "/upload") == #"{"id":7}"#)
+        #expect(try excerpt("upload", "/gone") == "<Code>NoSuchKey</Code>")
+        #expect(try excerpt("download", "/gone") == "<Code>NoSuchKey</Code>")
+        #expect(try excerpt("download", "/long") == String(repeating: "é", count: 1_024))
+        #expect(try excerpt("download", "/binary") == nil)
+        #expect(try excerpt("download", "/coded") == nil)
+        #expect(try excerpt("download", "/file") == nil)
+        #expect(try excerpt("data", "/gone") == nil, "it is the job's content")
+    }
+}

@@ -37,7 +37,7 @@ extension TransferError.Code {
         case .responseTooLarge: [.waiting, .receiving]
         case .storageFull: [.receiving, .finishing]
         case .incompleteBody: [.receiving]
-        case .sizeMismatch: [.waiting, .finishing]
+        case .sizeMismatch: [.sending, .waiting, .finishing]
         case .digestMismatch, .destinationExists, .destinationInvalid: [.finishing]
         case .sourceNotFound: [.sending]
         case .sourceChanged: [.sending, .receiving]

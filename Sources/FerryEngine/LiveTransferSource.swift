@@ -12,7 +12,7 @@ extension LiveTransfer {
                 assembly.open { contents in tell { $0.opened(contents, for: key) } }
                 return
             }
-            if let contents = try plainContents() { take(contents) }
+            if let contents = try plainContents() { try take(contents) }
             guard attempt.spec.kind == .download else {
                 handle(.prepared)
                 return
@@ -40,20 +40,34 @@ extension LiveTransfer {
 
     /// What `BodyAssembly` found.
     func opened(_ contents: Result<BodyContents, TransferError>) {
-        switch contents {
-        case .success(let contents):
-            take(contents)
+        do throws(TransferError) {
+            try take(contents.get())
             handle(.prepared)
-        case .failure(let error): handle(.preparationFailed(error))
+        } catch {
+            handle(.preparationFailed(error))
         }
     }
 
-    private func take(_ contents: BodyContents) {
+    /// What the bytes have to be; other ones stay other ones, so nothing is tried again.
+    private func integrity(of contents: BodyContents) -> JobSpec.Integrity {
         var integrity = contents.subject == nil ? JobSpec.Integrity() : attempt.spec.integrity
         integrity.size = integrity.size ?? contents.integrity.size
         integrity.sha256 = integrity.sha256 ?? contents.integrity.sha256
+        return integrity
+    }
+
+    /// Throws `size_mismatch` before a byte leaves.
+    private func take(_ contents: BodyContents) throws(TransferError) {
+        let integrity = integrity(of: contents)
+        if let size = integrity.size, let actual = contents.subject.map({ contents.pieces[$0].byteCount }),
+            size != actual
+        {
+            throw TransferError(
+                .sizeMismatch, "The size is \(actual) bytes instead of \(size).", phase: .sending,
+                isRetryable: false)
+        }
         let lane = context.lane
-        let source = BodySource(contents, digests: Digests(integrity)) { file, digests in
+        let source = BodySource(contents, digests: Digests(integrity, isRepeatable: false)) { file, digests in
             DigestTail(
                 DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
                 lane: lane

@@ -61,12 +61,22 @@ struct ResponseJudge: Sendable {
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
         if !isDecoded, head.hasBody(hop.method), let length = head.contentLength,
-            let most = spec.accept.byteCountMax,
-            length > most
+            let refusal = refusal(ofLength: length, hop)
         {
-            return tooLarge
+            return refusal
         }
         return .accept
+    }
+
+    /// Whether a body of that length is none that the job can take.
+    private func refusal(ofLength length: Int64, _ hop: Hop) -> Judgement? {
+        if length > spec.accept.byteCountMax ?? .max { return tooLarge }
+        guard spec.kind != .upload, let size = spec.integrity.size, size != length else { return nil }
+        return .refuse(
+            TransferError(
+                .sizeMismatch, "The size is \(length) bytes instead of \(size).", phase: .waiting,
+                isRetryable: !hop.hasActed && RequestBuilder.isRepeatable(spec, method: hop.method)),
+            retryAfter: nil)
     }
 
     private var asksForRange: Bool {
@@ -76,7 +86,7 @@ struct ResponseJudge: Sendable {
     /// Status and type were accepted when the first byte came; only the length is new.
     private func resume(_ resumption: Resumption, _ head: ResponseHead, _ hop: Hop) -> Judgement {
         guard let total = resumption.total(continuedBy: head, from: hop.url) else { return .restart }
-        return total <= spec.accept.byteCountMax ?? .max ? .resume(total: total) : tooLarge
+        return refusal(ofLength: total, hop) ?? .resume(total: total)
     }
 
     private var tooLarge: Judgement {

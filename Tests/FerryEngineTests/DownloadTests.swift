@@ -132,7 +132,8 @@ func sha256(_ bytes: [UInt8]) -> String {
                     $0.to("x")
                     $0.spec.integrity.size = Int64(size + 1)
                 }
-                #expect(length?.failure?.code == .sizeMismatch)
+                #expect(length?.failure?.code == .sizeMismatch && length?.failure?.phase == .waiting)
+                #expect(length?.failure?.isRetryable == true && length?.trace?.transactions.count == 1)
                 #expect(eventually { fixture.files().isEmpty })
             }
             let good = fixture.run(.download, nginx.url + "/file") {

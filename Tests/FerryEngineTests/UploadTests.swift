@@ -57,6 +57,24 @@ import Testing
         }
     }
 
+    @Test("bytes of another size do not leave, bytes of another digest are sent once")
+    func integrity() throws {
+        try Self.with { nginx, fixture in
+            try writeFile(fixture.root + "/source", [1, 2, 3])
+            let size = fixture.run(.upload, nginx.url + "/put/x") {
+                $0.spec.source = .path("source")
+                $0.spec.integrity.size = 4
+            }
+            #expect(size?.failure?.code == .sizeMismatch && size?.failure?.phase == .sending)
+            #expect(size?.failure?.isRetryable == false && size?.trace?.transactions.count == 0)
+            let digest = fixture.run(.upload, nginx.url + "/put/x") {
+                $0.spec.source = .path("source")
+                $0.spec.integrity.sha256 = sha256([1, 2, 4])
+            }
+            #expect(digest?.failure?.code == .digestMismatch && digest?.failure?.isRetryable == false)
+        }
+    }
+
     @Test("a file that changes while it is sent is no success")
     func changed() throws {
         let began = Signal<Void>()

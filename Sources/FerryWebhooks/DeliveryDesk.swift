@@ -28,6 +28,8 @@ final class DeliveryDesk {
     /// A claim has left what is due of tenants that hold too much here.
     private var isHeldBack = false
     private var nextClaimAt: Timestamp
+    /// The first of what has failed here is due then; a claim may have been answered before that was stored.
+    private var nextRetryAt: Timestamp?
     private var finished: [DeliveryTry] = []
     private var running = RunningDeliveries()
     /// The node's lease under which all of this was claimed.
@@ -84,6 +86,7 @@ final class DeliveryDesk {
         let poll = now + configuration.pollSeconds
         backlog.note(found.revisions)
         nextClaimAt = min(found.next ?? poll, backlog.nextProbe(after: now) ?? poll, poll)
+        if let at = nextRetryAt, at <= claimedAt { nextRetryAt = nil }
         let leasedUntil = claimedAt + configuration.leaseSeconds
         backlog.add(items(of: found.due, leasedUntil: leasedUntil, now), rooms: rooms, now: now)
         startDue()
@@ -152,7 +155,8 @@ final class DeliveryDesk {
         startDue()
         publishLater()
         // A clock that was set back must not make the wait longer.
-        if claimsAgain || isHeldBack || now >= nextClaimAt || nextClaimAt - now > configuration.pollSeconds {
+        let next = min(nextClaimAt, nextRetryAt ?? nextClaimAt)
+        if claimsAgain || isHeldBack || now >= next || next - now > configuration.pollSeconds {
             claim()
         }
     }
@@ -272,7 +276,10 @@ final class DeliveryDesk {
         let verdict = conclude(
             delivery, startedAt: startedAt, duration: duration, answer: answer, body: body)
         var isRetried = false
-        if case .retry = verdict { isRetried = true }
+        if case .retry(let at) = verdict {
+            isRetried = true
+            nextRetryAt = min(nextRetryAt ?? at, at)
+        }
         let returned = backlog.finished(
             delivery.lane, .init(answer, of: delivery, duration: duration), endsRun: isRetried, now: now,
             jitter: doors.jitter())

@@ -12,6 +12,8 @@ final class ProgressMeter: Sendable {
     private let resumed = Atomic<Int64>(-1)
     private let rate = Atomic<UInt64>(Double(0).bitPattern)
     private let measured = Atomic<Int64>(0)
+    /// Seconds in which bytes moved, as far as that matters: the first one was not whole.
+    private let busySeconds = Atomic<Int>(0)
 
     func set(received count: Int64) { received.store(count, ordering: .relaxed) }
     /// So many bytes were there before this attempt: they are progress, but no speed.
@@ -35,8 +37,11 @@ final class ProgressMeter: Sendable {
     func measure(seconds: Double) {
         let total = bytesReceived + bytesSent
         let now = Double(max(0, total - measured.exchange(total, ordering: .relaxed))) / max(seconds, 0.001)
+        let busy = busySeconds.load(ordering: .relaxed)
+        guard busy > 0 || now > 0 else { return }
+        if busy < 2 { busySeconds.store(busy + 1, ordering: .relaxed) }
         let before = Double(bitPattern: rate.load(ordering: .relaxed))
-        rate.store((before == 0 ? now : before * 0.7 + now * 0.3).bitPattern, ordering: .relaxed)
+        rate.store((busy < 2 ? now : before * 0.7 + now * 0.3).bitPattern, ordering: .relaxed)
     }
 
     var snapshot: TransferProgress {

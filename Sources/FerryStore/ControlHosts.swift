@@ -43,7 +43,7 @@ extension ControlLane {
     package func changeHost(
         _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
-        let context = context
+        let (context, wakeDispatcher) = (context, wakeDispatcher)
         perform("change_host", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError)
                 -> Result<Result<HostRecord, InvalidFields>, StoreError> in
@@ -54,7 +54,10 @@ extension ControlLane {
             switch outcome {
             case .unknown: return .failure(.overloaded)
             case .refused(let invalid): return .success(.failure(invalid))
-            case .done: return .success(.success(try Self.host(origin, now, &connection)))
+            case .done:
+                // Who has paused it here may count on it here; other nodes hear of it a moment later.
+                try Self.adoptHosts(context, wakeDispatcher, &connection)
+                return .success(.success(try Self.host(origin, now, &connection)))
             }
         }
     }

@@ -32,15 +32,25 @@ enum HostsBoard {
 }
 
 extension ControlLane {
-    /// Reads the limits of origins anew. `changed` is called when they are others now.
-    func adoptHosts(changed: @escaping @Sendable () -> Void) {
-        let limits = context.configuration.hosts
+    /// Reads the limits of origins anew.
+    func adoptHosts() {
+        let (context, wakeDispatcher) = (context, wakeDispatcher)
         perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            let reading = limits.beginReading()
-            let rows = try connection.execute(Statements.readHosts, HostsBoard.parameters)
-            if HostsBoard.apply(rows, to: limits, reading: reading) { changed() }
+            try Self.adoptHosts(context, wakeDispatcher, &connection)
             return .success(())
         }
+    }
+
+    /// The same at once.
+    static func adoptHosts(
+        _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
+    ) throws(PostgresError) {
+        let limits = context.configuration.hosts
+        let reading = limits.beginReading()
+        let rows = try connection.execute(Statements.readHosts, HostsBoard.parameters)
+        guard HostsBoard.apply(rows, to: limits, reading: reading) else { return }
+        context.backlog.addUnknown()
+        wakeDispatcher()
     }
 }

@@ -70,7 +70,7 @@ package final class Store: Sendable {
             onStop: { context.stop($0, $1) }, onLimits: { control.adoptLimits() },
             onEdit: { control.adoptEdit($0) },
             onHosts: { [control] in
-                control.adoptHosts(changed: look)
+                control.adoptHosts()
                 hosts.changed()
             }, onEvents: { [tail] in tail.wake() }, onSessions: { [control] in control.adoptSessions() },
             onOperations: { control.adoptWishes() })

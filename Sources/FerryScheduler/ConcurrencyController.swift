@@ -3,7 +3,8 @@ package import FerryCore
 /// How many attempts one host gets at once, found out by trying: a pure function of what was measured.
 ///
 /// There is no limit until the host is in trouble; the first trouble makes one of half of what was in
-/// flight. From there it doubles up to what was good before, then grows by an eighth as long as that pays in
+/// flight, but no less than 4: one bad link is no reason to serve all the others one by one.
+/// From there it doubles up to what was good before, then grows by an eighth as long as that pays in
 /// bytes or answers a second; what does not pay is taken back, and trouble takes a fifth. Each failure to
 /// grow makes the pause before the next try longer. A limit without trouble for long goes.
 package struct ConcurrencyController: Sendable, Equatable {
@@ -61,6 +62,7 @@ package struct ConcurrencyController: Sendable, Equatable {
     package internal(set) var answeredPerSecond: Double?
     package internal(set) var bytesPerSecond: Double?
 
+    static let firstLimitMin = 4
     static let holdSecondsMin = 10.0
     static let holdSecondsMax = 600.0
     /// Seconds without trouble after which a limit goes that nobody needed, or that is twice what made
@@ -158,7 +160,7 @@ package struct ConcurrencyController: Sendable, Equatable {
             after = bounds.clamp(min(before - 1, used * 4 / 5))
         } else {
             peak = max(1, inFlight)
-            after = bounds.clamp(peak / 2)
+            after = bounds.clamp(max(Self.firstLimitMin, peak / 2))
         }
         threshold = after
         holdUntil = now + holdSeconds
@@ -170,7 +172,7 @@ package struct ConcurrencyController: Sendable, Equatable {
             inFlight: inFlight, answeredPerSecond: answeredPerSecond, bytesPerSecond: bytesPerSecond,
             throttled: report.throttled, lost: report.lost,
             sentence: before == nil
-                ? "Limited to \(after), half of what was in flight: \(cause)."
+                ? "Limited to \(after) with \(peak) in flight: \(cause)."
                 : "Lowered from \(before ?? 0) to \(after): \(cause).")
     }
 

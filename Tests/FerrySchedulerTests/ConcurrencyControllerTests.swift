@@ -18,7 +18,26 @@ struct ConcurrencyControllerTests {
         #expect(host.controller.limit == 100)
         let decision = try #require(host.decisions.first)
         #expect(decision.kind == .limited && decision.limitBefore == nil && decision.limitAfter == 100)
-        #expect(decision.sentence.contains("half of what was in flight") && decision.throttled == 80)
+        #expect(decision.sentence.contains("in flight") && decision.throttled == 80)
+    }
+
+    @Test("trouble of a single attempt does not make all others go one by one")
+    func single() throws {
+        var controller = ConcurrencyController()
+        let now = Timestamp(microseconds: 1_790_000_000_000_000)
+        var report = HostReport()
+        report.throttled = 1
+        report.throttleStatus = 503
+        let decision = controller.take(report, inFlight: 0, bounds: .init(), now: now)
+        #expect(decision?.limitAfter == 4 && controller.limit == 4)
+        var strict = ConcurrencyController()
+        _ = strict.take(report, inFlight: 0, bounds: .init(most: 2), now: now)
+        #expect(strict.limit == 2)
+        // More of it takes more.
+        for seconds in [10.0, 20, 30, 40] {
+            _ = controller.take(report, inFlight: 4, bounds: .init(), now: now + seconds)
+        }
+        #expect(controller.limit == 1)
     }
 
     @Test("it settles near a capacity that nobody has told it", arguments: [3, 10, 40, 130])

@@ -33,7 +33,7 @@ extension API {
             ports.control.retrySource(id, tenant: tenant) { [self] result in
                 call.answering { () throws(Problem) in
                     let source = try result.mapError { Problem($0) }.get()
-                    let job = try repeated(source)
+                    let job = try repeated(source, call)
                     // It keeps the configuration with which it was accepted first.
                     submit(
                         newJob(job, call, trace: traceparent(call.fields), retryOf: id), call,
@@ -44,7 +44,7 @@ extension API {
         }
     }
 
-    private func repeated(_ source: RetrySource) throws(Problem) -> ValidatedJob {
+    private func repeated(_ source: RetrySource, _ call: Call) throws(Problem) -> ValidatedJob {
         guard var spec = try? JobSpec(storedJSON: source.record.specJSON),
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The job cannot be read any more.") }
@@ -62,8 +62,9 @@ extension API {
             throw Problem(.notRepeatable, "The bytes that it sent are not kept; submit it again with them.")
         }
         var secrets = source.secrets
-        secrets.resumePoint = nil
         spec.repeat(at: ports.clock.now())
+        secrets.resumePoint = source.record.resumeData.flatMap { resumePoint($0, call) }
+        spec.request.original = secrets.resumePoint?.original(of: spec.request)
         // The schedule has submitted the job that this one repeats.
         spec.occurrence = nil
         return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)

@@ -94,6 +94,7 @@ struct JobDecoding {
             kind: kind, session: session, description: description, metadata: metadata, request: request.spec,
             destination: destination, source: source?.source, integrity: integrity, redirects: redirects,
             accept: accept, schedule: schedule, bytesPerSecondMax: rate, retry: retry, webhook: webhook?.spec)
+        spec.request.original = resumePoint?.original(of: spec.request)
         spec.mirrors = sources.mirrors
         spec.segmentCountMax = sources.segmentCountMax
         spec.asksOnChallenge = asksOnChallenge

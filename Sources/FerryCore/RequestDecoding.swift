@@ -300,7 +300,7 @@ extension JobDecoding {
         }
         if let kind, kind != .download || request.map({ $0.method != "GET" }) ?? false {
             fields.complain("resume_data", "invalid_combination", "Only a download with GET resumes.")
-        } else if let request, request.url != point.url {
+        } else if let request, !point.allows(request.url) {
             fields.complain("resume_data", "invalid_combination", "This resume data is of another URL.")
         }
         return point

@@ -273,12 +273,13 @@ extension ResumePoint {
     fileprivate init(of attempt: Attempt) {
         self.init(
             tenant: attempt.tenant, job: attempt.job, url: attempt.spec.request.url,
-            path: attempt.spec.destination?.path)
+            originalURL: attempt.spec.request.original?.url, path: attempt.spec.destination?.path)
     }
 
     fileprivate init(_ record: JobRecord, _ spec: JobSpec) {
         self.init(
-            tenant: record.tenant, job: record.id, url: spec.request.url, path: spec.destination?.path)
+            tenant: record.tenant, job: record.id, url: spec.request.url,
+            originalURL: spec.request.original?.url, path: spec.destination?.path)
     }
 }
 

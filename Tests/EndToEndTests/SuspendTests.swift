@@ -135,6 +135,33 @@ struct SuspendTests {
         }
     }
 
+    @Test("a retry of a failed download, and a job with a renewed link, go on from its bytes")
+    func retried() throws {
+        let origin = try MeteredOrigin(upTo: size / 4)
+        defer { origin.stop() }
+        let failed = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/f?signature=1","timeout_for_request":6},"#
+                + #""destination":{"path":"retried/f"},"retry":{"max_attempts":1}}"#)
+        let (accepted, retry) = try post(failed["id"]?.string ?? "", "retry")
+        let id = try #require(retry["id"]?.string)
+        #expect(accepted == 201 && retry["resume_data"]?.isNull == true, "\(retry)")
+        #expect(becomes { origin.ranges.count == 2 })
+        origin.allow(upTo: size / 2)
+        #expect(arrived(size / 2, id))
+        let (_, cancelled) = try post(id, "cancel", #"{"produce_resume_data":true}"#)
+        #expect(cancelled["state"]?.string == "cancelled", "\(cancelled)")
+        let ended = try ferry.finished(id)
+        let data = try #require(ended["resume_data"]?.string, "\(ended)")
+        origin.allow(upTo: size)
+        let last = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/f?signature=2"},"#
+                + #""destination":{"path":"retried/f"},"resume_data":"\#(data)"}"#)
+        #expect(last["result"]?["resumed_at_offset"]?.integer == Int64(size / 2), "\(last)")
+        #expect(readFile(ferry.files + "/retried/f") == MeteredOrigin.bytes)
+        #expect(origin.ranges == [nil, "bytes=\(size / 4)-", "bytes=\(size / 2)-"])
+        #expect(origin.sentByteCount <= size + size / 100)
+    }
+
     @Test("a failed download shows resume data; deleted, it leaves nothing")
     func failed() throws {
         let origin = try MeteredOrigin(upTo: size / 4)

@@ -49,4 +49,25 @@ struct HostLimitsTests {
             return node.hosts.isEmpty
         }
     }
+
+    @Test("a host that is paused gets nothing from the answer on, and something from the next answer on")
+    func pause() throws {
+        // It hears nothing, not even of its own changes.
+        let node = try TestNode(database.url, leaseSeconds: 300) { $0.listens = false }
+        defer { node.store.stop() }
+        for _ in 0..<3 {
+            for isPaused in [true, false] {
+                let patch = try HostPatch(JSON.parse(Array(#"{"paused":\#(isPaused)}"#.utf8)))
+                let host = try wait {
+                    node.store.control.changeHost("https://example.org:443", patch, reply: $0)
+                }.get().get()
+                #expect(host.isPaused == isPaused)
+                let limit = node.hosts.limit(of: "https://example.org:443")
+                #expect(limit?.isPaused ?? false == isPaused)
+                if isPaused { #expect(try node.submit(newJob()).state == .queued) }
+            }
+            // Whoever lets it go on wakes what waits.
+            node.end(try node.attempt(), success)
+        }
+    }
 }

@@ -182,4 +182,27 @@ struct ConnectionTests {
             [Program.ferry, "get", nginx.url(.mutual) + "/echo", "--user", "me"], environment: environment)
         #expect(bad.status == 2 && bad.messages.contains("--password-file"), "\(bad.messages)")
     }
+
+    @Test("the environment's proxies do not count")
+    func environmentProxies() throws {
+        let nobody = "http://127.0.0.1:1"
+        let own = try TestDatabase()
+        var settings = ["FERRY_DATABASE_URL": own.url]
+        for name in ["http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
+            settings[name] = nobody
+        }
+        settings["no_proxy"] = "127.0.0.1"
+        let ferry = try FerryProcess(settings)
+        defer { ferry.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let direct = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(nginx.url)/echo-headers"},"retry":{"max_attempts":1}}"#)
+        #expect(direct["response"]?["status"]?.integer == 200, "\(direct)")
+        // Nor do its exceptions.
+        let named = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(nginx.url)/echo-headers","proxy":{"url":"\#(nobody)"}},"#
+                + #""retry":{"max_attempts":1},"schedule":{"waits_for_connectivity":false}}"#)
+        #expect(named["error"]?["code"]?.string == "could_not_connect", "\(named)")
+    }
 }

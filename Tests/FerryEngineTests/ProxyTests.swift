@@ -1,6 +1,5 @@
 import FerryCore
 import FerryEngine
-import Glibc
 import TestSupport
 import Testing
 
@@ -188,22 +187,5 @@ import Testing
         #expect(fixture.run(.data, nginx.url + "/echo-headers")?.failure?.code == .blockedAddress)
         let own = fixture.run(.data, "http://localhost:\(nginx.port)/") { try? $0.pass(proxy.url) }
         #expect(own?.failure?.code == .blockedAddress)
-    }
-
-    @Test("the environment's proxies do not count")
-    func environment() throws {
-        try Self.with(.http) { proxy, nginx, fixture in
-            setenv("http_proxy", "http://127.0.0.1:1", 1)
-            setenv("no_proxy", "localhost", 1)
-            defer {
-                unsetenv("http_proxy")
-                unsetenv("no_proxy")
-            }
-            #expect(fixture.run(.data, nginx.url + "/echo-headers")?.response?.status == 200)
-            let through = fixture.run(.data, "http://localhost:\(nginx.port)/echo-headers") {
-                try? $0.pass(proxy.url)
-            }
-            #expect(through?.response?.status == 200 && proxy.requests.count == 1)
-        }
     }
 }

@@ -61,6 +61,8 @@ package struct APIPorts: Sendable {
     package var waiters: JobWaiters
     /// Of a job that runs on this node; nil for all others.
     package var progress: @Sendable (JobID) -> TransferProgress?
+    /// Of all jobs that run on this node.
+    package var running: @Sendable () -> [RunningTransfer]
     /// What is known of the service around a queued job; cheap.
     package var queue: @Sendable () -> QueueConditions
     /// Encrypts what must not be readable in the database.
@@ -105,6 +107,7 @@ package struct APIPorts: Sendable {
         self.egress = egress
         self.waiters = waiters
         progress = { _ in nil }
+        running = { [] }
         queue = { QueueConditions() }
         seal = { $0 }
         openWebhookKeys = { _ in nil }
@@ -173,8 +176,11 @@ package final class API: RequestHandler {
             let route = routes[index]
             // Whoever may not send a large body is told before it; small ones are checked once, in `handle`.
             if head.expectsBody, (head.contentLength ?? Int64.max) > 16_384 {
-                if case .failure(let problem) = principal(head, route) {
-                    return .refuse(problem.response(requestID: head.requestID))
+                do throws(Problem) {
+                    _ = try principal(head, route).get()
+                    if route.body != .none { try needPlainBody(head.fields) }
+                } catch {
+                    return .refuse(error.response(requestID: head.requestID))
                 }
             }
             return .collect(limit: route.body.limit)
@@ -201,9 +207,11 @@ package final class API: RequestHandler {
         do throws(Problem) {
             let principal = try principal(head, route).get()
             if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
+            let query = try queryRules[index].items(head)
+            if route.body != .none { try needPlainBody(head.fields) }
             let call = Call(
-                request: request, parameters: try parameters(head, route), principal: principal,
-                responder: responder)
+                request: request, parameters: try parameters(head, route), query: query,
+                principal: principal, responder: responder)
             if route.isAudited { audit(call, route) } else { route.handle(self)(call) }
         } catch {
             responder.send(error.response(requestID: head.requestID))

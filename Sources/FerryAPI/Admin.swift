@@ -64,12 +64,15 @@ extension API {
 
     /// `GET /v1/admin/nodes`
     func listNodes(_ call: Call) {
-        ports.status.nodes { result in
-            switch result {
-            case .failure(let error): call.fail(error)
-            case .success(let nodes):
-                sendList(call) { writer in
-                    for node in nodes { node.write(into: &writer) }
+        call.answering { () throws(Problem) in
+            let (limit, before) = try call.page { cursor throws(Problem) -> NodeID in try position(cursor) }
+            ports.status.nodes { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let nodes):
+                    let rest = nodes.filter { node in before.map { node.id < $0 } ?? true }
+                    Page(rest.sorted { $0.id > $1.id }, limit: limit) { $0.id }
+                        .send(call, reservingCapacity: 2_048) { $0.write(into: &$1) }
                 }
             }
         }

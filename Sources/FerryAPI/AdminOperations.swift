@@ -59,23 +59,35 @@ extension API {
 
     /// `GET /v1/admin/tenants`
     func listTenants(_ call: Call) {
-        ports.operations.tenants { result in
-            switch result {
-            case .failure(let error): call.fail(error)
-            case .success(let tenants):
-                sendList(call) { writer in
-                    for tenant in tenants {
-                        writer.beginObject()
-                        writer.member("tenant", tenant.tenant)
-                        writer.member("waiting", tenant.waiting)
-                        writer.member("queued", tenant.queued)
-                        writer.member("running", tenant.running)
-                        writer.member("suspended", tenant.suspended)
-                        writer.endObject()
-                    }
+        call.answering { () throws(Problem) in
+            let (limit, name) = try call.page { cursor throws(Problem) -> String in
+                try NameCursor.tenant.name(cursor, where: APIKey.isTenant)
+            }
+            ports.operations.tenants { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let tenants):
+                    let rest = tenants.filter { tenant in name.map { tenant.tenant > $0 } ?? true }
+                        .sorted { $0.tenant < $1.tenant }
+                    let shown = rest.prefix(limit)
+                    let next = rest.count > limit ? shown.last?.tenant : nil
+                    Page(shown, nextCursor: next.map(NameCursor.tenant.text))
+                        .send(call, reservingCapacity: shown.count * 128) { $0.write(into: &$1) }
                 }
             }
         }
+    }
+}
+
+extension TenantStatus {
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("tenant", tenant)
+        writer.member("waiting", waiting)
+        writer.member("queued", queued)
+        writer.member("running", running)
+        writer.member("suspended", suspended)
+        writer.endObject()
     }
 }
 

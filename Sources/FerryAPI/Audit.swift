@@ -47,17 +47,12 @@ extension API {
     /// `GET /v1/admin/audit`
     func listAudit(_ call: Call) {
         call.answering { () throws(Problem) in
-            let items = try call.query(["limit", "cursor"])
-            var limit = Limits.listLimitDefault
-            var before: AuditID?
-            for (name, value) in items {
-                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
-            }
-            ports.audit.audit(before: before, limit: limit + 1) { [limit] result in
+            let (limit, before) = try call.page { cursor throws(Problem) -> AuditID in try position(cursor) }
+            ports.audit.audit(before: before, limit: limit + 1) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let entries):
-                    Page(entries, limit: limit) { $0.id }.send(call, items, reservingCapacity: 16_384) {
+                    Page(entries, limit: limit) { $0.id }.send(call, reservingCapacity: 16_384) {
                         $0.write(into: &$1)
                     }
                 }

@@ -6,6 +6,8 @@ struct Call: Sendable {
     let request: Request
     /// What the pattern's parameters stand for, decoded.
     let parameters: [String]
+    /// Each name once, all of them known to the route.
+    let query: [(name: String, value: String)]
     /// Nobody on the open routes.
     let principal: Principal
     let responder: Responder
@@ -48,21 +50,19 @@ struct Call: Sendable {
 
     /// The body as a merge patch (RFC 7396): an object.
     func mergePatch() throws(Problem) -> JSON {
-        let types = ["application/merge-patch+json", "application/json"]
-        guard isMediaType(fields, types) else {
-            var problem = Problem(
-                .unsupportedMediaType, "Content-Type must be \(types.joined(separator: " or ")).")
-            problem.fields.append(("Accept-Patch", types.joined(separator: ", ")))
-            throw problem
-        }
+        try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
         return try parse(request.body)
     }
 
-    func needMediaType(_ types: [String]) throws(Problem) {
-        guard !isMediaType(fields, types) else { return }
-        var problem = Problem(
-            .unsupportedMediaType, "Content-Type must be \(types.joined(separator: " or ")).")
-        problem.fields.append(("Accept-Post", types.joined(separator: ", ")))
+    /// `field`: where an answer says which types are taken (RFC 9110 §10.2, RFC 5789 §3.1).
+    func needMediaType(_ types: [String], field: String = "Accept-Post") throws(Problem) {
+        let choice = types.joined(separator: " or ")
+        guard !request.body.isEmpty else {
+            throw Problem(.badJSON, "This needs a body, and there is none: send \(choice).")
+        }
+        guard try !isMediaType(fields, types) else { return }
+        var problem = Problem(.unsupportedMediaType, "Content-Type must be \(choice).")
+        problem.fields.append((field, types.joined(separator: ", ")))
         throw problem
     }
 
@@ -87,28 +87,4 @@ struct Call: Sendable {
 
     /// The revision that `If-Match` asks for; nil without a condition.
     var expectedRevision: Int32? { EntityTags(fields, "If-Match")?.revision }
-
-    /// The query's items, each name once, all of them known. `prefix`: names that go on as the client wants.
-    func query(_ known: Set<String>, prefix: String? = nil) throws(Problem) -> [(name: String, value: String)]
-    {
-        let items: [(name: String, value: String)]
-        do throws(PercentDecodingError) {
-            items = try request.head.queryItems()
-        } catch {
-            throw Problem(.invalidParameter, "The query is not percent-encoded UTF-8.")
-        }
-        var seen: Set<String> = []
-        for item in items {
-            guard
-                known.contains(item.name)
-                    || prefix.map({ item.name.hasPrefix($0) && item.name != $0 }) == true
-            else {
-                throw Problem(.invalidParameter, "There is no parameter \"\(item.name)\" here.")
-            }
-            guard seen.insert(item.name).inserted else {
-                throw Problem(.invalidParameter, "The parameter \"\(item.name)\" is given twice.")
-            }
-        }
-        return items
-    }
 }

@@ -1,11 +1,14 @@
 internal import FerryCore
 internal import HTTPServer
 
+/// One document a line, by whatever name.
+private let lineTypes = ["application/x-ndjson", "application/ndjson", "application/jsonl"]
+
 extension API {
     /// `POST /v1/jobs/batch`: all or nothing.
     func submitJobs(_ call: Call) {
         call.answering { () throws(Problem) in
-            try call.needMediaType(["application/json", "application/x-ndjson"])
+            try call.needMediaType(["application/json"] + lineTypes)
             let idempotency = try idempotency(call)
             let work: @Sendable () -> Void = { [self] in
                 call.answering { () throws(Problem) in try submitBatch(call, idempotency) }
@@ -56,7 +59,7 @@ extension API {
     }
 
     private func documents(_ call: Call) throws(Problem) -> [JSON] {
-        if isMediaType(call.fields, ["application/x-ndjson"]) { return try lines(call) }
+        if try isMediaType(call.fields, lineTypes) { return try lines(call) }
         let complaints = Complaints()
         var jobs: [JSON]?
         if var fields = FieldReader(try call.parse(call.request.body), at: "#", complaints) {

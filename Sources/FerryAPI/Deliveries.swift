@@ -6,19 +6,15 @@ extension API {
     func listDeliveries(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            let items = try call.query(["limit", "cursor"])
-            var limit = Limits.listLimitDefault
-            var before: DeliveryID?
-            for (name, value) in items {
-                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
+            let (limit, before) = try call.page { cursor throws(Problem) -> DeliveryID in try position(cursor)
             }
             ports.deliveries.deliveries(
                 of: id, tenant: call.principal.tenant, before: before, limit: limit + 1
-            ) { [limit] result in
+            ) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let deliveries):
-                    Page(deliveries, limit: limit) { $0.id }.send(call, items, reservingCapacity: 4_096) {
+                    Page(deliveries, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
                         $0.write(into: &$1)
                     }
                 }

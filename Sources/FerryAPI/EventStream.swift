@@ -42,8 +42,8 @@ final class EventStream: ResponseStream {
         var writtenAt: Int64 = 0
         /// The next page of the log is not asked for yet.
         var needsPage = false
-        /// The last progress that was told, by job.
-        var progress: [JobID: TransferProgress] = [:]
+        /// The last progress that was told of the job that this is about.
+        var progress: TransferProgress?
     }
 
     let subject: Subject
@@ -173,32 +173,23 @@ final class EventStream: ResponseStream {
         }
     }
 
-    /// News of a running job, unless they are old or the reader is slow.
+    /// News of the job that this is about, unless they are old or the reader is slow.
     func tell(_ progress: TransferProgress, of job: JobID) {
         let isNew = state.withLock { state in
-            guard case .live = state.phase, state.queue.isEmpty, state.progress[job] != progress else {
+            guard case .live = state.phase, state.queue.isEmpty, state.progress != progress else {
                 return false
             }
-            state.progress[job] = progress
+            state.progress = progress
             return true
         }
-        guard isNew else { return }
-        var writer = JSONWriter(reservingCapacity: 320)
-        writer.beginObject()
-        writer.member("job", job)
-        writer.name("progress")
-        progress.write(into: &writer, isSucceeded: false)
-        writer.endObject()
-        let text = serverSentEvent("progress", id: nil, writer.bytes)
-        change { Self.enqueue(&$0, text) }
+        if isNew { tell(progressEvent(progress, of: job)) }
     }
 
-    /// Forgets what was told of jobs that do not run any more.
-    func forgetProgress(but running: Set<JobID>) {
-        state.withLock { state in
-            if !state.progress.isEmpty {
-                state.progress = state.progress.filter { running.contains($0.key) }
-            }
+    /// News that have no place in the log, unless the reader is slow.
+    func tell(_ text: [UInt8]) {
+        change { state in
+            guard case .live = state.phase, state.queue.isEmpty else { return false }
+            return Self.enqueue(&state, text)
         }
     }
 
@@ -246,6 +237,17 @@ final class EventStream: ResponseStream {
         state.phase = .ended
         return true
     }
+}
+
+/// How far a running job is.
+func progressEvent(_ progress: TransferProgress, of job: JobID) -> [UInt8] {
+    var writer = JSONWriter(reservingCapacity: 320)
+    writer.beginObject()
+    writer.member("job", job)
+    writer.name("progress")
+    progress.write(into: &writer, isSucceeded: false)
+    writer.endObject()
+    return serverSentEvent("progress", id: nil, writer.bytes)
 }
 
 /// One event of a stream (HTML Standard §9.2.6): JSON holds no line feed.

@@ -9,8 +9,6 @@ final class EventStreams: EventSink {
         var streams: [UInt64: EventStream] = [:]
         var numberLast: UInt64 = 0
         var isStopped = false
-        /// Jobs that run, as far as the log has told since somebody listens.
-        var running: [JobID: String] = [:]
         var audiences: [String: Audience] = [:]
     }
 
@@ -36,6 +34,7 @@ final class EventStreams: EventSink {
     private let events: any EventReader
     private let jobs: any JobReader
     private let progress: @Sendable (JobID) -> TransferProgress?
+    private let running: @Sendable () -> [RunningTransfer]
     private let state = Mutex(State())
     private let ending = Mailbox<Never>()
     private let hasBegun = Atomic<Bool>(false)
@@ -44,6 +43,7 @@ final class EventStreams: EventSink {
         events = ports.events
         jobs = ports.reader
         progress = ports.progress
+        running = ports.running
     }
 
     var count: Int { state.withLock { $0.streams.count } }
@@ -89,7 +89,6 @@ final class EventStreams: EventSink {
             let tenant = stream.subject.query.tenant
             state.audiences[tenant]?.add(-1, stream.subject.job)
             if state.audiences[tenant]?.isEmpty == true { state.audiences[tenant] = nil }
-            if state.audiences[tenant] == nil { state.running = state.running.filter { $0.value != tenant } }
             return state.streams.isEmpty
         }
         if isLast { events.stopFollowing { [self] in count > 0 } }
@@ -252,10 +251,7 @@ final class EventStreams: EventSink {
     }
 
     func receive(_ entries: [EventEntry]) {
-        let streams = state.withLock { state in
-            for entry in entries { Self.note(entry.event, &state.running) }
-            return Array(state.streams.values)
-        }
+        let streams = state.withLock { Array($0.streams.values) }
         for entry in entries {
             var text: [UInt8]?
             for stream in streams where stream.subject.admits(entry.event) {
@@ -263,15 +259,6 @@ final class EventStreams: EventSink {
                 text = bytes
                 stream.push(entry.event.id, bytes, isLast: isLast(entry, for: stream))
             }
-        }
-    }
-
-    private static func note(_ event: Event, _ running: inout [JobID: String]) {
-        guard let job = event.record.job else { return }
-        if event.record.state == .running {
-            running[job] = event.tenant
-        } else if event.record.type.isTerminal || event.record.state == .suspended {
-            running[job] = nil
         }
     }
 
@@ -296,27 +283,24 @@ final class EventStreams: EventSink {
 
     private func begin() {
         _ = Thread(name: "ferry-events") { [self] in
+            var round = ProgressRound()
             while !ending.isClosed {
                 _ = ending.wait(milliseconds: Int32(Limits.eventProgressSeconds * 1_000))
-                tick()
+                tick(&round)
             }
         }
     }
 
-    private func tick() {
+    private func tick(_ round: inout ProgressRound) {
         let now = monotonicNanoseconds()
-        let (streams, running) = state.withLock { (Array($0.streams.values), $0.running) }
-        for stream in streams {
-            if let job = stream.subject.job {
-                if let progress = progress(job) { stream.tell(progress, of: job) }
-            } else if stream.subject.showsProgress {
-                for (job, tenant) in running where tenant == stream.subject.query.tenant {
-                    if let progress = progress(job) { stream.tell(progress, of: job) }
-                }
-                stream.forgetProgress(but: Set(running.keys))
-            }
-            stream.beat(now: now)
+        let streams = state.withLock { Array($0.streams.values) }
+        let listeners = streams.filter(\.subject.showsProgress)
+        let logs = listeners.filter { $0.subject.job == nil }
+        round.tell(logs, logs.isEmpty ? [] : running())
+        for stream in listeners {
+            if let job = stream.subject.job, let progress = progress(job) { stream.tell(progress, of: job) }
         }
+        for stream in streams { stream.beat(now: now) }
     }
 
     /// Ends all streams; none is opened any more.

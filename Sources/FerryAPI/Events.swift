@@ -5,12 +5,11 @@ extension API {
     /// `GET /v1/events`
     func listEvents(_ call: Call) {
         call.answering { () throws(Problem) in
-            if wantsStream(call) { return try streamEvents(call) }
-            let items = try call.query(["session", "type", "since", "limit", "cursor"])
-            let query = try eventQuery(items, tenant: call.principal.tenant)
+            if wantsStream(call) { return try streamEvents(of: nil, call) }
+            let query = try eventQuery(call)
             var page = query
             page.limit += 1
-            ports.events.events(page) { sendEvents($0, query.limit, items, call) }
+            ports.events.events(page) { sendEvents($0, query.limit, call) }
         }
     }
 
@@ -19,40 +18,41 @@ extension API {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             if wantsStream(call) { return try streamEvents(of: id, call) }
-            let items = try call.query(["limit", "cursor"])
-            let query = try eventQuery(items, tenant: call.principal.tenant)
+            let query = try eventQuery(call)
             ports.events.events(
                 of: id, tenant: query.tenant, before: query.before, limit: query.limit + 1
-            ) { sendEvents($0, query.limit, items, call) }
+            ) { sendEvents($0, query.limit, call) }
         }
     }
 
     // MARK: Streams
 
-    /// All events of the tenant, or of one of its sessions.
-    private func streamEvents(_ call: Call) throws(Problem) {
-        let items = try call.query(["session", "type", "since", "progress"])
-        var query = try eventQuery(items.filter { $0.name != "progress" }, tenant: call.principal.tenant)
-        // It is about what was, and the stream about what comes.
-        query.since = nil
-        let progress = items.first { $0.name == "progress" }?.value
-        guard progress == nil || progress == "true" || progress == "false" else {
-            throw Problem(.invalidParameter, "progress must be true or false.")
+    /// Events of a job; nil: of the tenant, or of one of its sessions.
+    private func streamEvents(of job: JobID?, _ call: Call) throws(Problem) {
+        var query = EventQuery(tenant: call.principal.tenant)
+        var showsProgress = true
+        for (name, value) in call.query {
+            switch name {
+            case "progress":
+                guard value == "true" || value == "false" else {
+                    throw Problem(.invalidParameter, "progress must be true or false.")
+                }
+                showsProgress = value == "true"
+            case "limit", "cursor":
+                throw Problem(.invalidParameter, "A stream has no pages: \(name) is for lists.")
+            // It is about what was, and the stream about what comes.
+            case "since": _ = try time(name, value)
+            default: try query.narrow(name, value)
+            }
         }
-        try open(EventStream.Subject(query: query, job: nil, showsProgress: progress == "true"), call)
-    }
-
-    private func streamEvents(of job: JobID, _ call: Call) throws(Problem) {
-        _ = try call.query([])
-        let query = EventQuery(tenant: call.principal.tenant)
-        try open(EventStream.Subject(query: query, job: job, showsProgress: true), call)
+        try open(EventStream.Subject(query: query, job: job, showsProgress: showsProgress), call)
     }
 
     private func open(_ subject: EventStream.Subject, _ call: Call) throws(Problem) {
         var after: EventID?
         if let text = call.fields["Last-Event-ID"], !text.isEmpty {
             guard let id = EventID(text) else {
-                throw Problem(.invalidParameter, "Last-Event-ID is none of an event.")
+                throw Problem(.invalidHeader, "Last-Event-ID is not the identifier of an event (evt_…).")
             }
             after = id
         }
@@ -61,14 +61,13 @@ extension API {
 }
 
 private func sendEvents(
-    _ result: Result<[EventEntry], StoreError>, _ limit: Int, _ items: [(name: String, value: String)],
-    _ call: Call
+    _ result: Result<[EventEntry], StoreError>, _ limit: Int, _ call: Call
 ) {
     switch result {
     case .failure(let error): call.fail(error)
     case .success(let entries):
         Page(entries, limit: limit) { $0.event.id }.send(
-            call, items, reservingCapacity: min(entries.count, limit) * 2_560
+            call, reservingCapacity: min(entries.count, limit) * 2_560
         ) { entry, writer in entry.write(into: &writer) }
     }
 }
@@ -83,34 +82,47 @@ private func wantsStream(_ call: Call) -> Bool {
     return types.firstIndex(of: "application/json").map { stream < $0 } ?? true
 }
 
-private func eventQuery(
-    _ items: [(name: String, value: String)], tenant: String
-) throws(Problem) -> EventQuery {
-    var query = EventQuery(tenant: tenant)
-    for (name, value) in items {
+private func eventQuery(_ call: Call) throws(Problem) -> EventQuery {
+    var query = EventQuery(tenant: call.principal.tenant)
+    for (name, value) in call.query {
         switch name {
-        case "session":
-            guard (1...Limits.nameByteCountMax).contains(value.utf8.count) else {
-                throw Problem(.invalidParameter, "session must have 1 to \(Limits.nameByteCountMax) bytes.")
-            }
-            query.session = value
-        case "type":
-            let types = value.split(separator: ",", omittingEmptySubsequences: false)
-                .map { EventType(rawValue: String($0)) }
-            guard !types.contains(nil) else {
-                throw Problem(
-                    .invalidParameter,
-                    "type must be of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
-            }
-            query.types = types.compactMap(\.self).mask
-        case "since":
-            guard let instant = Timestamp(rfc3339: value) else {
-                throw Problem(.invalidParameter, "since must be an RFC 3339 time.")
-            }
-            query.since = instant
+        case "since": query.since = try time(name, value)
         case "limit": query.limit = try pageLimit(value)
-        default: query.before = try position(value)
+        case "cursor": query.before = try position(value)
+        case "progress":
+            throw Problem(
+                .invalidParameter,
+                "A list shows what was: progress is for streams (Accept: text/event-stream).")
+        default: try query.narrow(name, value)
         }
     }
     return query
+}
+
+extension EventQuery {
+    /// By what streams and lists are asked for alike.
+    fileprivate mutating func narrow(_ name: String, _ value: String) throws(Problem) {
+        if name == "session" {
+            guard (1...Limits.nameByteCountMax).contains(value.utf8.count) else {
+                throw Problem(.invalidParameter, "session must have 1 to \(Limits.nameByteCountMax) bytes.")
+            }
+            session = value
+            return
+        }
+        let named = value.split(separator: ",", omittingEmptySubsequences: false)
+            .map { EventType(rawValue: String($0)) }
+        guard !named.contains(nil) else {
+            throw Problem(
+                .invalidParameter,
+                "type must be of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
+        }
+        types = named.compactMap(\.self).mask
+    }
+}
+
+private func time(_ name: String, _ value: String) throws(Problem) -> Timestamp {
+    guard let instant = Timestamp(rfc3339: value) else {
+        throw Problem(.invalidParameter, "\(name) must be an RFC 3339 time.")
+    }
+    return instant
 }

@@ -16,18 +16,13 @@ extension API {
     /// `GET /v1/admin/hosts`
     func listHosts(_ call: Call) {
         call.answering { () throws(Problem) in
-            let items = try call.query(["limit", "cursor"])
-            var limit = Limits.listLimitDefault
-            var after = ""
-            for (name, value) in items {
-                if name == "limit" { limit = try pageLimit(value) } else { after = try hostPosition(value) }
-            }
-            ports.hosts.hosts(after: after, limit: limit + 1) { [limit] result in
+            let (limit, after) = try call.page(hostPosition)
+            ports.hosts.hosts(after: after ?? "", limit: limit + 1) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let hosts):
                     let next = hosts.count > limit ? hosts[limit - 1].origin : nil
-                    Page(hosts.prefix(limit), nextCursor: next).send(call, items, reservingCapacity: 8_192) {
+                    Page(hosts.prefix(limit), nextCursor: next).send(call, reservingCapacity: 8_192) {
                         $0.write(into: &$1)
                     }
                 }
@@ -80,9 +75,7 @@ private func origin(_ call: Call) throws(Problem) -> String {
 
 /// Cursors of this list are origins.
 private func hostPosition(_ cursor: String) throws(Problem) -> String {
-    guard WebURL.origin(named: cursor) == cursor else {
-        throw Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
-    }
+    guard WebURL.origin(named: cursor) == cursor else { throw Problem.unknownCursor }
     return cursor
 }
 

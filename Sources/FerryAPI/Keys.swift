@@ -38,8 +38,7 @@ extension API {
             if let name, name.utf8.contains(0) {
                 fields.complain("name", "invalid_value", "No U+0000, please.")
             }
-            // Tenants are directories in the storage root.
-            if let tenant, !isTenant(tenant) {
+            if let tenant, !APIKey.isTenant(tenant) {
                 fields.complain(
                     "tenant", "invalid_value", "A tenant is made of lower-case letters, digits, - and _.")
             }
@@ -75,13 +74,6 @@ extension API {
                 }
             }
         }
-    }
-}
-
-private func isTenant(_ name: String) -> Bool {
-    name.utf8.allSatisfy {
-        (97...122).contains($0) || (48...57).contains($0) || $0 == UInt8(ascii: "-")
-            || $0 == UInt8(ascii: "_")
     }
 }
 

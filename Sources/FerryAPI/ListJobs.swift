@@ -4,55 +4,42 @@ internal import HTTPServer
 extension API {
     /// `GET /v1/jobs`
     func listJobs(_ call: Call) {
-        call.answering { () throws(Problem) in
-            let items = try call.query(
-                [
-                    "session", "state", "kind", "host", "created_after", "schedule", "acknowledged", "limit",
-                    "cursor",
-                ],
-                prefix: "metadata.")
-            list(try jobQuery(items, tenant: call.principal.tenant), items, call)
-        }
+        call.answering { () throws(Problem) in list(try jobQuery(call), call) }
     }
 
     /// `GET /v1/sessions/{id}/jobs`
     func listSessionJobs(_ call: Call) {
         call.answering { () throws(Problem) in
-            let items = try call.query(
-                ["state", "kind", "host", "created_after", "schedule", "acknowledged", "limit", "cursor"],
-                prefix: "metadata.")
-            var query = try jobQuery(items, tenant: call.principal.tenant)
+            var query = try jobQuery(call)
             query.session = try call.sessionKey().name
-            list(query, items, call)
+            list(query, call)
         }
     }
 
-    private func list(_ query: JobQuery, _ items: [(name: String, value: String)], _ call: Call) {
+    private func list(_ query: JobQuery, _ call: Call) {
         var page = query
         // One more than asked tells whether there is a next page.
         page.limit += 1
         ports.reader.jobs(page) { [self] result in
             switch result {
             case .failure(let error): call.fail(error)
-            case .success(let records): sendPage(records, query, items, call)
+            case .success(let records): sendPage(records, query, call)
             }
         }
     }
 
-    private func sendPage(
-        _ records: [JobRecord], _ query: JobQuery, _ items: [(name: String, value: String)], _ call: Call
-    ) {
+    private func sendPage(_ records: [JobRecord], _ query: JobQuery, _ call: Call) {
         let page = Page(records, limit: query.limit) { $0.id }
-        page.send(call, items, reservingCapacity: page.shown.count * 2_560) { record, writer in
+        page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
             write(record, into: &writer)
         }
     }
 }
 
 /// Reads filters, limit and cursor; what is wrong is a 400.
-func jobQuery(_ items: [(name: String, value: String)], tenant: String) throws(Problem) -> JobQuery {
-    var query = JobQuery(tenant: tenant)
-    for (name, value) in items {
+func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
+    var query = JobQuery(tenant: call.principal.tenant)
+    for (name, value) in call.query {
         switch name {
         case "session": query.session = try nonEmpty(name, value, byteCountMax: Limits.nameByteCountMax)
         case "state": query.state = try choice(name, value)

@@ -9,16 +9,14 @@ extension API {
     /// `GET /readyz`: and so can what it depends on. `?verbose` names each check, as Kubernetes' API server
     /// does.
     func ready(_ call: Call) {
-        call.answering { () throws(Problem) in
-            let isVerbose = try call.query(["verbose"]).contains { $0.name == "verbose" }
-            let checks = ports.readiness()
-            let isReady = checks.allSatisfy { $0.isOK || !$0.isRequired }
-            var text = isReady ? "ok\n" : "not ready\n"
-            if isVerbose || !isReady {
-                text = checks.map(line).joined() + text
-            }
-            sendText(isReady ? 200 : 503, text, call)
+        let isVerbose = call.query.contains { $0.name == "verbose" }
+        let checks = ports.readiness()
+        let isReady = checks.allSatisfy { $0.isOK || !$0.isRequired }
+        var text = isReady ? "ok\n" : "not ready\n"
+        if isVerbose || !isReady {
+            text = checks.map(line).joined() + text
         }
+        sendText(isReady ? 200 : 503, text, call)
     }
 
     private func line(_ check: ReadinessCheck) -> String {

@@ -19,20 +19,16 @@ struct Page<Record> {
         self.nextCursor = nextCursor
     }
 
-    /// `items`: the query as it came; `Link` repeats it with the next cursor (RFC 8288).
-    func send(
-        _ call: Call, _ items: [(name: String, value: String)], reservingCapacity: Int,
-        _ write: (Record, inout JSONWriter) -> Void
-    ) {
-        sendPage(call, items, nextCursor: nextCursor, reservingCapacity: reservingCapacity) { writer in
+    func send(_ call: Call, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void) {
+        sendPage(call, nextCursor: nextCursor, reservingCapacity: reservingCapacity) { writer in
             for record in shown { write(record, &writer) }
         }
     }
 }
 
+/// `Link` repeats the query with the next cursor (RFC 8288).
 func sendPage(
-    _ call: Call, _ items: [(name: String, value: String)], nextCursor: String?, reservingCapacity: Int,
-    _ write: (inout JSONWriter) -> Void
+    _ call: Call, nextCursor: String?, reservingCapacity: Int, _ write: (inout JSONWriter) -> Void
 ) {
     var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
     writer.beginObject()
@@ -43,11 +39,24 @@ func sendPage(
     writer.memberOrNull("next_cursor", nextCursor)
     writer.endObject()
     let link = nextCursor.map { cursor in
-        let query = (items.filter { $0.name != "cursor" } + [("cursor", cursor)])
+        let query = (call.query.filter { $0.name != "cursor" } + [("cursor", cursor)])
             .map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }.joined(separator: "&")
         return "<\(call.request.head.path)?\(query)>; rel=\"next\""
     }
     call.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
+}
+
+extension Call {
+    /// `limit` and `cursor` of a list that is asked for nothing else.
+    func page<Position>(
+        _ read: (String) throws(Problem) -> Position
+    ) throws(Problem) -> (limit: Int, cursor: Position?) {
+        var page: (limit: Int, cursor: Position?) = (Limits.listLimitDefault, nil)
+        for (name, value) in query {
+            if name == "limit" { page.limit = try pageLimit(value) } else { page.cursor = try read(value) }
+        }
+        return page
+    }
 }
 
 /// The last identifier of a page, without its prefix; opaque to clients.
@@ -57,10 +66,29 @@ private func cursor<Kind>(after id: Identifier<Kind>) -> String {
 
 /// The identifier that a cursor stands for.
 func position<Kind>(_ cursor: String) throws(Problem) -> Identifier<Kind> {
-    guard let id = Identifier<Kind>(Kind.prefix + cursor) else {
-        throw Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
-    }
+    guard let id = Identifier<Kind>(Kind.prefix + cursor) else { throw Problem.unknownCursor }
     return id
+}
+
+/// Cursors of lists that are ordered by name: they say of which list.
+enum NameCursor: String {
+    case session, tenant
+
+    /// Behind this name.
+    func text(_ name: String) -> String { "\(rawValue).\(name)" }
+
+    /// The name behind which a page begins.
+    func name(_ cursor: String, where isValid: (String) -> Bool) throws(Problem) -> String {
+        let name = String(cursor.dropFirst(rawValue.count + 1))
+        guard cursor.hasPrefix("\(rawValue)."), isValid(name) else { throw Problem.unknownCursor }
+        return name
+    }
+}
+
+extension Problem {
+    static var unknownCursor: Problem {
+        Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
+    }
 }
 
 func pageLimit(_ value: String) throws(Problem) -> Int {

@@ -6,7 +6,6 @@ extension API {
     func readJob(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            _ = try call.query([])
             let tenant = call.principal.tenant
             guard let seconds = preferredWait(call.fields), seconds > 0 else {
                 ports.reader.job(id, tenant: tenant) { [self] in sendRead($0, call, waited: nil) }
@@ -21,7 +20,6 @@ extension API {
     func readAttempts(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            _ = try call.query([])
             let principal = call.principal
             ports.reader.attempts(of: id, tenant: principal.tenant) { result in
                 switch result {

@@ -114,11 +114,34 @@ func trimmed(_ text: Substring) -> String {
     return String(text[first...last])
 }
 
-/// Whether a `Content-Type` is one of these; parameters do not matter.
-func isMediaType(_ fields: HTTPFields, _ types: [String]) -> Bool {
+/// Whether a `Content-Type` is one of these. Text is UTF-8 (RFC 8259 §8.1): another `charset` is refused;
+/// other parameters do not matter.
+func isMediaType(_ fields: HTTPFields, _ types: [String]) throws(Problem) -> Bool {
     guard let value = fields["Content-Type"] else { return false }
     if types.contains(value) { return true }
-    let type = trimmed(value.split(separator: ";", maxSplits: 1, omittingEmptySubsequences: false)[0])
-        .lowercased()
-    return types.contains(type)
+    let parts = value.split(separator: ";", omittingEmptySubsequences: false)
+    guard types.contains(trimmed(parts[0]).lowercased()) else { return false }
+    for parameter in parts.dropFirst() {
+        let pair = parameter.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        guard pair.count == 2, trimmed(pair[0]).lowercased() == "charset" else { continue }
+        guard ["utf-8", "\"utf-8\""].contains(trimmed(pair[1]).lowercased()) else {
+            throw Problem(.unsupportedMediaType, "charset must be utf-8; it is \(trimmed(pair[1])).")
+        }
+    }
+    return true
+}
+
+/// Bodies are read as they come: a `Content-Encoding` (RFC 9110 §8.4) is refused.
+func needPlainBody(_ fields: HTTPFields) throws(Problem) {
+    guard fields.contains("Content-Encoding") else { return }
+    for value in fields.all("Content-Encoding") {
+        for coding in value.split(separator: ",") where !trimmed(coding).isEmpty {
+            guard trimmed(coding).lowercased() != "identity" else { continue }
+            var problem = Problem(
+                .unsupportedMediaType,
+                "A body is read as it comes: send it without Content-Encoding, not as \(trimmed(coding)).")
+            problem.fields.append(("Accept-Encoding", "identity"))
+            throw problem
+        }
+    }
 }

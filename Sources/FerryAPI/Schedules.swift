@@ -75,19 +75,15 @@ extension API {
     /// `GET /v1/schedules`
     func listSchedules(_ call: Call) {
         call.answering { () throws(Problem) in
-            let items = try call.query(["limit", "cursor"])
-            var limit = Limits.listLimitDefault
-            var before: ScheduleID?
-            for (name, value) in items {
-                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
+            let (limit, before) = try call.page { cursor throws(Problem) -> ScheduleID in try position(cursor)
             }
             ports.schedules.schedules(tenant: call.principal.tenant, before: before, limit: limit + 1) {
-                [limit] result in
+                result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let schedules):
                     let page = Page(schedules, limit: limit) { $0.id }
-                    page.send(call, items, reservingCapacity: page.shown.count * 2_560) {
+                    page.send(call, reservingCapacity: page.shown.count * 2_560) {
                         $0.write(into: &$1)
                     }
                 }
@@ -99,7 +95,6 @@ extension API {
     func readSchedule(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
-            _ = try call.query([])
             ports.schedules.schedule(id, tenant: call.principal.tenant) { answer($0, call) }
         }
     }

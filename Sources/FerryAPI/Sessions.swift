@@ -5,23 +5,17 @@ extension API {
     /// `GET /v1/sessions`
     func listSessions(_ call: Call) {
         call.answering { () throws(Problem) in
-            let items = try call.query(["limit", "cursor"])
-            var limit = Limits.listLimitDefault
-            var name: String?
-            for item in items {
-                if item.name == "limit" { limit = try pageLimit(item.value) } else { name = item.value }
+            let (limit, name) = try call.page { cursor throws(Problem) -> String in
+                try NameCursor.session.name(cursor, where: SessionName.isValid)
             }
-            if let name, !SessionName.isValid(name) {
-                throw Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
-            }
-            ports.sessions.sessions(tenant: call.principal.tenant, after: name, limit: limit + 1) {
-                [limit] result in
+            ports.sessions.sessions(tenant: call.principal.tenant, after: name, limit: limit + 1) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let found):
                     let shown = found.prefix(limit)
+                    let next = found.count > limit ? shown.last?.key.name : nil
                     sendPage(
-                        call, items, nextCursor: found.count > limit ? shown.last?.key.name : nil,
+                        call, nextCursor: next.map(NameCursor.session.text),
                         reservingCapacity: shown.count * 1_024
                     ) { writer in for session in shown { session.write(into: &writer) } }
                 }
@@ -33,7 +27,6 @@ extension API {
     func readSession(_ call: Call) {
         call.answering { () throws(Problem) in
             let key = try call.sessionKey()
-            _ = try call.query([])
             ports.sessions.session(key) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
@@ -87,6 +80,12 @@ extension API {
             let mode = try invalidation(try call.json())
             ports.sessions.invalidateSession(key, mode, if: call.sessionCondition) { result in
                 switch result {
+                case .failure(.sessionInUse):
+                    call.fail(
+                        Problem(
+                            .sessionInUse,
+                            "The session default is the one of jobs that name none: it is never invalidated.")
+                    )
                 case .failure(let error): call.fail(error)
                 case .success(let session): answer(session, 200, call)
                 }

@@ -4,6 +4,8 @@ internal import HTTPServer
 /// Seconds that a ping's answer is waited for: a whole try, and what it takes to begin one.
 private let pingWait = 20.0
 private let standardOverlap = 86_400.0
+/// What a delivery may be about.
+private let deliveryTypes = EventType.allCases.map(\.rawValue) + [WebhookPing.type]
 
 extension API {
     /// `POST /v1/webhooks/{id}/rotate_secret`: this answer shows the new secret.
@@ -123,12 +125,11 @@ extension API {
     func listWebhookDeliveries(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
-            let items = try call.query(["limit", "cursor", "state", "type"])
             var limit = Limits.listLimitDefault
             var before: DeliveryID?
             var state: DeliveryRecord.State?
             var type: String?
-            for (name, value) in items {
+            for (name, value) in call.query {
                 switch name {
                 case "limit": limit = try pageLimit(value)
                 case "cursor": before = try position(value)
@@ -138,11 +139,13 @@ extension API {
                         throw Problem(
                             .invalidParameter, "state must be pending, accepted or given_up.")
                     }
-                default: type = value
+                default:
+                    guard deliveryTypes.contains(value) else {
+                        let all = deliveryTypes.joined(separator: ", ")
+                        throw Problem(.invalidParameter, "type takes one value, one of: \(all).")
+                    }
+                    type = value
                 }
-            }
-            guard type?.utf8.contains(0) != true else {
-                throw Problem(.invalidParameter, "type must not contain U+0000.")
             }
             ports.webhooks.deliveries(
                 of: id, tenant: call.principal.tenant, state: state, type: type, before: before,
@@ -151,7 +154,7 @@ extension API {
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let deliveries):
-                    Page(deliveries, limit: limit) { $0.id }.send(call, items, reservingCapacity: 4_096) {
+                    Page(deliveries, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
                         $0.write(into: &$1)
                     }
                 }

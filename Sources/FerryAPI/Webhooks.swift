@@ -44,19 +44,15 @@ extension API {
     /// `GET /v1/webhooks`
     func listWebhooks(_ call: Call) {
         call.answering { () throws(Problem) in
-            let items = try call.query(["limit", "cursor"])
-            var limit = Limits.listLimitDefault
-            var before: WebhookID?
-            for (name, value) in items {
-                if name == "limit" { limit = try pageLimit(value) } else { before = try position(value) }
+            let (limit, before) = try call.page { cursor throws(Problem) -> WebhookID in try position(cursor)
             }
             ports.webhooks.webhooks(
                 tenant: call.principal.tenant, before: before, limit: limit + 1
-            ) { [limit] result in
+            ) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let records):
-                    Page(records, limit: limit) { $0.id }.send(call, items, reservingCapacity: 4_096) {
+                    Page(records, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
                         $0.write(into: &$1)
                     }
                 }

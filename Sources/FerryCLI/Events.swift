@@ -59,11 +59,13 @@ package struct Events: ParsableCommand {
     }
 
     private var streamPath: String {
-        if let job { return "/v1/jobs/\(percentEncoded(job))/events" }
+        // It shows what happens, not how far anything is.
+        let progress = "progress=false"
+        if let job { return "/v1/jobs/\(percentEncoded(job))/events?\(progress)" }
         let query = [("session", session), ("type", type)].compactMap { name, value in
             value.map { "\(name)=\(percentEncoded($0))" }
         }
-        return "/v1/events" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
+        return "/v1/events?" + (query + [progress]).joined(separator: "&")
     }
 
     /// The last event of all, to go on behind; nil: nothing has ever happened.

@@ -17,6 +17,15 @@ package struct APIKey: Sendable, Equatable {
     /// The tenant of keys that name none.
     package static let defaultTenant = "default"
 
+    /// Whether a tenant may have this name: tenants are directories in the storage root.
+    package static func isTenant(_ name: String) -> Bool {
+        (1...Limits.nameByteCountMax).contains(name.utf8.count)
+            && name.utf8.allSatisfy {
+                (97...122).contains($0) || (48...57).contains($0) || $0 == UInt8(ascii: "-")
+                    || $0 == UInt8(ascii: "_")
+            }
+    }
+
     package let id: KeyID
     package let tenant: String
     package let role: Role

@@ -207,3 +207,17 @@ package struct TransferProgress: Sendable, Equatable {
         self.bytesPerSecond = bytesPerSecond
     }
 }
+
+/// A job that runs on this node, and how far it is.
+package struct RunningTransfer: Sendable, Equatable {
+    package let job: JobID
+    package let tenant: String
+    package let session: String
+    package let progress: TransferProgress
+    package init(job: JobID, tenant: String, session: String, progress: TransferProgress) {
+        self.job = job
+        self.tenant = tenant
+        self.session = session
+        self.progress = progress
+    }
+}

@@ -99,6 +99,9 @@ package enum Limits {
     /// Seconds between signs of life on a stream, and between its news of progress.
     package static let eventHeartbeatSeconds = 15.0
     package static let eventProgressSeconds = 0.5
+    /// Bytes of progress that one listener gets at a time, and all of a node together.
+    package static let eventProgressByteCountMax = 64 << 10
+    package static let eventProgressTotalByteCountMax = 1 << 20
     /// Webhook endpoints of a tenant: each event is compared with all of them.
     package static let webhookCountMax = 500
     /// Bytes of the body that makes or changes one: its metadata alone may have 106 KiB.

@@ -45,7 +45,7 @@ package final class Engine: AttemptRunner, HostProber {
             let (lane, isBulk) = place(attempt)
             let progress = ProgressMeter()
             context.registry.add(
-                attempt, Registry.Entry(number: attempt.number, loop: lane, progress: progress))
+                attempt, Registry.Entry(attempt: attempt, loop: lane, progress: progress))
             placed[lane].append(Placed(attempt: attempt, progress: progress, isBulk: isBulk))
         }
         for (index, batch) in placed.enumerated() where !batch.isEmpty {
@@ -111,6 +111,15 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
+
+    /// Everything that runs here, in no order.
+    package var runningTransfers: [RunningTransfer] {
+        context.registry.all.map { entry in
+            RunningTransfer(
+                job: entry.attempt.job, tenant: entry.attempt.tenant, session: entry.attempt.spec.session,
+                progress: entry.progress.snapshot)
+        }
+    }
 
     /// What the job's attempt has done so far; nil when none runs here. Replies on another thread, or at
     /// once.

@@ -114,9 +114,11 @@ struct Placed: Sendable {
 /// Which attempt of a job runs, and where. Any thread.
 final class Registry: Sendable {
     struct Entry: Sendable {
-        let number: Int32
+        let attempt: Attempt
         let loop: Int
         let progress: ProgressMeter
+
+        var number: Int32 { attempt.number }
     }
     private let entries = Mutex<[JobID: Entry]>([:])
     private let running = Mutex<Set<AttemptKey>>([])
@@ -140,6 +142,7 @@ final class Registry: Sendable {
     }
 
     subscript(job: JobID) -> Entry? { entries.withLock { $0[job] } }
+    var all: [Entry] { entries.withLock { Array($0.values) } }
     var count: Int { running.withLock { $0.count } }
 
     /// Waits until nothing runs; false when the time is over first. One waiter at a time.

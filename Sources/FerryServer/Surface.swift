@@ -31,6 +31,7 @@ final class Surface: Sendable {
             store: door, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         ports.progress = { engine?.progress(of: $0) }
+        ports.running = { engine?.runningTransfers ?? [] }
         ports.queue = { store.queueConditions }
         ports.zones = parts.zones
         ports.seal = { box.seal($0) }

@@ -1,4 +1,5 @@
 import FerryCore
+import Synchronization
 import Testing
 
 @testable import FerryAPI
@@ -17,6 +18,50 @@ struct AdminTests {
             #expect(answer.json[name] != nil, "\(name)")
         }
         #expect(try Fixture().send("GET", "/v1/admin/nodes").json["data"]?.array?.count == 1)
+    }
+
+    @Test("nodes and tenants come by pages, and no list takes a limit or cursor that is none")
+    func pages() throws {
+        let fixture = Fixture()
+        fixture.store.state.withLock { state in
+            state.tenants = ["c", "a", "b"].map {
+                TenantStatus(tenant: $0, waiting: 0, queued: 1, running: 0, suspended: 0)
+            }
+            state.otherNodes = [3, 2].map {
+                NodeStatus(
+                    id: NodeID(high: 1, low: $0), name: "n", version: "1",
+                    startedAt: Timestamp(microseconds: 0), heartbeatAgeSeconds: 0, running: 0,
+                    isDraining: false, isWorker: true)
+            }
+        }
+        func pages(_ path: String, _ name: String) throws -> [[String]] {
+            var pages: [[String]] = []
+            var next: String? = "\(path)?limit=2"
+            while let target = next {
+                let page = try fixture.send("GET", target)
+                pages.append(page.json["data"]?.array?.compactMap { $0[name]?.string } ?? [])
+                next = page.json["next_cursor"]?.string.map { "\(path)?limit=2&cursor=\($0)" }
+                #expect(page.header("Link") == next.map { "<\($0)>; rel=\"next\"" })
+            }
+            return pages
+        }
+        #expect(try pages("/v1/admin/tenants", "tenant") == [["a", "b"], ["c"]])
+        let nodes = ([1, 2, 3] as [UInt64]).map { "\(NodeID(high: 1, low: $0))" }
+        #expect(try pages("/v1/admin/nodes", "id") == [[nodes[2], nodes[1]], [nodes[0]]])
+        let lists = routes.filter { $0.operation.description.parameters.contains("Limit") }
+        #expect(lists.count > 12)
+        for list in lists {
+            let isEndpoint = list.pattern.hasPrefix("/v1/webhooks")
+            let id = isEndpoint ? "\(WebhookID(high: 1, low: 1))" : "\(JobID(high: 1, low: 1))"
+            let path = list.pattern.replacing("{id}", with: id)
+            for (query, code) in [
+                ("limit=501", "invalid_parameter"), ("limit=0", "invalid_parameter"),
+                ("cursor=junk", "invalid_cursor"),
+            ] {
+                let answer = try fixture.send("GET", "\(path)?\(query)")
+                #expect(answer.status == 400 && answer.code == code, "\(path)?\(query): \(answer.json)")
+            }
+        }
     }
 
     @Test("limits are shown and changed by a merge patch, and wrong ones are refused with their pointer")

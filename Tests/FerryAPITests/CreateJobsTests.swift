@@ -40,7 +40,7 @@ struct CreateJobsTests {
     }
 
     @Test(
-        "what is no JSON is 400, another type 415", arguments: ["", "{", "[1,", "\"", "{\"kind\":}", "nul"])
+        "what is no JSON is 400, another type 415", arguments: [" ", "{", "[1,", "\"", "{\"kind\":}", "nul"])
     func badJSON(_ body: String) throws {
         let fixture = Fixture()
         #expect(try fixture.send("POST", "/v1/jobs", body).code == "bad_json")

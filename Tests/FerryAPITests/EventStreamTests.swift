@@ -81,9 +81,9 @@ struct EventStreamTests {
         #expect(types(reader.text()) == ["job.succeeded"])
         let late = try open("/v1/events", after: "\(EventID(high: 9, low: 9))")
         #expect(types(late.text()) == ["snapshot"])
-        #expect(
-            try fixture.send("GET", "/v1/events", [("Accept", "text/event-stream"), ("Last-Event-ID", "7")])
-                .status == 400)
+        let junk = try fixture.send(
+            "GET", "/v1/events", [("Accept", "text/event-stream"), ("Last-Event-ID", "7")])
+        #expect(junk.status == 400 && junk.code == "invalid_header")
         reader.stream.cancelled()
         late.stream.cancelled()
     }
@@ -132,6 +132,40 @@ struct EventStreamTests {
         #expect(text.contains(": too slow") && reader.last == .end)
         #expect(text.utf8.count < Limits.eventQueueByteCountMax)
         reader.stream.cancelled()
+    }
+
+    @Test("progress comes by itself, and not to who declines it; lists say why they refuse it")
+    func progress() throws {
+        let job = try fixture.submit()
+        let readers = try ["/v1/events", "/v1/jobs/\(job)/events"].flatMap { path in
+            [try open(path), try open(path + "?progress=false")]
+        }
+        for reader in readers { _ = reader.text() }
+        fixture.store.state.withLock { state in
+            state.running = [
+                RunningTransfer(
+                    job: job, tenant: "default", session: "default",
+                    progress: TransferProgress(bytesReceived: 7))
+            ]
+        }
+        for reader in [readers[0], readers[2]] {
+            #expect(reader.woken.wait(milliseconds: 30_000).isEmpty == false)
+            let text = reader.text()
+            #expect(types(text) == ["progress"] && text.contains(#""bytes_received":7"#))
+        }
+        fixture.store.happen(.jobSucceeded, job)
+        for reader in [readers[1], readers[3]] {
+            #expect(types(reader.text()) == ["job.succeeded"])
+        }
+        for reader in readers { reader.stream.cancelled() }
+        for path in ["/v1/events", "/v1/jobs/\(job)/events"] {
+            let list = try fixture.send("GET", path + "?progress=true")
+            #expect(list.status == 400 && list.json["detail"]?.string?.contains("event-stream") == true)
+            for query in ["progress=1", "limit=5", "cursor=x"] {
+                let refused = try fixture.send("GET", path + "?\(query)", [("Accept", "text/event-stream")])
+                #expect(refused.status == 400, "\(query)")
+            }
+        }
     }
 
     @Test("a node that stops ends its streams")

@@ -3,6 +3,7 @@ import FerryCore
 import Glibc
 import HTTPServer
 import Logging
+import Synchronization
 import Sys
 import Testing
 
@@ -35,6 +36,11 @@ final class Fixture: Sendable {
             store: store, content: store, clock: FixedClock(), egress: EgressPolicy(), waiters: waiters)
         ports.readiness = { readiness }
         ports.metrics = { Array("# HELP a b\n".utf8) }
+        let store = store
+        ports.running = { store.state.withLock { $0.running } }
+        ports.progress = { job in
+            store.state.withLock { $0.running }.first { $0.job == job }?.progress
+        }
         ports.seal = { [0xEE] + $0.reversed() }
         ports.openWebhookKeys = { Fixture.openKeys($0) }
         ports.uptime = { 12.5 }

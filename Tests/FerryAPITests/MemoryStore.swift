@@ -56,6 +56,10 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         /// Submissions that are to be read anew before one is taken.
         var outdatedCount = 0
         var isPaused = false
+        var running: [RunningTransfer] = []
+        var tenants = [TenantStatus(tenant: "a", waiting: 1, queued: 2, running: 3, suspended: 4)]
+        /// Beside this one.
+        var otherNodes: [NodeStatus] = []
         var drained: Set<NodeID> = []
         var audit: [AuditEntry] = []
         /// In their order.
@@ -310,7 +314,9 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         reply(.success(ServiceStatus(StoreStatus(running: 3, nodes: [node], isPaused: isPaused))))
     }
 
-    func nodes(reply: @escaping Reply<[NodeStatus]>) { reply(.success([node])) }
+    func nodes(reply: @escaping Reply<[NodeStatus]>) {
+        reply(.success([node] + state.withLock { $0.otherNodes }))
+    }
 
     private var node: NodeStatus {
         NodeStatus(
@@ -333,7 +339,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     }
 
     func tenants(reply: @escaping Reply<[TenantStatus]>) {
-        reply(.success([TenantStatus(tenant: "a", waiting: 1, queued: 2, running: 3, suspended: 4)]))
+        reply(.success(state.withLock { $0.tenants }))
     }
 
     func beginAudit(_ entry: AuditEntry, reply: @escaping Reply<Void>) {

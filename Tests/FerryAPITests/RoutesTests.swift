@@ -1,4 +1,5 @@
 import FerryCore
+import Synchronization
 import Testing
 
 @testable import FerryAPI
@@ -100,6 +101,22 @@ struct RoutesTests {
         ])
     func unknown(_ path: String) throws {
         #expect(try Fixture().send("GET", path).status == 404)
+    }
+
+    @Test("a query parameter that the document does not name is refused on every route")
+    func unknownParameters() throws {
+        let fixture = Fixture()
+        for route in routes {
+            let path = route.pattern.replacing("{id}", with: "x").replacing("{host}", with: "x")
+            for query in ["nonsense=1", "metadata.=1", "limit2"] {
+                let answer = try fixture.send(route.method, "\(path)?\(query)")
+                #expect(answer.status == 400, "\(route.method) \(path)?\(query)")
+                #expect(answer.json["detail"]?.string?.contains(query.prefix { $0 != "=" }) == true)
+            }
+        }
+        #expect(fixture.store.state.withLock { $0.audit.isEmpty })
+        #expect(try fixture.send("GET", "/v1/jobs?metadata.a=1&metadata.b=2").status == 200)
+        #expect(try fixture.send("GET", "/v1/jobs?limit=1&limit=1").status == 400)
     }
 
     @Test("metrics count requests by route and status")

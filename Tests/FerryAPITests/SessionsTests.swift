@@ -80,11 +80,15 @@ struct SessionsTests {
         }
         let first = try fixture.send("GET", "/v1/sessions?limit=2")
         #expect(first.json["data"]?.array?.compactMap { $0["identifier"]?.string } == ["a", "b"])
-        #expect(first.json["next_cursor"] == .string("b") && first.json["data"]?.array?[0]["jobs"] == .null)
-        #expect(first.header("Link") == "</v1/sessions?limit=2&cursor=b>; rel=\"next\"")
-        let rest = try fixture.send("GET", "/v1/sessions?limit=2&cursor=b")
+        #expect(
+            first.json["next_cursor"] == .string("session.b")
+                && first.json["data"]?.array?[0]["jobs"] == .null)
+        #expect(first.header("Link") == "</v1/sessions?limit=2&cursor=session.b>; rel=\"next\"")
+        let rest = try fixture.send("GET", "/v1/sessions?limit=2&cursor=session.b")
         #expect(rest.json["data"]?.array?.count == 1 && rest.json["next_cursor"] == .null)
-        #expect(try fixture.send("GET", "/v1/sessions?cursor=%2F").code == "invalid_cursor")
+        for cursor in ["%2F", "junk", "session.%2F", "tenant.b", "session."] {
+            #expect(try fixture.send("GET", "/v1/sessions?cursor=\(cursor)").code == "invalid_cursor")
+        }
         #expect(try fixture.send("GET", "/v1/sessions/b/jobs?kind=data&state=queued").status == 200)
         let query = try #require(fixture.store.state.withLock { $0.queries.last })
         #expect(query.session == "b" && query.kind == .data && query.state == .queued)
@@ -103,8 +107,9 @@ struct SessionsTests {
         let done = try fixture.send("POST", path, #"{"mode":"finish"}"#)
         #expect(done.status == 200 && done.json["invalidation"] == .string("finish"))
         #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").code == "session_invalidated")
+        let standard = try fixture.send("POST", "/v1/sessions/default/invalidate", #"{"mode":"cancel"}"#)
         #expect(
-            try fixture.send("POST", "/v1/sessions/default/invalidate", #"{"mode":"cancel"}"#).status == 409)
+            standard.status == 409 && standard.json["detail"]?.string?.contains("never invalidated") == true)
         #expect(try fixture.send("DELETE", "/v1/sessions/s").status == 204)
         #expect(try fixture.send("GET", "/v1/sessions/s").status == 404)
     }

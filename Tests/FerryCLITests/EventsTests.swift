@@ -64,6 +64,6 @@ struct EventsTests {
         #expect(run.out == Self.line(8, "job.failed") && run.err.contains("enough"), "\(run)")
         let requests = service.requests.take().filter { $0.header("accept") == "text/event-stream" }
         #expect(requests.map { $0.header("last-event-id") } == ["evt_7", "evt_8", "evt_9"])
-        #expect(requests.allSatisfy { $0.path == "/v1/events?session=s&type=job.failed" })
+        #expect(requests.allSatisfy { $0.path == "/v1/events?session=s&type=job.failed&progress=false" })
     }
 }

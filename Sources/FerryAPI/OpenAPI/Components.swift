@@ -35,7 +35,14 @@ let parameterComponents = #"""
     },
     "SessionCursor": {
       "name": "cursor", "in": "query",
-      "schema": {"type": "string", "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"},
+      "schema": {
+        "type": "string", "pattern": "^session\\.(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"
+      },
+      "description": "next_cursor of the page before; what it is made of may change."
+    },
+    "TenantCursor": {
+      "name": "cursor", "in": "query",
+      "schema": {"type": "string", "pattern": "^tenant\\.[a-z0-9_-]{1,128}$"},
       "description": "next_cursor of the page before; what it is made of may change."
     },
     "Cursor": {
@@ -50,7 +57,8 @@ let parameterComponents = #"""
     "Since": {"name": "since", "in": "query", "schema": {"type": "string", "format": "date-time"}},
     "Progress": {
       "name": "progress", "in": "query", "schema": {"type": "boolean"},
-      "description": "Of a stream: how far the running jobs of this node are, twice a second at most."
+      "description": "Of a stream: false leaves out how far the running jobs of this node are, which it \#
+    tells twice a second at most. Lists refuse it."
     },
     "LastEventID": {
       "name": "Last-Event-ID", "in": "header", "schema": {"type": "string"},
@@ -61,8 +69,9 @@ let parameterComponents = #"""
     },
     "DeliveryType": {
       "name": "type", "in": "query",
-      "schema": {"type": "string", "pattern": "^[^\\u0000]*$"},
-      "description": "An event's type, such as job.failed."
+      "schema": {
+        "anyOf": [{"$ref": "#/components/schemas/AnyEventType"}, {"const": "webhook.ping"}]
+      }
     },
     "HostCursor": {
       "name": "cursor", "in": "query", "schema": {"type": "string", "maxLength": 300},

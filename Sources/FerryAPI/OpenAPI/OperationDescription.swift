@@ -63,7 +63,9 @@ extension Operation {
                 parameters: ["IdempotencyKey", "Traceparent"],
                 body: #"""
                     {"application/json": {"schema": {"$ref": "#/components/schemas/BatchRequest"}},
-                     "application/x-ndjson": {"schema": {"type": "string", "description": "One job a line."}}}
+                     "application/x-ndjson": {"schema": {"type": "string", "description": "One job a line."}},
+                     "application/ndjson": {"schema": {"type": "string", "description": "The same."}},
+                     "application/jsonl": {"schema": {"type": "string", "description": "The same."}}}
                     """#, isBodyRequired: true,
                 answers: [
                     .init(
@@ -205,7 +207,7 @@ extension Operation {
         }
         return OperationDescription(
             tag: "events", summary: "List a job's events, newest first, or listen to them",
-            parameters: ["Limit", "Cursor", "LastEventID"],
+            parameters: ["Progress", "Limit", "Cursor", "LastEventID"],
             answers: [page, .init(status: 204, text: "The job has ended, and nothing follows that event.")],
             problems: [404, 503])
     }
@@ -238,8 +240,11 @@ extension Operation {
         switch self {
         case .listNodes:
             OperationDescription(
-                tag: "admin", summary: "List the nodes",
-                answers: [.init(status: 200, text: "All nodes.", content: json("NodeList"))])
+                tag: "admin", summary: "List the nodes, newest first", parameters: ["Limit", "Cursor"],
+                answers: [
+                    .init(
+                        status: 200, text: "A page of nodes.", content: json("NodeList"), headers: ["Link"])
+                ])
         case .readLimits:
             OperationDescription(
                 tag: "admin", summary: "How fast all transfers together may be",

@@ -21,11 +21,12 @@ extension Operation {
                 problems: [404, 413, 415, 422])
         case .listTenants:
             OperationDescription(
-                tag: "admin", summary: "Count the unfinished jobs of each tenant",
+                tag: "admin", summary: "Count the unfinished jobs of each tenant, by name",
+                parameters: ["Limit", "TenantCursor"],
                 answers: [
                     .init(
-                        status: 200, text: "All that have some, as of at most two seconds ago.",
-                        content: json("TenantList"))
+                        status: 200, text: "A page of those that have some, as of at most two seconds ago.",
+                        content: json("TenantList"), headers: ["Link"])
                 ])
         default:
             OperationDescription(
@@ -60,14 +61,14 @@ let operatorSchemas = #"""
     "NodeList": {
       "type": "object", "required": ["data", "next_cursor"],
       "properties": {
-        "next_cursor": {"type": "null"},
+        "next_cursor": {"type": ["string", "null"]},
         "data": {"type": "array", "items": {"$ref": "#/components/schemas/Node"}}
       }
     },
     "TenantList": {
       "type": "object", "required": ["data", "next_cursor"],
       "properties": {
-        "next_cursor": {"type": "null"},
+        "next_cursor": {"type": ["string", "null"]},
         "data": {
           "type": "array",
           "items": {

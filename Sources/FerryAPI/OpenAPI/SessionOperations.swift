@@ -30,7 +30,10 @@ extension Operation {
         case .listSessionJobs:
             OperationDescription(
                 tag: "sessions", summary: "List a session's jobs, newest first",
-                parameters: ["State", "Kind", "Host", "CreatedAfter", "Metadata", "Limit", "Cursor"],
+                parameters: [
+                    "State", "Kind", "Host", "CreatedAfter", "Schedule", "Acknowledged", "Metadata", "Limit",
+                    "Cursor",
+                ],
                 answers: [
                     .init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])
                 ], problems: [404])

@@ -1,0 +1,100 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+/// What the contract promises of every endpoint alike.
+@Suite("Conventions of the API", .onOwnThread)
+struct ConventionTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    @Test("streams tell progress by themselves, of what ran before as well, and not to who declines it")
+    func progress() throws {
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"data","session":"far","request":{"url":"\#(origin.url)/f/1"}}"#)
+        #expect(origin.stopped.wait().count == 1)
+        let paths = ["/v1/events?session=far", "/v1/jobs/\(id)/events"]
+        let listeners = try paths.map { try EventListener(ferry, $0) }
+        let others = try ["/v1/events?session=far&progress=false", "/v1/jobs/\(id)/events?progress=false"]
+            .map { try EventListener(ferry, $0) }
+        let elsewhere = try EventListener(ferry, "/v1/events?session=near")
+        defer { for listener in listeners + others + [elsewhere] { listener.stop() } }
+        for listener in listeners {
+            let isTold = becomes {
+                listener.messages.wait(seconds: 1).contains { message in
+                    message.event == "progress" && message.data["job"]?.string == id
+                        && message.data["progress"]?["bytes_received"]?.integer == 10_000
+                }
+            }
+            #expect(isTold)
+        }
+        origin.open()
+        for other in others {
+            var heard: [EventListener.Message] = []
+            #expect(
+                becomes {
+                    heard += other.messages.wait(seconds: 1)
+                    return heard.contains { $0.event == "job.succeeded" }
+                })
+            #expect(!heard.contains { $0.event == "progress" })
+        }
+        #expect(!elsewhere.messages.wait(seconds: 1).contains { $0.event == "progress" })
+        let refused = try ferry.call("GET", "/v1/events?progress=true")
+        #expect(refused.status == 400 && refused.text.contains("text/event-stream"))
+    }
+
+    @Test(
+        "a query parameter that nobody knows is refused wherever it comes",
+        arguments: [
+            ("POST", "/v1/jobs"), ("PATCH", "/v1/jobs/x"), ("DELETE", "/v1/jobs/x"),
+            ("PUT", "/v1/sessions/x"),
+            ("GET", "/v1/webhooks/x"), ("GET", "/v1/deliveries/x"), ("GET", "/v1/jobs/x/content"),
+            ("GET", "/v1/admin/status"), ("GET", "/v1/admin/nodes"), ("GET", "/v1/admin/keys"),
+            ("GET", "/v1/admin/limits"), ("GET", "/v1/admin/windows"), ("GET", "/v1/admin/tenants"),
+            ("POST", "/v1/admin/pause"), ("GET", "/livez"),
+        ])
+    func unknownParameter(_ method: String, _ path: String) throws {
+        let answer = try ferry.call(method, path + "?wiat=1", method == "GET" ? nil : "{}")
+        #expect(answer.status == 400 && answer.text.contains("wiat"), "\(answer)")
+        #expect(try answer.json["code"]?.string == "invalid_parameter")
+    }
+
+    @Test("lists of operators come by pages, and a cursor that no list gave is none")
+    func pages() throws {
+        for path in ["nodes", "tenants", "hosts", "audit"].map({ "/v1/admin/\($0)" }) + ["/v1/sessions"] {
+            #expect(try ferry.call("GET", path + "?limit=1").status == 200, "\(path)")
+            #expect(try ferry.call("GET", path + "?limit=501").status == 400, "\(path)")
+            #expect(
+                try ferry.json("GET", path + "?cursor=junk")["code"]?.string == "invalid_cursor", "\(path)")
+        }
+    }
+
+    @Test("what a body is not is said in words: encoded, of another charset, or missing")
+    func bodies() throws {
+        let job = #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"}}"#
+        let encoded = try ferry.call("POST", "/v1/jobs", job, headers: ["Content-Encoding": "gzip"])
+        #expect(encoded.status == 415 && encoded.text.contains("Content-Encoding"))
+        let type = "application/json; charset=latin1"
+        #expect(try ferry.call("POST", "/v1/jobs", job, headers: ["Content-Type": type]).status == 415)
+        for type in ["application/ndjson", "application/jsonl"] {
+            let lines = job + "\n" + job + "\n"
+            let batch = try ferry.call("POST", "/v1/jobs/batch", lines, headers: ["Content-Type": type])
+            #expect(batch.status == 201, "\(batch)")
+        }
+        let missing = try ferry.call("POST", "/v1/sessions/default/invalidate")
+        #expect(missing.status == 400 && missing.text.contains("needs a body"), "\(missing)")
+        let mode = #"{"mode":"finish"}"#
+        let standard = try ferry.call("POST", "/v1/sessions/default/invalidate", mode)
+        #expect(standard.status == 409 && standard.text.contains("never invalidated"), "\(standard)")
+        let endpoint = try #require(
+            try ferry.json("POST", "/v1/webhooks", #"{"url":"http://127.0.0.1:1/"}"#)["id"]?.string)
+        let deliveries = "/v1/webhooks/\(endpoint)/deliveries?type="
+        #expect(try ferry.call("GET", deliveries + "job.nothing").status == 400)
+        #expect(try ferry.call("GET", deliveries + "webhook.ping").status == 200)
+        #expect(try ferry.call("DELETE", "/v1/webhooks/\(endpoint)").status == 204)
+    }
+}

@@ -21,10 +21,9 @@ extension API {
     /// Carries the request out once it is kept who asked for what; without that nothing is done.
     func audit(_ call: Call, _ route: Route) {
         let head = call.request.head
-        let configured = KeyID(high: 0, low: 0)
         let entry = AuditEntry(
             id: identifiers.make(), requestedAt: ports.clock.now(),
-            key: call.principal.key == configured ? nil : call.principal.key,
+            key: call.principal.key,
             operation: route.operation.rawValue, path: head.path, requestID: head.requestID)
         ports.audit.beginAudit(entry) { [self] result in
             if case .failure(let error) = result { return call.fail(error) }
@@ -67,6 +66,7 @@ extension AuditEntry {
         writer.member("id", id)
         writer.member("requested_at", requestedAt)
         writer.memberOrNull("key", key?.description)
+        writer.memberOrNull("key_name", keyName)
         writer.member("operation", operation)
         writer.member("path", path)
         writer.member("request_id", requestID)

@@ -15,28 +15,22 @@ struct Principal: Sendable, Equatable {
 /// A key is looked up by the SHA-256 of what the client sent: whoever times the look-up learns about digests,
 /// and a digest is no key.
 final class KeyTable: Sendable {
-    private let principals: Mutex<[[UInt8]: Principal]>
-    private let fixed: [[UInt8]: Principal]
+    private let principals = Mutex<[[UInt8]: Principal]>([:])
+    private let configured: [UInt8]?
 
-    /// `adminKey`: the one from the configuration; valid as long as the process runs.
-    init(adminKey: String?) {
-        var fixed: [[UInt8]: Principal] = [:]
-        if let adminKey {
-            fixed[digest(ofKey: adminKey)] = Principal(
-                key: KeyID(high: 0, low: 0), tenant: APIKey.defaultTenant, role: .admin)
-        }
-        self.fixed = fixed
-        principals = Mutex(fixed)
-    }
+    /// `adminKey`: the one of the configuration. It is in the store like every other, so that it has an
+    /// identifier and can be revoked.
+    init(adminKey: String?) { configured = adminKey.map { digest(ofKey: $0) } }
 
     /// Takes over what the store knows; revoked keys are left out.
     func replace(_ keys: [APIKey]) {
-        var table = fixed
+        var table: [[UInt8]: Principal] = [:]
         for key in keys where key.revokedAt == nil {
-            // The configured admin key keeps its role, whatever is stored under the same digest.
-            if table[key.hash] == nil {
-                table[key.hash] = Principal(key: key.id, tenant: key.tenant, role: key.role)
-            }
+            // Whatever is stored under its digest, the key of the configuration is the operator's.
+            table[key.hash] =
+                key.hash == configured
+                ? Principal(key: key.id, tenant: APIKey.defaultTenant, role: .admin)
+                : Principal(key: key.id, tenant: key.tenant, role: key.role)
         }
         principals.withLock { [table] in $0 = table }
     }

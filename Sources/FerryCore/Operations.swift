@@ -37,8 +37,10 @@ package struct TenantStatus: Sendable, Equatable {
 package struct AuditEntry: Sendable, Equatable {
     package let id: AuditID
     package let requestedAt: Timestamp
-    /// Nil: the key of the configuration.
+    /// Nil: the key of the configuration, kept before it had an identifier.
     package let key: KeyID?
+    /// What the key is called; known when the entry is read.
+    package var keyName: String?
     /// The `operationId` of the API's document.
     package let operation: String
     package let path: String

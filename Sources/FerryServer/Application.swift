@@ -89,7 +89,8 @@ final class Application: Sendable {
             configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)
         let observers = Observers()
         try store.start(runner: engine, observer: observers, prober: engine)
-        let firstStart = try FirstStart.settle(configuration, store: store, box: box, now: clock.now())
+        let firstStart = try FirstStart.settle(
+            configuration, store: store, box: box, now: clock.now(), logger: logger)
         let webhooks = try makeWebhooks(
             configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
             places: places, logger: logger)

@@ -2,6 +2,7 @@ import FerryAPI
 import FerryCore
 import FerryStore
 import Glibc
+import Logging
 import OpenSSL
 import Sys
 
@@ -14,9 +15,9 @@ struct FirstStart: Sendable {
 
     /// Checks that this node's key opens what the database holds, and makes what is missing. The store must
     /// have started. Blocks for a few round trips.
-    static func settle(_ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp) throws
-        -> FirstStart
-    {
+    static func settle(
+        _ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp, logger: Logger
+    ) throws -> FirstStart {
         let control = store.control
         let proof = try wait {
             control.putSettingIfAbsent("secret_key_proof", box.seal(Array("ferry".utf8)), reply: $0)
@@ -29,7 +30,8 @@ struct FirstStart: Sendable {
         }
         let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)
         return FirstStart(
-            webhookSecret: secret, newAdminKey: try settleAdminKey(configuration, control: control, now: now),
+            webhookSecret: secret,
+            newAdminKey: try settleAdminKey(configuration, control: control, now: now, logger: logger),
             isWebhookSecretNew: isNew)
     }
 
@@ -60,14 +62,16 @@ struct FirstStart: Sendable {
 
     /// The key to show, when one was made.
     private static func settleAdminKey(
-        _ configuration: Configuration, control: ControlLane, now: Timestamp
+        _ configuration: Configuration, control: ControlLane, now: Timestamp, logger: Logger
     ) throws -> String? {
         let generator = IdentifierGenerator { now }
         func record(_ key: String, name: String) -> APIKey {
             APIKey(id: generator.make(), role: .admin, name: name, hash: digest(ofKey: key), createdAt: now)
         }
         if let key = configuration.adminKey {
-            _ = try wait { control.createKey(record(key, name: "FERRY_ADMIN_KEY"), reply: $0) }
+            let configured = record(key, name: "FERRY_ADMIN_KEY")
+            _ = try wait { control.createKey(configured, reply: $0) }
+            tell(of: configured, among: try wait { control.keys(reply: $0) }, logger)
             return nil
         }
         let key = makeKey()
@@ -77,6 +81,21 @@ struct FirstStart: Sendable {
         guard first == fresh.hash else { return nil }
         _ = try wait { control.createKey(fresh, reply: $0) }
         return key
+    }
+
+    /// Whoever has set a key has to hear that it opens nothing, and that the one before still does.
+    private static func tell(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
+        for key in keys {
+            if key.hash == configured.hash, let revokedAt = key.revokedAt {
+                logger.error(
+                    "FERRY_ADMIN_KEY was revoked and opens nothing; set another one, or none.",
+                    metadata: ["key": "\(key.id)", "revoked_at": "\(revokedAt)"])
+            } else if key.hash != configured.hash, key.name == configured.name, key.revokedAt == nil {
+                logger.warning(
+                    "An earlier FERRY_ADMIN_KEY is still valid; revoke it when no node is set to it.",
+                    metadata: ["key": "\(key.id)"])
+            }
+        }
     }
 
     /// Asks a lane and waits for its answer.

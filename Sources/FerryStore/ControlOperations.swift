@@ -100,6 +100,7 @@ extension AuditEntry {
             id: rows.identifier(row, 0), requestedAt: rows.instant(row, 1), key: rows.identifierOrNil(row, 2),
             operation: rows.text(row, 3), path: rows.text(row, 4), requestID: rows.text(row, 5),
             status: rows.int32OrNil(row, 6), body: rows.bytesOrNil(row, 7))
+        keyName = rows.textOrNil(row, 8)
     }
 }
 

@@ -49,9 +49,11 @@ final class FerryProcess: Sendable {
         try start()
     }
 
-    func start() throws {
+    /// `changes` win over the settings that it was made with, for this run.
+    func start(_ changes: [String: String] = [:]) throws {
         let child = try Program.start(
-            [Program.ferry, "serve"], environment: environment, log: directory + "/log")
+            [Program.ferry, "serve"], environment: environment.merging(changes) { $1 },
+            log: directory + "/log")
         pid.withLock { $0 = child }
         let isReady = becomes(seconds: 60) {
             if Program.hasEnded(child) { throw TestSupportError("it ended") }

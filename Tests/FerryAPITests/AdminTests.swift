@@ -100,6 +100,16 @@ struct AdminTests {
         #expect(try fixture.send("DELETE", "/v1/admin/keys/key_00000000000000000000000000").status == 404)
     }
 
+    @Test("the key of the configuration can be revoked like any other")
+    func configuredKey() throws {
+        let fixture = Fixture()
+        #expect(try fixture.send("GET", "/v1/admin/status").status == 200)
+        let path = "/v1/admin/keys/\(Fixture.adminKeyID)"
+        #expect(try fixture.send("DELETE", path).status == 204)
+        #expect(try fixture.send("GET", "/v1/admin/status").status == 401)
+        #expect(try fixture.send("GET", "/v1/admin/status", key: fixture.strangerKey).status == 200)
+    }
+
     @Test(
         "a wrong key request is refused with its pointer",
         arguments: [

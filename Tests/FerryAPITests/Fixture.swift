@@ -23,7 +23,9 @@ struct Answer: Sendable {
 
 /// The API over a store in memory, without a server around it.
 final class Fixture: Sendable {
+    /// The key of the configuration; whatever role is stored, it is an admin's.
     static let adminKey = "an-admin-key"
+    static let adminKeyID = KeyID(high: 0, low: 9)
     let store = MemoryStore()
     let waiters = JobWaiters()
     let api: API
@@ -47,6 +49,11 @@ final class Fixture: Sendable {
         var configuration = APIConfiguration(version: "9.9", adminKey: Self.adminKey)
         configuration.rateLimit = rateLimit
         api = API(configuration, ports, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        store.create(
+            APIKey(
+                id: Self.adminKeyID, role: .viewer, name: "FERRY_ADMIN_KEY",
+                hash: digest(ofKey: Self.adminKey), createdAt: Timestamp(microseconds: 0))
+        ) { _ in }
         clientKey = Self.add(.client, "default", 1, store)
         viewerKey = Self.add(.viewer, "default", 2, store)
         strangerKey = Self.add(.admin, "other", 3, store)

@@ -344,7 +344,11 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
 
     func beginAudit(_ entry: AuditEntry, reply: @escaping Reply<Void>) {
         if let failure = state.withLock({ $0.failure }) { return reply(.failure(failure)) }
-        state.withLock { $0.audit.insert(entry, at: 0) }
+        state.withLock { state in
+            var entry = entry
+            entry.keyName = state.keys.first { $0.id == entry.key }?.name
+            state.audit.insert(entry, at: 0)
+        }
         reply(.success(()))
     }
 

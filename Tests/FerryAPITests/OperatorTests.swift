@@ -45,10 +45,12 @@ struct OperatorTests {
         #expect(
             entries.map { $0["operation"]?.string } == ["changeLimits", "createKey"])
         #expect(entries[0]["status"] == .integer(422) && entries[0]["body"] == .null)
-        #expect(entries[0]["key"] == .null, "the key of the configuration")
+        #expect(entries[0]["key"] == .string("\(Fixture.adminKeyID)"))
+        #expect(entries[0]["key_name"] == .string("FERRY_ADMIN_KEY"))
         #expect(entries[1]["status"] == .integer(201) && entries[1]["path"] == .string("/v1/admin/keys"))
         #expect(entries[1]["body"] == (try JSON.parse(Array(body.utf8))))
         #expect(entries[1]["key"] == .string("\(KeyID(high: 0, low: 3))"))
+        #expect(entries[1]["key_name"] == .string("admin"))
         let shown = String(decoding: page.body, as: UTF8.self)
         #expect(!shown.contains(try #require(made.json["key"]?.string)) && !shown.contains("secret"))
         let cursor = try #require(page.json["next_cursor"]?.string)

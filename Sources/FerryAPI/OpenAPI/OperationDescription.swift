@@ -268,8 +268,12 @@ extension Operation {
                 answers: [.init(status: 200, text: "All keys.", content: json("KeyList"))])
         case .revokeKey:
             OperationDescription(
-                tag: "admin", summary: "Revoke a key",
-                answers: [.init(status: 204, text: "It is valid no more.")], problems: [404])
+                tag: "admin", summary: "Revoke a key for good, that of the configuration as well",
+                answers: [
+                    .init(
+                        status: 204,
+                        text: "It is valid no more: here at once, on other nodes within five seconds.")
+                ], problems: [404])
         default:
             OperationDescription(
                 tag: "admin", summary: "How the service is",
@@ -295,8 +299,13 @@ extension Operation {
                 ])
         case .metrics:
             OperationDescription(
-                tag: "service", summary: "Figures for Prometheus",
-                answers: [.init(status: 200, text: "Text format 0.0.4.", content: plainText)])
+                tag: "service", summary: "Figures for Prometheus, of this node, to any key of any tenant",
+                answers: [
+                    .init(
+                        status: 200,
+                        text: "Text format 0.0.4. They are of all tenants together and name none.",
+                        content: plainText)
+                ])
         case .openapi:
             OperationDescription(
                 tag: "service", summary: "This document", parameters: ["IfNoneMatch"],

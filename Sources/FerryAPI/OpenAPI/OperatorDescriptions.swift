@@ -91,14 +91,18 @@ let operatorSchemas = #"""
           "items": {
             "type": "object",
             "required": [
-              "id", "requested_at", "key", "operation", "path", "request_id", "status", "body"
+              "id", "requested_at", "key", "key_name", "operation", "path", "request_id", "status", "body"
             ],
             "properties": {
               "id": {"type": "string"},
               "requested_at": {"type": "string", "format": "date-time"},
               "key": {
                 "type": ["string", "null"],
-                "description": "Whose request it was; null: the key of the configuration."
+                "description": "Whose request it was; null only in entries of older versions."
+              },
+              "key_name": {
+                "type": ["string", "null"],
+                "description": "What that key is called; FERRY_ADMIN_KEY: the key of the configuration."
               },
               "operation": {"type": "string", "description": "An operationId of this document."},
               "path": {"type": "string"}, "request_id": {"type": "string"},

@@ -26,15 +26,13 @@ package struct WebhookKeys: Sendable, Equatable {
         keys.filter { key in key.validUntil.map { $0 > now } ?? true }
     }
 
-    /// `key` takes over; the one before goes on signing for `overlap` seconds, older ones for as long as they
-    /// were given.
+    /// `key` takes over. Those before go on signing for `overlap` seconds, older ones until the time that
+    /// they were given when that is sooner: a rotation in an emergency ends every key that may be known.
     package mutating func rotate(to key: Key, overlap: Double, now: Timestamp) {
+        let end = now + overlap
         var old = valid(at: now)
-        if !old.isEmpty, old[0].validUntil == nil { old[0].validUntil = now + overlap }
-        keys =
-            [key]
-            + old.filter { old in old.validUntil.map { $0 > now } ?? false }
-            .prefix(Limits.webhookKeyCountMax - 1)
+        for index in old.indices { old[index].validUntil = old[index].validUntil.map { min($0, end) } ?? end }
+        keys = [key] + (end > now ? old : []).prefix(Limits.webhookKeyCountMax - 1)
     }
 
     /// What is sealed.

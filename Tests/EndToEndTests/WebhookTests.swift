@@ -55,8 +55,10 @@ struct WebhookTests {
         let last = try #require(receiver.deliveries.wait().first)
         #expect(try last.isSigned(by: third["secret"]?.string ?? ""))
         #expect(try last.isSigned(by: second["secret"]?.string ?? "") == false)
-        // What an earlier rotation has promised holds.
-        #expect(try last.isSigned(by: first["secret"]?.string ?? ""))
+        // The day that the first rotation has promised it is over as well: somebody may know it.
+        #expect(try last.isSigned(by: first["secret"]?.string ?? "") == false)
+        #expect(try last.isSigned(byPublicKey: third["public_key"]?.string ?? ""))
+        #expect(try last.isSigned(byPublicKey: first["public_key"]?.string ?? "") == false)
     }
 
     /// Runs `count` jobs of a session one after another; their identifiers.

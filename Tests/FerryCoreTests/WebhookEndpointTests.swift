@@ -100,7 +100,7 @@ struct WebhookEndpointTests {
         #expect(!filter.matches(type: "job.failed", session: "s", metadata: other))
     }
 
-    @Test("keys survive their sealing, and a rotation leaves the old one until its time is over")
+    @Test("keys survive their sealing; older ones end with the overlap of a rotation, or before")
     func keys() throws {
         func key(_ number: UInt8) throws -> WebhookKeys.Key {
             let secret = try #require(WebhookSecret(key: Array(repeating: number, count: 32)))
@@ -113,8 +113,14 @@ struct WebhookEndpointTests {
         #expect(WebhookKeys(json: keys.encode()) == keys)
         #expect(keys.newest == second && keys.valid(at: now + 99).count == 2)
         #expect(keys.valid(at: now + 100) == [second])
-        keys.rotate(to: third, overlap: 0, now: now + 50)
-        #expect(keys.keys.map(\.secret) == [third.secret, first.secret])
+        keys.rotate(to: third, overlap: 20, now: now + 50)
+        #expect(keys.keys.map(\.secret) == [third, second, first].map(\.secret))
+        #expect(keys.valid(at: now + 69).count == 3 && keys.valid(at: now + 70) == [third])
+        var later = keys
+        later.rotate(to: last, overlap: 1_000, now: now + 60)
+        #expect(later.valid(at: now + 70).map(\.secret) == [last, third].map(\.secret))
+        later.rotate(to: first, overlap: 0, now: now + 61)
+        #expect(later.keys == [first])
         for number in UInt8(4)...9 { keys.rotate(to: try key(number), overlap: 1_000, now: now + 60) }
         #expect(keys.keys.count == Limits.webhookKeyCountMax && keys.newest == last)
         for text in ["", "{}", "[]", #"[{"secret":"whsec_x","seed":""}]"#] {

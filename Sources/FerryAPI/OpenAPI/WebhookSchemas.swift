@@ -88,7 +88,7 @@ let webhookSchemas = #"""
       "properties": {
         "overlap_seconds": {
           "type": "number", "minimum": 0, "maximum": 604800, "default": 86400,
-          "description": "For so long the old secret signs as well."
+          "description": "For so long at most the secrets before sign as well; 0: the new one alone."
         }
       }
     },

@@ -128,7 +128,7 @@ package struct Submit: ParsableCommand {
             case .object:
                 isBatch = whole["jobs"] != nil
                 body = text
-            default: throw ClientFailure(.usage, "\(name) holds a \(whole.typeName), not a job.")
+            default: throw ClientFailure(.usage, "\(name) holds \(whole.typeName), not a job.")
             }
         }
     }

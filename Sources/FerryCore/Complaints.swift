@@ -42,6 +42,11 @@ package final class Complaints {
         guard !isFull else { return }
         errors.append(FieldError(pointer: pointer, code: code, detail: detail))
     }
+
+    /// `expected`: with its article, as `JSON.typeName`.
+    package func addWrongType(_ pointer: String, _ expected: String, _ value: JSON) {
+        add(pointer, "wrong_type", "This must be \(expected), not \(value.typeName).")
+    }
 }
 
 /// One step of a JSON Pointer in a URI fragment: `~` and `/` escaped (RFC 6901 §3), then percent-encoded what

@@ -6,7 +6,7 @@ extension JobDecoding {
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer("depends_on"))/\(index)"
             guard let text = value.string else {
-                complaints.add(place, "wrong_type", "This must be a string, not \(value.typeName).")
+                complaints.addWrongType(place, "a string", value)
                 continue
             }
             guard let job = job(named: text) else {

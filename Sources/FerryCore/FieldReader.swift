@@ -11,7 +11,7 @@ package struct FieldReader {
     /// Nil, with a complaint, when the value is no object.
     package init?(_ value: JSON, at path: String, _ complaints: Complaints) {
         guard case .object(let members) = value else {
-            complaints.add(path, "wrong_type", "This must be an object, not \(value.typeName).")
+            complaints.addWrongType(path, "an object", value)
             return nil
         }
         self.path = path
@@ -46,7 +46,7 @@ package struct FieldReader {
     }
 
     private func wrongType<T>(_ name: String, _ expected: String, _ value: JSON) -> T? {
-        complain(name, "wrong_type", "This must be \(expected), not \(value.typeName).")
+        complaints.addWrongType(pointer(name), expected, value)
         return nil
     }
 
@@ -76,20 +76,24 @@ package struct FieldReader {
         // `5.0` is an integer as well (JSON Schema 2020-12 §6.1.1).
         if number == nil, case .number(let double) = value { number = Int64(exactly: double) }
         guard let number else {
-            if case .number(let double) = value, abs(double) >= 9.2e18 { return outOfRange(name, range) }
+            if case .number(let double) = value, abs(double) >= 9.2e18 {
+                return outOfRange(name, "\(range.lowerBound)", "\(range.upperBound)")
+            }
             return wrongType(name, "an integer", value)
         }
-        return range.contains(number) ? number : outOfRange(name, range)
+        return range.contains(number)
+            ? number : outOfRange(name, "\(range.lowerBound)", "\(range.upperBound)")
     }
 
     package mutating func number(_ name: String, in range: ClosedRange<Double>) -> Double? {
         guard let value = value(name) else { return nil }
         guard let number = value.double else { return wrongType(name, "a number", value) }
-        return range.contains(number) ? number : outOfRange(name, range)
+        return range.contains(number)
+            ? number : outOfRange(name, decimalText(range.lowerBound), decimalText(range.upperBound))
     }
 
-    private func outOfRange<T, Bound>(_ name: String, _ range: ClosedRange<Bound>) -> T? {
-        complain(name, "out_of_range", "This must be from \(range.lowerBound) to \(range.upperBound).")
+    private func outOfRange<T>(_ name: String, _ least: String, _ most: String) -> T? {
+        complain(name, "out_of_range", "This must be from \(least) to \(most).")
         return nil
     }
 
@@ -101,7 +105,7 @@ package struct FieldReader {
 
     package mutating func bool(_ name: String, isNullable: Bool = false) -> Bool? {
         guard let value = present(name, isNullable) else { return nil }
-        return value.bool ?? wrongType(name, "true or false", value)
+        return value.bool ?? wrongType(name, "a boolean", value)
     }
 
     package mutating func timestamp(_ name: String) -> Timestamp? {
@@ -144,7 +148,7 @@ package struct FieldReader {
     package mutating func off(_ name: String, _ off: JSON, _ what: String) {
         guard let value = value(name), value != off else { return }
         guard off.isNull || value.typeName == off.typeName else {
-            return complain(name, "wrong_type", "This must be \(off.typeName), not \(value.typeName).")
+            return complaints.addWrongType(pointer(name), off.typeName, value)
         }
         complain(name, "not_supported", "\(what) not supported yet by this version of Ferry; leave this out.")
     }
@@ -172,7 +176,7 @@ package struct FieldReader {
         for (index, value) in values.enumerated() {
             let place = "\(pointer(name))/\(index)"
             guard let text = value.string else {
-                complaints.add(place, "wrong_type", "This must be a string, not \(value.typeName).")
+                complaints.addWrongType(place, "a string", value)
                 continue
             }
             if text.isEmpty || text.utf8.count > byteCountMax {

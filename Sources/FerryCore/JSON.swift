@@ -38,15 +38,15 @@ package indirect enum JSON: Sendable, Equatable {
     }
     package var isNull: Bool { self == .null }
 
-    /// What the value is, for messages: `string`, `object`, …
+    /// What the value is, for messages, with its article: `a string`, `an object`, …
     package var typeName: String {
         switch self {
         case .null: "null"
-        case .bool: "boolean"
-        case .integer, .number: "number"
-        case .string: "string"
-        case .array: "array"
-        case .object: "object"
+        case .bool: "a boolean"
+        case .integer, .number: "a number"
+        case .string: "a string"
+        case .array: "an array"
+        case .object: "an object"
         }
     }
 

@@ -55,11 +55,7 @@ package struct JSONWriter: Sendable {
     package mutating func value(_ value: Double) {
         guard value.isFinite else { return null() }
         separate()
-        if value == value.rounded(), abs(value) < 1e15 {
-            bytes.append(contentsOf: String(Int64(value)).utf8)
-        } else {
-            bytes.append(contentsOf: value.description.utf8)
-        }
+        bytes.append(contentsOf: decimalText(value).utf8)
     }
     package mutating func value(_ value: String) {
         separate()
@@ -170,4 +166,9 @@ package struct JSONWriter: Sendable {
         default: bytes.append(byte)
         }
     }
+}
+
+/// A finite number as people and JSON write it: whole ones without a fraction.
+package func decimalText(_ value: Double) -> String {
+    value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : value.description
 }

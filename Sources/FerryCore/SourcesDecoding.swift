@@ -26,7 +26,7 @@ extension JobDecoding {
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer("mirrors"))/\(index)"
             guard let text = value.string else {
-                complaints.add(place, "wrong_type", "This must be a string, not \(value.typeName).")
+                complaints.addWrongType(place, "a string", value)
                 continue
             }
             do throws(WebURL.Failure) {

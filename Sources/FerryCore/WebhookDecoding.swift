@@ -88,7 +88,7 @@ extension JobDecoding {
         return values.enumerated().map { index, value in
             let place = "\(retry.pointer("delays"))/\(index)"
             guard let delay = value.double else {
-                complaints.add(place, "wrong_type", "This must be a number, not \(value.typeName).")
+                complaints.addWrongType(place, "a number", value)
                 return 1
             }
             if !(1...Limits.webhookDelayMax).contains(delay) {

@@ -148,4 +148,24 @@ struct CreateJobsTests {
         #expect(validTraceparent("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more") != nil)
         #expect(validTraceparent("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01") == nil)
     }
+
+    @Test("complaints name types and bounds in one way: with their article, whole numbers without a fraction")
+    func wording() throws {
+        let schedule = #""schedule":{"priority":2,"timeout_for_resource":0.5,"discretionary":1}"#
+        let retry = #""retry":{"max_attempts":0,"multiplier":[],"non_idempotent":{}}"#
+        let answer = try Fixture().send("POST", "/v1/jobs", small(",\(schedule),\(retry),\"metadata\":true"))
+        let details = (answer.json["errors"]?.array ?? []).reduce(into: [String: String]()) {
+            $0[$1["pointer"]?.string ?? ""] = $1["detail"]?.string
+        }
+        #expect(
+            details == [
+                "#/metadata": "This must be an object, not a boolean.",
+                "#/schedule/priority": "This must be from 0 to 1.",
+                "#/schedule/timeout_for_resource": "This must be from 1 to 31536000.",
+                "#/schedule/discretionary": "This must be a boolean, not a number.",
+                "#/retry/max_attempts": "This must be from 1 to 1000000.",
+                "#/retry/multiplier": "This must be a number, not an array.",
+                "#/retry/non_idempotent": "This must be a boolean, not an object.",
+            ])
+    }
 }

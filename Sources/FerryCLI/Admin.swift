@@ -124,24 +124,3 @@ func plainText(_ value: JSON) -> String {
         return String(decoding: writer.bytes, as: UTF8.self)
     }
 }
-
-/// `ferry healthcheck`: for containers and load balancers.
-package struct Healthcheck: ParsableCommand {
-    package static let configuration = CommandConfiguration(
-        abstract: "Asks the service whether it is ready.",
-        discussion:
-            "Status 0 when it is, 1 when it says it is not, 3 when it cannot be reached. Needs no key.")
-    @OptionGroup var client: ClientOptions
-
-    package init() {}
-
-    package func run() throws {
-        let console = Console.current
-        let answer = try client.service().exchange("GET", "/readyz")
-        if client.json, !answer.body.isEmpty { try console.data(json: answer.body) }
-        guard answer.status == 200 else {
-            throw ClientFailure(.failed, "The service is not ready (status \(answer.status)).")
-        }
-        if !client.json { try console.data(line: "ready") }
-    }
-}

@@ -44,7 +44,7 @@ final class Application: Sendable {
                 "The limit of open files is low for this concurrency; transfers may fail.",
                 metadata: ["limit": "\(descriptors)"])
         }
-        try prepareDataDirectory(configuration)
+        try StoragePaths(configuration).prepare()
         let identity = try NodeIdentity(dataDirectory: configuration.dataDirectory)
         let database = try Database.open(configuration, logger: logger)
         var isStarted = false
@@ -117,14 +117,14 @@ final class Application: Sendable {
     }
 
     /// Says that it is ready: one line on standard output; what is shown only once goes to standard error.
-    func announce() {
+    func announce(json: Bool) {
         let host =
             configuration.listenHost.contains(":")
             ? "[\(configuration.listenHost)]" : configuration.listenHost
         let address = "http://\(host):\(surface.port)"
         firstStart.announce(address: address)
         parts.health.becomeReady()
-        let line = Array("Ferry is ready on \(address)\n".utf8)
+        let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
     }
 
@@ -158,7 +158,7 @@ final class Application: Sendable {
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops
         settings.storageReserve = configuration.storageReserve
-        settings.watchedDirectories = [configuration.storageRoot, configuration.dataDirectory]
+        settings.watchedDirectories = paths.watched
         settings.downloads = downloads
         settings.fileSync = configuration.fileSync == .full ? .full : .none
         settings.keptConnectionCount =
@@ -197,33 +197,5 @@ final class Application: Sendable {
     private static func ownEndpoints(_ configuration: Configuration) -> [EgressPolicy.Endpoint] {
         guard let address = IPAddress(text: configuration.listenHost) else { return [] }
         return [EgressPolicy.Endpoint(address, port: configuration.listenPort)]
-    }
-}
-
-/// Where a tenant's files are. The tenant `default` is the operator's own.
-struct StoragePaths: Sendable {
-    private let storageRoot: String
-    private let dataDirectory: String
-
-    init(_ configuration: Configuration) {
-        storageRoot = configuration.storageRoot
-        dataDirectory = configuration.dataDirectory
-    }
-
-    /// Files of jobs without a destination.
-    var kept: String { dataDirectory + "/results" }
-
-    /// All directories that attempts write to, none of them below another.
-    var roots: [String] {
-        let all = [storageRoot, kept, dataDirectory + "/tenants"]
-        return all.enumerated().filter { index, path in
-            !all.enumerated().contains { other, above in
-                index != other && path.hasPrefix(above + "/") || other < index && path == above
-            }
-        }.map(\.element)
-    }
-
-    func root(of tenant: String) -> String {
-        tenant == "default" ? storageRoot : "\(dataDirectory)/tenants/\(tenant)/files"
     }
 }

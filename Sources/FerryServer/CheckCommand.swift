@@ -10,12 +10,17 @@ private struct Finding {
     let name: String
     let isPassed: Bool
     let detail: String
+    /// Not wrong, but probably not what was meant.
+    var isWarning = false
 }
 
 /// Looks at configuration, database, libraries and disk without changing anything but the data directory's
 /// existence; prints what it found and returns 0 when a service could start here, else 1.
 package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     var findings = [Finding(name: "configuration", isPassed: true, detail: "valid")]
+    findings += configuration.unknownSettings.map {
+        Finding(name: "environment", isPassed: true, detail: $0.sentence, isWarning: true)
+    }
     findings.append(checkLibraries())
     findings.append(checkDisk(configuration))
     findings += checkDatabase(configuration)
@@ -29,6 +34,7 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
             writer.beginObject()
             writer.member("name", finding.name)
             writer.member("ok", finding.isPassed)
+            writer.member("warning", finding.isWarning)
             writer.member("detail", finding.detail)
             writer.endObject()
         }
@@ -37,7 +43,8 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
         print(String(decoding: writer.bytes, as: UTF8.self))
     } else {
         for finding in findings {
-            print("\(finding.isPassed ? "ok  " : "FAIL") \(finding.name): \(finding.detail)")
+            let verdict = finding.isPassed ? (finding.isWarning ? "warn" : "ok  ") : "FAIL"
+            print("\(verdict) \(finding.name): \(finding.detail)")
         }
     }
     return findings.allSatisfy(\.isPassed) ? 0 : 1
@@ -62,20 +69,29 @@ private func checkLibraries() -> Finding {
 
 private func checkDisk(_ configuration: Configuration) -> Finding {
     do {
-        try prepareDataDirectory(configuration)
+        let paths = StoragePaths(configuration)
+        try paths.prepare()
         let probe = configuration.dataDirectory + "/check"
         unlink(probe)
         guard try createPrivateFile(probe, [1]) else {
             return Finding(name: "disk", isPassed: false, detail: "\(probe) is in the way.")
         }
         unlink(probe)
-        var information = statvfs()
-        guard statvfs(configuration.storageRoot, &information) == 0 else { throw SystemError("statvfs") }
-        let free = UInt64(information.f_bavail) * UInt64(information.f_frsize)
-        return Finding(name: "disk", isPassed: free > 64 << 20, detail: "\(free >> 20) MiB free for files")
+        let free = try paths.watched.map(freeBytes)
+        let texts = zip(["files", "files of other tenants", "all else"], zip(free, paths.watched)).map {
+            "\($1.0 >> 20) MiB free for \($0) in \($1.1)"
+        }
+        return Finding(
+            name: "disk", isPassed: free.allSatisfy { $0 > 64 << 20 }, detail: texts.joined(separator: ", "))
     } catch {
         return Finding(name: "disk", isPassed: false, detail: "\(error)")
     }
+}
+
+private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
+    var information = statvfs()
+    guard statvfs(directory, &information) == 0 else { throw SystemError("statvfs \(directory)") }
+    return UInt64(information.f_bavail) * UInt64(information.f_frsize)
 }
 
 private func checkDatabase(_ configuration: Configuration) -> [Finding] {

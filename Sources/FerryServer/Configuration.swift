@@ -14,6 +14,8 @@ package struct Configuration: Sendable {
     package var listenPort: UInt16
     package var dataDirectory: String
     package var storageRoot: String
+    /// Where the files of all tenants but `default` are.
+    package var tenantStorageRoot: String
     /// Nil: a private PostgreSQL in the data directory.
     package var databaseURL: String?
     package var adminKey: String?
@@ -50,6 +52,8 @@ package struct Configuration: Sendable {
     package var eventRetention: Double
     /// Seconds for which finished jobs and the files kept for them stay.
     package var retentionSeconds: Double
+    /// What was set and means nothing.
+    package var unknownSettings: [UnknownSetting]
 
     /// Why a configuration cannot be used: one sentence that names the setting.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -69,7 +73,12 @@ package struct Setting: Sendable {
     package static let all: [Setting] = [
         Setting("FERRY_LISTEN", "address and port of the API", "127.0.0.1:8080"),
         Setting("FERRY_DATA_DIR", "files, staged uploads, the private PostgreSQL", "./ferry-data"),
-        Setting("FERRY_STORAGE_ROOT", "where destination.path and source.path live", "$FERRY_DATA_DIR/files"),
+        Setting(
+            "FERRY_STORAGE_ROOT", "where destination.path and source.path of the tenant default live",
+            "$FERRY_DATA_DIR/files"),
+        Setting(
+            "FERRY_TENANT_STORAGE_ROOT", "where those of other tenants live, in TENANT/files",
+            "$FERRY_DATA_DIR/tenants"),
         Setting("FERRY_DATABASE_URL", "libpq URI, several hosts allowed", "", isSecret: true),
         Setting("FERRY_ADMIN_KEY", "the first admin key", "", isSecret: true),
         Setting(
@@ -118,6 +127,8 @@ package struct Setting: Sendable {
 /// Where values come from: flags, then environment, then the file that FERRY_CONFIG names, then defaults.
 package struct SettingSource: Sendable {
     private let values: [String: String]
+    /// In the environment.
+    package let unknown: [UnknownSetting]
 
     /// Throws for unknown `FERRY_…` names in the file, unreadable files, and secrets given twice.
     package init(flags: [String: String], environment: [String: String]) throws(Configuration.Failure) {
@@ -139,6 +150,7 @@ package struct SettingSource: Sendable {
             }
         }
         self.values = values
+        unknown = UnknownSetting.all(in: environment)
     }
 
     package subscript(name: String) -> String? { values[name] }
@@ -146,7 +158,7 @@ package struct SettingSource: Sendable {
     /// Lines of `NAME=value`; `#` begins a comment line.
     private static func parse(file path: String) throws(Configuration.Failure) -> [String: String] {
         var values: [String: String] = [:]
-        let known = Set(Setting.all.flatMap { $0.isSecret ? [$0.name, $0.name + "_FILE"] : [$0.name] })
+        let known = Set(Setting.all.flatMap(\.names))
         for (index, line) in try read(path, for: "FERRY_CONFIG").split(
             separator: "\n", omittingEmptySubsequences: false
         ).enumerated() {
@@ -157,8 +169,9 @@ package struct SettingSource: Sendable {
             }
             let name = String(text[..<equals]).trimmed
             guard known.contains(name) else {
+                let hint = UnknownSetting(name).nearest.map { "; is \($0) meant?" } ?? "."
                 throw Configuration.Failure(
-                    description: "\(path), line \(index + 1): there is no setting \(name).")
+                    description: "\(path), line \(index + 1): there is no setting \(name)\(hint)")
             }
             let value = String(text[text.index(after: equals)...]).trimmed
             if name.hasSuffix("_FILE") {
@@ -186,6 +199,7 @@ extension Configuration {
         (listenHost, listenPort) = try Self.address(read.value("FERRY_LISTEN"))
         dataDirectory = absolutePath(read.value("FERRY_DATA_DIR"))
         storageRoot = absolutePath(source["FERRY_STORAGE_ROOT"] ?? dataDirectory + "/files")
+        tenantStorageRoot = absolutePath(source["FERRY_TENANT_STORAGE_ROOT"] ?? dataDirectory + "/tenants")
         databaseURL = source["FERRY_DATABASE_URL"]
         adminKey = source["FERRY_ADMIN_KEY"]
         secretKey = source["FERRY_SECRET_KEY"]
@@ -224,6 +238,7 @@ extension Configuration {
         retentionSeconds = try read.number("FERRY_RETENTION", 1...315_360_000)
         drainSeconds = try read.number("FERRY_DRAIN_SECONDS", 0...3600)
         eventRetention = try read.number("FERRY_EVENT_RETENTION", 60...315_360_000)
+        unknownSettings = source.unknown
         try checkSecrets()
     }
 
@@ -298,7 +313,9 @@ private struct SettingReader {
     func number(_ name: String, _ range: ClosedRange<Double>) throws(Configuration.Failure) -> Double {
         guard let number = Double(value(name)), range.contains(number) else {
             throw Configuration.Failure(
-                description: "\(name) must be a number from \(range.lowerBound) to \(range.upperBound).")
+                description:
+                    "\(name) must be a number from \(decimalText(range.lowerBound)) to "
+                    + "\(decimalText(range.upperBound)).")
         }
         return number
     }

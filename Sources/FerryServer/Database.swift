@@ -19,7 +19,7 @@ final class Database: Sendable {
     /// Starts the private PostgreSQL when no database is named.
     static func open(_ configuration: Configuration, logger: Logger) throws -> Database {
         if let url = configuration.databaseURL { return Database(url: url, own: nil, logger: logger) }
-        try prepareDataDirectory(configuration)
+        try StoragePaths(configuration).prepare()
         let own = try PrivatePostgres.start(
             dataDirectory: configuration.dataDirectory, user: configuration.postgresUser
         ) { logger.notice("\($0)") }
@@ -33,12 +33,4 @@ final class Database: Sendable {
 
     /// Ends the private PostgreSQL; the connections of others are theirs to close.
     func close() { own?.stop() }
-}
-
-/// Creates the directories that everything else expects.
-func prepareDataDirectory(_ configuration: Configuration) throws {
-    // Others may pass through, not look: a private PostgreSQL runs as another user when we are root.
-    try createDirectory(configuration.dataDirectory, mode: 0o711)
-    try createDirectory(configuration.dataDirectory + "/results", mode: 0o700)
-    try createDirectory(configuration.storageRoot, mode: 0o755)
 }

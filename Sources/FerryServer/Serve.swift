@@ -17,14 +17,17 @@ package func loadConfiguration(flags: [String: String]) throws(Configuration.Fai
 /// Runs the service until SIGTERM or SIGINT and returns the exit status.
 ///
 /// Call on the main thread, before any other thread exists: signals are blocked here for all of them.
-package func serve(_ configuration: Configuration) -> Int32 {
+///
+/// `json`: says that it is ready with a JSON object instead of a sentence.
+package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     let signals = blockSignals()
     signal(SIGPIPE, SIG_IGN)
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
+    for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
-        application.announce()
+        application.announce(json: json)
         waitForEnd(signals, logger: logger) { application.isHealthy }
         application.stop()
         return 0
@@ -35,16 +38,18 @@ package func serve(_ configuration: Configuration) -> Int32 {
 }
 
 /// Brings the schema up to date and returns the exit status.
-package func migrate(_ configuration: Configuration) -> Int32 {
+package func migrate(_ configuration: Configuration, json: Bool) -> Int32 {
     let logger = makeLogger(configuration)
     do {
         let database = try Database.open(configuration, logger: logger)
         defer { database.close() }
         let applied = try database.migrate()
-        print(
-            applied.isEmpty
-                ? "The schema is up to date."
-                : "Applied: \(applied.map(String.init).joined(separator: ", ")).")
+        let numbers = applied.map(String.init).joined(separator: json ? "," : ", ")
+        if json {
+            print(#"{"applied":[\#(numbers)]}"#)
+        } else {
+            print(applied.isEmpty ? "The schema is up to date." : "Applied: \(numbers).")
+        }
         return 0
     } catch {
         logger.critical("The schema cannot be brought up to date.", metadata: ["reason": "\(error)"])

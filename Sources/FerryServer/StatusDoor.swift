@@ -10,7 +10,8 @@ extension StoreDoor: StatusSource {
                 result.map { stored in
                     var status = ServiceStatus(stored)
                     status.isDatabaseOK = store.isReady
-                    status.storageFreeBytes = health.freeBytes
+                    // As the engine has last seen it: a file system that hangs must not hold this up.
+                    status.storageFreeBytes = engine?.rooms.map(\.free).min() ?? health.freeBytes
                     status.holdsDownloads = health.holdsDownloads
                     let counts = engine?.snapshot
                     let rates = throughput.rates(

@@ -10,6 +10,14 @@ struct Ferry: ParsableCommand {
         commandName: "ferry",
         abstract:
             "Background transfers: handed over, kept, retried, and told by webhook.",
+        discussion: """
+            Every command has --json: JSON on standard output.
+
+            Exit status: 0 it is done; 1 the job failed, or it cannot be done: the service refuses it (such \
+            as 401, 403, 404, 409), a local file cannot be read or written, a check fails; 2 wrong usage, \
+            also when the service finds the request invalid (400, 413, 415, 422); 3 the service cannot be \
+            reached (also 502, 503, 504); 4 waiting took too long.
+            """,
         version: ferryVersion,
         groupedSubcommands: [
             CommandGroup(name: "Service", subcommands: [Serve.self, Migrate.self, Check.self]),
@@ -59,9 +67,11 @@ struct ServiceOptions: ParsableArguments {
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Runs the service until SIGTERM.")
     @OptionGroup var options: ServiceOptions
+    @Flag(name: .long, help: "Says that it is ready with one JSON object on standard output.")
+    var json = false
 
     func run() throws {
-        let status = serve(try options.load())
+        let status = serve(try options.load(), json: json)
         guard status == 0 else { throw ExitCode(status) }
     }
 }
@@ -69,9 +79,10 @@ struct Serve: ParsableCommand {
 struct Migrate: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Brings the database's schema up to date.")
     @OptionGroup var options: ServiceOptions
+    @Flag(name: .long, help: "One JSON object on standard output.") var json = false
 
     func run() throws {
-        let status = migrate(try options.load())
+        let status = migrate(try options.load(), json: json)
         guard status == 0 else { throw ExitCode(status) }
     }
 }

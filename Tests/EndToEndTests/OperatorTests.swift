@@ -15,9 +15,11 @@ struct OperatorTests {
         let run = { (words: String...) in try Program.run([Program.ferry] + words, environment: environment) }
         let before = try run("check")
         #expect(before.status == 0 && before.output.contains("ferry migrate"), "\(before)")
-        let migrated = try run("migrate")
-        #expect(migrated.status == 0 && migrated.output.hasPrefix("Applied: 1"), "\(migrated)")
+        let migrated = try run("migrate", "--json")
+        let applied = try JSON.parse(Array(migrated.output.utf8))["applied"]?.array ?? []
+        #expect(migrated.status == 0 && applied.first?.integer == 1 && applied.count > 20, "\(migrated)")
         #expect(try run("migrate").output == "The schema is up to date.\n")
+        #expect(try run("migrate", "--json").output == "{\"applied\":[]}\n")
         let after = try run("check", "--json")
         let report = try JSON.parse(Array(after.output.utf8))
         #expect(after.status == 0 && report["ok"]?.bool == true, "\(after)")
@@ -48,6 +50,37 @@ struct OperatorTests {
         }
     }
 
+    @Test("what is set and means nothing is named, with what was meant; what others set is not")
+    func unknownSettings() throws {
+        let directory = try TemporaryDirectory.make("check")
+        defer { TemporaryDirectory.remove(directory) }
+        let environment = [
+            "FERRY_DATA_DIR": directory, "FERRY_DATABASE_URL": "postgresql://127.0.0.1:1/none",
+            "FERRY_CONCURENCY": "hush-77", "FERRY_ADMIN_KEY_FIEL": "x", "FERRY_WHATEVER_ELSE_THERE_IS": "1",
+            "FERRY_KEY_FILE": "/x", "FERRY_SERVICE_HOST": "10.0.0.1", "FERRY_PORT_8080_TCP_ADDR": "10.0.0.1",
+            "FERRY_API_PORT": "tcp://10.0.0.1:8080",
+        ]
+        let checked = try Program.run([Program.ferry, "check"], environment: environment)
+        let warnings = checked.lines.filter { $0.hasPrefix("warn ") }
+        #expect(
+            warnings == [
+                "warn environment: FERRY_ADMIN_KEY_FIEL is no setting and is ignored; is "
+                    + "FERRY_ADMIN_KEY_FILE meant?",
+                "warn environment: FERRY_CONCURENCY is no setting and is ignored; is "
+                    + "FERRY_CONCURRENCY meant?",
+                "warn environment: FERRY_WHATEVER_ELSE_THERE_IS is no setting and is ignored.",
+            ])
+        let json = try Program.run([Program.ferry, "check", "--json"], environment: environment)
+        let findings = try JSON.parse(Array(json.output.utf8))["checks"]?.array ?? []
+        #expect(findings.filter { $0["warning"]?.bool == true }.map { $0["ok"]?.bool } == [true, true, true])
+        let served = try Program.run([Program.ferry, "serve"], environment: environment)
+        #expect(served.messages.contains("is FERRY_CONCURRENCY meant?"), "\(served)")
+        #expect(!(checked.output + served.messages).contains("hush-77"))
+        try writeFile(directory + "/settings", Array("FERRY_CONCURENCY=1".utf8))
+        let file = try Program.run([Program.ferry, "check", "--config", directory + "/settings"])
+        #expect(file.status == 2 && file.messages.contains("is FERRY_CONCURRENCY meant?"), "\(file)")
+    }
+
     @Test("the first admin key is shown once, opens the API, and is kept nowhere")
     func firstKey() throws {
         let database = try TestDatabase()
@@ -66,6 +99,38 @@ struct OperatorTests {
         let dump = try Program.run(
             ["pg_dump", "--dbname", database.url], environment: ["PATH": "/usr/bin:/bin"])
         #expect(dump.status == 0 && !dump.output.contains(key))
+    }
+
+    @Test("the key of the configuration is revoked for good, and named in the audit as long as it works")
+    func configuredKey() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { ferry.remove() }
+        let other = try ferry.makeKey(role: "admin", tenant: "other")
+        let keys = try ferry.json("GET", "/v1/admin/keys")["data"]?.array ?? []
+        let configured = try #require(keys.first { $0["name"]?.string == "FERRY_ADMIN_KEY" })
+        let path = "/v1/admin/keys/\(configured["id"]?.string ?? "")"
+        #expect(try ferry.call("DELETE", path).status == 204)
+        #expect(try ferry.call("GET", "/v1/admin/keys").status == 401)
+        let audit = try ferry.json("GET", "/v1/admin/audit", key: other)["data"]?.array ?? []
+        #expect(audit.map { $0["operation"]?.string } == ["revokeKey", "createKey"])
+        for entry in audit {
+            #expect(entry["key"] == configured["id"] && entry["key_name"] == configured["name"], "\(entry)")
+        }
+        #expect(!ferry.log.contains("FERRY_ADMIN_KEY"))
+        ferry.terminate()
+        try ferry.start()
+        #expect(try ferry.call("GET", "/v1/admin/keys").status == 401)
+        #expect(ferry.log.contains("FERRY_ADMIN_KEY was revoked and opens nothing"))
+        ferry.terminate()
+        try ferry.start(["FERRY_ADMIN_KEY": "another-admin-key-0123456789"])
+        #expect(try ferry.call("GET", "/v1/admin/keys", key: "another-admin-key-0123456789").status == 200)
+        #expect(try ferry.call("GET", "/v1/admin/keys").status == 401)
+        #expect(!ferry.log.contains("still valid"))
+        ferry.terminate()
+        try ferry.start(["FERRY_ADMIN_KEY": "a-third-admin-key-0123456789"])
+        #expect(try ferry.call("GET", "/v1/admin/keys", key: "another-admin-key-0123456789").status == 200)
+        #expect(ferry.log.contains("An earlier FERRY_ADMIN_KEY is still valid"))
     }
 
     @Test("status, nodes, metrics and the probes agree with what there is")

@@ -25,6 +25,8 @@ struct StorageTests {
         let held = { try ferry.json("GET", "/v1/admin/status")["storage"]?["holds_downloads"]?.bool }
         #expect(becomes { try held() == true })
         #expect(try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1"))
+        let storage = try ferry.json("GET", "/v1/admin/status")["storage"]
+        #expect(storage?["free_bytes"]?.integer ?? .max < 500_000, "the fullest disk: \(storage ?? .null)")
         let ready = try ferry.call("GET", "/readyz?verbose", key: "")
         #expect(ready.status == 200 && ready.text.contains("[!]room_for_downloads"))
         let id = try ferry.submit(

@@ -280,9 +280,16 @@ struct ClientCommandTests {
         let ready = try service()
         defer { ready.stop() }
         #expect(run(Healthcheck.self, ["--url", ready.url]).out == "ready\n")
-        let draining = try FakeService { _ in (503, "{}") }
+        let draining = try FakeService { _ in
+            (503, "[+]database ok\n[!]room failed, not required\n[-]not_draining failed\nnot ready\n")
+        }
         defer { draining.stop() }
         #expect(run(Healthcheck.self, ["--url", draining.url]).status == 1)
+        let told = run(Healthcheck.self, ["--json", "--url", draining.url])
+        #expect(
+            told.out == #"{"ready":false,"checks":[{"name":"database","state":"ok"},"#
+                + #"{"name":"room","state":"warning"},{"name":"not_draining","state":"failed"}]}"# + "\n")
+        #expect(told.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
     }
 
     @Test("admin status shows every figure with its path")

@@ -255,7 +255,10 @@ let answerSchemas = #"""
         "storage": {
           "type": "object",
           "properties": {
-            "free_bytes": {"type": ["integer", "null"]},
+            "free_bytes": {
+              "type": ["integer", "null"],
+              "description": "On that disk of the node that answers which has the least room for files."
+            },
             "holds_downloads": {
               "type": "boolean",
               "description": "The node that answers begins no downloads, because its disk is nearly full."
@@ -276,7 +279,12 @@ let answerSchemas = #"""
       "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
         "role": {"$ref": "#/components/schemas/Role"},
-        "tenant": {"type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default"}
+        "tenant": {
+          "type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default",
+          "description": "Whose jobs, sessions, schedules, webhooks, events and files the key is for. What \#
+    is below /v1/admin is the whole service's: a key with the role admin sees and changes it for all \#
+    tenants, lists, makes and revokes their keys included, whichever tenant is its own."
+        }
       }
     },
     "Role": {"enum": ["viewer", "client", "admin"]},

@@ -1,0 +1,88 @@
+import FerryCore
+import Glibc
+import Sys
+
+/// Where files are. The tenant `default` is the operator's own; the others have a directory each.
+struct StoragePaths: Sendable {
+    let storageRoot: String
+    let tenantStorageRoot: String
+    private let dataDirectory: String
+
+    init(_ configuration: Configuration) {
+        storageRoot = configuration.storageRoot
+        tenantStorageRoot = configuration.tenantStorageRoot
+        dataDirectory = configuration.dataDirectory
+    }
+
+    /// Files of jobs without a destination.
+    var kept: String { dataDirectory + "/results" }
+
+    /// All directories that attempts write to. None is below another: `prepare` sees to it.
+    var roots: [String] { [storageRoot, kept, tenantStorageRoot] }
+
+    /// The directories on whose disks room is needed.
+    var watched: [String] { [storageRoot, tenantStorageRoot, dataDirectory] }
+
+    func root(of tenant: String) -> String {
+        tenant == APIKey.defaultTenant ? storageRoot : "\(tenantStorageRoot)/\(tenant)/files"
+    }
+
+    /// Makes what is missing. Throws when a tenant could name files that are not its own.
+    func prepare() throws {
+        // Others may pass through, not look: a private PostgreSQL runs as another user when we are root.
+        try createDirectory(dataDirectory, mode: 0o711)
+        try createDirectory(kept, mode: 0o700)
+        try createDirectory(storageRoot, mode: 0o755)
+        try createDirectory(tenantStorageRoot, mode: 0o755)
+        try checkNesting()
+    }
+
+    /// Below its root a tenant can name every path, and what is directly below the root of the tenants is a
+    /// tenant's by its name.
+    private func checkNesting() throws {
+        let storage = (name: "FERRY_STORAGE_ROOT", path: storageRoot)
+        let tenants = (name: "FERRY_TENANT_STORAGE_ROOT", path: tenantStorageRoot)
+        let data = (name: "FERRY_DATA_DIR", path: dataDirectory)
+        let results = (name: "the directory of kept files", path: kept)
+        for (root, others) in [
+            (storage, [data, results, tenants]), (tenants, [data, results, storage]),
+            (results, [storage, tenants]),
+        ] {
+            for other in others {
+                guard try isDirectory(other.path, atOrBelow: root.path) else { continue }
+                throw Configuration.Failure(
+                    description:
+                        "\(other.name) (\(other.path)) is at or below \(root.name) (\(root.path)): a tenant "
+                        + "could reach files that are not its own. Choose directories apart from each other.")
+            }
+        }
+    }
+
+    /// Compares directories, not names: links may lead anywhere.
+    private func isDirectory(_ path: String, atOrBelow root: String) throws(SystemError) -> Bool {
+        let wanted = try DirectoryIdentity(root)
+        var path = path
+        var here = try DirectoryIdentity(path)
+        while here != wanted {
+            path += "/.."
+            let above = try DirectoryIdentity(path)
+            // The root of the file system is above itself.
+            if above == here { return false }
+            here = above
+        }
+        return true
+    }
+}
+
+/// Which directory it is, whatever it is called.
+private struct DirectoryIdentity: Equatable {
+    private let device: dev_t
+    private let inode: ino_t
+
+    init(_ path: String) throws(SystemError) {
+        var status = stat()
+        guard stat(path, &status) == 0 else { throw SystemError("stat \(path)") }
+        device = status.st_dev
+        inode = status.st_ino
+    }
+}

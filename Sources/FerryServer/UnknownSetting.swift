@@ -1,0 +1,59 @@
+/// A variable of the environment that is named like a setting and is none.
+package struct UnknownSetting: Sendable, Equatable {
+    package let name: String
+    /// The setting that is meant, perhaps.
+    package let nearest: String?
+
+    /// Never with the value: it may be a secret.
+    package var sentence: String {
+        "\(name) is no setting and is ignored" + (nearest.map { "; is \($0) meant?" } ?? ".")
+    }
+
+    init(_ name: String) {
+        self.name = name
+        let closest = Setting.readNames.map { (name: $0, edits: editCount(name, $0)) }
+            .min { $0.edits < $1.edits }
+        nearest = closest.flatMap { $0.edits <= max(2, name.utf8.count / 4) ? $0.name : nil }
+    }
+
+    /// In the order of their names.
+    package static func all(in environment: [String: String]) -> [UnknownSetting] {
+        let known = Set(Setting.readNames)
+        return environment.filter { name, value in
+            name.hasPrefix("FERRY_") && !known.contains(name) && !isLink(name, value)
+        }.keys.sorted().map { UnknownSetting($0) }
+    }
+
+    /// Kubernetes sets these in every container for a service that is called `ferry` or `ferry-…`, and so did
+    /// Docker for links.
+    private static func isLink(_ name: String, _ value: String) -> Bool {
+        name.hasSuffix("_SERVICE_HOST") || name.contains("_SERVICE_PORT")
+            || name.hasSuffix("_PORT") && value.contains("://")
+            || name.firstMatch(of: /_PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?$/) != nil
+    }
+}
+
+extension Setting {
+    /// The variables that it is read from.
+    var names: [String] { isSecret ? [name, name + "_FILE"] : [name] }
+
+    /// All that the service and its client read.
+    fileprivate static let readNames =
+        all.flatMap(\.names) + ["FERRY_CONFIG", "FERRY_URL", "FERRY_KEY", "FERRY_KEY_FILE"]
+}
+
+/// How many letters have to be put in, taken out or changed to make one text of the other (Levenshtein).
+private func editCount(_ one: String, _ other: String) -> Int {
+    let other = Array(other.utf8)
+    var row = Array(0...other.count)
+    for (index, letter) in one.utf8.enumerated() {
+        var diagonal = row[0]
+        row[0] = index + 1
+        for (column, otherLetter) in other.enumerated() {
+            let changed = diagonal + (letter == otherLetter ? 0 : 1)
+            diagonal = row[column + 1]
+            row[column + 1] = min(changed, row[column] + 1, row[column + 1] + 1)
+        }
+    }
+    return row[other.count]
+}

@@ -1,0 +1,82 @@
+import Curl
+import FerryCore
+import Glibc
+import TestSupport
+import Testing
+
+@Suite("Where the files of tenants are", .onOwnThread)
+struct TenantStorageTests {
+    @Test("below the roots that the operator names, for the tenant alone, through every node, and swept")
+    func roots() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", [1, 2, 3])
+        let shared = try TemporaryDirectory.make("shared")
+        defer { TemporaryDirectory.remove(shared) }
+        let stale = "\(shared)/others/tt/files/.ferry-\(JobID(high: 1, low: 1))-1.part"
+        for path in ["/own", "/others", "/others/tt", "/others/tt/files"] { mkdir(shared + path, 0o755) }
+        try writeFile(stale, [0])
+        var times = utimbuf(actime: 0, modtime: 0)
+        utime(stale, &times)
+        symlink("../others", shared + "/own/link")
+        let database = try TestDatabase()
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+            "FERRY_STORAGE_ROOT": shared + "/own", "FERRY_TENANT_STORAGE_ROOT": shared + "/others",
+        ]
+        let first = try FerryProcess(settings)
+        defer { first.remove() }
+        let second = try FerryProcess(settings.merging(["FERRY_ROLES": "api"]) { $1 })
+        defer { second.remove() }
+        let key = try first.makeKey(role: "client", tenant: "tt")
+        let job = try first.run(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"top/a.txt"}}"#,
+            key: key)
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        #expect(readFile(shared + "/others/tt/files/top/a.txt") == [1, 2, 3])
+        let content = "/v1/jobs/\(job["id"]?.string ?? "")/content"
+        // The other node reads the keys every few seconds.
+        #expect(becomes { try second.call("GET", content, key: key).body == [1, 2, 3] })
+        for path in ["top/a.txt", "tt/files/top/a.txt", "link/tt/files/top/a.txt"] {
+            let upload = try first.run(
+                #"{"kind":"upload","request":{"url":"\#(nginx.url)/put/x"},"source":{"path":"\#(path)"}}"#)
+            #expect(upload["error"]?["code"]?.string == "source_not_found", "\(path): \(upload)")
+        }
+        #expect(becomes { readFile(stale) == nil })
+        let metrics = try first.call("GET", "/metrics").text
+        #expect(metrics.contains("ferry_storage_free_bytes{path=\"\(shared)/others\"}"))
+    }
+
+    @Test("directories of which one holds the files of another are refused, whatever they are called")
+    func nested() throws {
+        let place = try TemporaryDirectory.make("nested")
+        defer { TemporaryDirectory.remove(place) }
+        symlink(place, place + "-link")
+        defer { unlink(place + "-link") }
+        let (own, others) = ("FERRY_STORAGE_ROOT", "FERRY_TENANT_STORAGE_ROOT")
+        let data = ["FERRY_DATA_DIR": place + "/data", "FERRY_DATABASE_URL": "postgresql://127.0.0.1:1/none"]
+        let refused = [
+            [own: place], [own: place + "/data"], [own: place + "-link"], [own: place + "/data/results"],
+            [own: place + "/data/tenants/tt/files"], [own: place + "/a", others: place + "/a"],
+            [own: place + "/a", others: place + "/a/b"], [own: place + "/a/b", others: place + "/a"],
+            [others: place], [others: place + "-link/data/results"],
+        ]
+        for settings in refused {
+            let environment = data.merging(settings) { $1 }
+            let served = try Program.run([Program.ferry, "serve"], environment: environment)
+            #expect(served.status == 1 && served.messages.contains("is at or below"), "\(settings) \(served)")
+            let checked = try Program.run([Program.ferry, "check"], environment: environment)
+            let disk = checked.lines.first { $0.contains("disk:") } ?? ""
+            #expect(disk.hasPrefix("FAIL") && disk.contains("is at or below"), "\(settings) \(checked)")
+        }
+        for settings in [[:], [own: place + "/a"], [own: place + "/a", others: place + "-link/b"]] {
+            let environment = data.merging(settings) { $1 }
+            let checked = try Program.run([Program.ferry, "check"], environment: environment)
+            let disk = checked.lines.first { $0.contains("disk:") } ?? ""
+            #expect(disk.hasPrefix("ok"), "\(settings): \(checked)")
+            for name in [own, others] where settings[name] != nil {
+                #expect(disk.contains("in \(settings[name] ?? "")"), "\(disk)")
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import re
 import secrets
 
@@ -11,6 +12,8 @@ import schemathesis
 _numbers = itertools.count()
 # Another run may have used the same service.
 _run = secrets.token_hex(3)
+# With which everything is asked.
+_own_key = os.environ.get("FERRY_OWN_KEY")
 
 
 def _jobs(body):
@@ -178,6 +181,9 @@ def _apart(mirrors, url):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    # It is in the list of keys; revoked it would open nothing to all that follows.
+    if case.method == "DELETE" and _own_key and (case.path_parameters or {}).get("id") == _own_key:
+        case.path_parameters["id"] = "key_00000000000000000000000000"
     # Examples that cover a schema systematically do not pass through map_body.
     map_body(context, case.body)
     # Only the service itself can make resume data, and a mirror is not the URL itself.

@@ -52,7 +52,7 @@ extension API {
     }
 
     private func sendContent(of job: JobRecord, _ call: Call) throws(Problem) {
-        guard job.state == .succeeded else { throw Problem(StoreError.invalidState(job.state)) }
+        guard job.state == .succeeded else { throw Problem(StoreError.invalidState(of: job)) }
         guard let content = JobContent(job) else {
             throw Problem(.noContent, "This job left nothing that could be fetched.")
         }

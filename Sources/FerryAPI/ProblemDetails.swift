@@ -101,6 +101,8 @@ struct Problem: Error, Sendable {
     var errors: [FieldError] = []
     /// The state of the job, for `invalid_state`.
     var state: JobState?
+    /// What a job waits for that is in a state which does not allow what was asked.
+    var waitingFor: WaitingFor?
     /// The revision that the object has, for `stale`.
     var revision: Int32?
     var fields: [(name: String, value: String)] = []
@@ -152,9 +154,11 @@ struct Problem: Error, Sendable {
             self.init(.idempotencyKeyReused, "This Idempotency-Key came with another body before.")
         case .idempotencyKeyInProgress:
             self.init(.idempotencyKeyInProgress, "A request with this Idempotency-Key is being processed.")
-        case .invalidState(let state):
-            self.init(.invalidState, "The job is \(state.rawValue).")
+        case .invalidState(let state, let waitingFor):
+            let reason = waitingFor.map { " (waiting_for: \($0.rawValue))" } ?? ""
+            self.init(.invalidState, "The job is \(state.rawValue)\(reason).")
             self.state = state
+            self.waitingFor = waitingFor
         case .notAwaited:
             self.init(.notAwaited, "The job has no acknowledgement: it goes when its retention is over.")
         case .stale(let revision):
@@ -183,6 +187,7 @@ struct Problem: Error, Sendable {
         writer.member("code", code)
         writer.member("request_id", requestID)
         if let state { writer.member("state", state.rawValue) }
+        if let waitingFor { writer.member("waiting_for", waitingFor.rawValue) }
         if let revision { writer.member("revision", revision) }
         if !errors.isEmpty {
             writer.name("errors")

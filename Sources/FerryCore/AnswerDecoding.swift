@@ -44,8 +44,8 @@ extension JobAnswer {
     private static func disposition(
         _ fields: inout FieldReader, _ kind: JobQuestion.Kind
     ) -> Disposition? {
-        guard let disposition = fields.choice("disposition", Disposition.self) else { return nil }
-        guard kind.dispositions.contains(disposition) else {
+        guard let text = fields.string("disposition") else { return nil }
+        guard let disposition = kind.dispositions.first(where: { $0.rawValue == text }) else {
             let possible = kind.dispositions.map(\.rawValue).joined(separator: ", ")
             fields.complain("disposition", "invalid_value", "This must be one of: \(possible).")
             return nil

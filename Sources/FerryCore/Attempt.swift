@@ -145,14 +145,18 @@ package struct AttemptResult: Sendable {
     package let trace: AttemptTrace?
     /// The bytes of a download were left for another attempt.
     package let leavesBytes: Bool
+    /// How many; nil: there are none, or nobody has looked.
+    package let kept: KeptBytes?
     /// The last answer or failure was not that of the job's own host: a redirect's, a mirror's, its proxy's.
     package let endedElsewhere: Bool
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
-        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, endedElsewhere: Bool = false
+        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: KeptBytes? = nil,
+        endedElsewhere: Bool = false
     ) {
-        self.leavesBytes = leavesBytes
+        self.leavesBytes = leavesBytes || kept != nil
+        self.kept = kept
         self.endedElsewhere = endedElsewhere
         self.attempt = attempt
         self.outcome = outcome

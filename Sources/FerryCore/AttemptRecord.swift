@@ -38,6 +38,8 @@ package struct AttemptRecord: Sendable, Equatable {
     package var outcome: Outcome?
     package var errorJSON: [UInt8]?
     package var diagnostics: Diagnostics?
+    /// Bytes that it has left to a later one, or to another job.
+    package var kept: KeptBytes?
     package var transactions: [TransactionMetrics] = []
     package var omittedTransactionCount = 0
     package var redirectCount = 0
@@ -96,11 +98,14 @@ extension AttemptRecord {
         static let hasError = Flags(rawValue: 2)
         static let hasDiagnostics = Flags(rawValue: 4)
         static let hasRedirects = Flags(rawValue: 8)
+        /// kept_attempt (0023_kept_bytes.sql) looks for it.
+        static let hasKeptBytes = Flags(rawValue: 16)
     }
 
     /// The bytes of one ended attempt. `node` nil: whoever reads them knows it.
     package static func packed(
-        number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?
+        number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
+        kept: KeptBytes? = nil
     ) -> [UInt8] {
         let diagnostics = outcome == .failed ? trace.diagnostics : nil
         var flags: Flags = []
@@ -108,6 +113,7 @@ extension AttemptRecord {
         if errorJSON != nil { flags.insert(.hasError) }
         if diagnostics != nil { flags.insert(.hasDiagnostics) }
         if trace.transactions.redirectCount > 0 { flags.insert(.hasRedirects) }
+        if kept != nil { flags.insert(.hasKeptBytes) }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(64 + trace.transactions.bytes.count + (errorJSON?.count ?? 0))
         bytes.append(Format.trace.rawValue)
@@ -133,6 +139,7 @@ extension AttemptRecord {
         if trace.transactions.redirectCount > 0 {
             bytes.appendPacked(UInt64(trace.transactions.redirectCount))
         }
+        kept?.pack(into: &bytes)
         bytes.appendPacked(UInt64(trace.transactions.omittedCount))
         bytes.append(contentsOf: trace.transactions.bytes)
         return bytes
@@ -169,6 +176,7 @@ extension AttemptRecord {
             diagnostics = Diagnostics(curlCode: code, curlMessage: try reader.text(), osError: osError)
         }
         if flags.contains(.hasRedirects) { redirectCount = try reader.number(Int.self) }
+        if flags.contains(.hasKeptBytes) { kept = try KeptBytes(&reader) }
         omittedTransactionCount = try reader.number(Int.self)
         transactions = try Self.transactions(&reader)
     }

@@ -89,7 +89,10 @@ extension JobRecord {
             record.failedAttemptCount = 0
         }
         if state != .running { record.node = nil }
-        if state != self.state || event.revision != revision { record.nextAttemptAt = nil }
+        if state != self.state || event.revision != revision {
+            record.nextAttemptAt = nil
+            record.kept = nil
+        }
         if !state.isTerminal {
             record.finishedAt = nil
             record.responseJSON = nil

@@ -351,6 +351,8 @@ package struct JobRecord: Sendable {
     package var body: [UInt8]?
     /// With it another job goes on from the bytes that a failed or cancelled one has left; opaque.
     package var resumeData: String?
+    /// What a download that no attempt is at has got so far.
+    package var kept: KeptBytes?
     /// When somebody has said that the result has arrived (`acknowledgement`).
     package var acknowledgedAt: Timestamp?
     /// What is asked about it (`JobQuestion`), as it is stored.

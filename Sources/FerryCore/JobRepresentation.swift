@@ -44,7 +44,7 @@ extension JobRecord {
             writer.rawMembers(of: specJSON)
         }
         writer.name("progress")
-        (finalProgress ?? progress ?? TransferProgress()).write(
+        (finalProgress ?? progress ?? kept?.progress ?? TransferProgress()).write(
             into: &writer, isSucceeded: state == .succeeded)
         writer.name("response")
         if let responseJSON { writer.raw(responseJSON) } else { writer.null() }
@@ -56,12 +56,12 @@ extension JobRecord {
         writer.endObject()
     }
 
-    /// A finished job's progress: what its result says.
+    /// A finished job's progress: what its result says, or what it has left.
     private var finalProgress: TransferProgress? {
         guard state.isTerminal else { return nil }
         guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
         else {
-            return TransferProgress()
+            return kept?.progress ?? TransferProgress()
         }
         return isUpload
             ? TransferProgress(bytesSent: size, bytesExpectedToSend: size)

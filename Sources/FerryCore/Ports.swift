@@ -90,7 +90,7 @@ package enum StoreError: Error, Sendable, Equatable {
     case tooManyJobs(max: Int64, retryAfter: Double)
     case notFound
     /// The job is not in a state that allows this.
-    case invalidState(JobState)
+    case invalidState(JobState, waitingFor: WaitingFor? = nil)
     /// The job asks for no acknowledgement.
     case notAwaited
     /// `If-Match` names another revision.
@@ -105,6 +105,10 @@ package enum StoreError: Error, Sendable, Equatable {
     case tooManySessions
     /// Something that must not happen; details are in the log.
     case failed
+
+    package static func invalidState(of job: JobRecord) -> StoreError {
+        .invalidState(job.state, waitingFor: job.waitingFor)
+    }
 }
 
 /// Runs attempts. Any thread may call; every attempt that is begun ends in exactly one result at the

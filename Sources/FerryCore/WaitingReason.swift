@@ -43,7 +43,11 @@ package struct WaitingReason: Sendable, Equatable {
         if conditions.isPaused {
             self.init(.paused, "The service is paused; it starts after an operator resumes it.")
         } else if conditions.workerCount == 0 {
-            self.init(.noWorker, "No node that transfers is alive; it starts as soon as one is.")
+            self.init(
+                .noWorker,
+                conditions.hasDrainedWorker
+                    ? "Every node that transfers is drained; it starts after an operator has resumed one."
+                    : "No node that transfers is alive; it starts as soon as one is.")
         } else {
             self.init(conditions.reason(for: job))
         }
@@ -112,6 +116,8 @@ package struct QueueConditions: Sendable {
     package var isPaused = false
     /// Nodes that are alive, transfer and do not drain; nil: not known.
     package var workerCount: Int?
+    /// Of those that drain there is one at least.
+    package var hasDrainedWorker = false
 
     /// What limits origins; nil: not known.
     package var hosts: HostLimits?

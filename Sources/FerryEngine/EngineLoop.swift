@@ -81,8 +81,8 @@ final class EngineLoop {
 
     func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.lookedForBytes(resumption) }
 
-    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, leavesBytes: Bool) {
-        live[key]?.report(outcome, leavesBytes: leavesBytes)
+    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, kept: KeptBytes?) {
+        live[key]?.report(outcome, kept: kept)
     }
 
     /// The body of an attempt is put together, or cannot be.

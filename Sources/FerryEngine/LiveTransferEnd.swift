@@ -90,9 +90,9 @@ extension LiveTransfer {
 
 /// What an attempt leaves behind.
 extension LiveTransfer {
-    func report(_ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
+    func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) {
         leave()
-        context.report(result(outcome, leavesBytes: leavesBytes))
+        context.report(result(outcome, kept: kept))
     }
 
     func leave() {
@@ -100,13 +100,13 @@ extension LiveTransfer {
         loop.ended(key)
     }
 
-    func result(_ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) -> AttemptResult {
+    func result(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) -> AttemptResult {
         var response = head?.response(from: hop.url)
         response?.bodyExcerpt = excerptText
         return AttemptResult(
             attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
-            leavesBytes: leavesBytes, endedElsewhere: attempt.isElsewhere(hop))
+            kept: kept, endedElsewhere: attempt.isElsewhere(hop))
     }
 }
 

@@ -73,7 +73,7 @@ extension LiveTransfer {
             .run {
                 let leftover = file.keep(syncs: syncs)
                 if let leftover { leftovers.add(leftover) } else { file.discard() }
-                tell { $0.report(outcome, for: key, leavesBytes: leftover != nil) }
+                tell { $0.report(outcome, for: key, kept: leftover?.kept) }
             })
     }
 }

@@ -121,8 +121,12 @@ final class PartialFile: Sendable {
     /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, nothing was changed.
     func keep(syncs: Bool, ranges: ByteRanges? = nil) -> Leftover? {
         guard checkpoint(syncs: syncs, ranges: ranges) else { return nil }
+        var leftover = Leftover(destination, partial: name)
+        leftover.kept = keeping.withLock { $0.record }.map {
+            KeptBytes(byteCount: $0.ranges.byteCount, total: $0.total)
+        }
         letGo()
-        return Leftover(destination, partial: name)
+        return leftover
     }
 
     /// Leaves bytes and record as they were found. Any thread.
@@ -186,6 +190,8 @@ enum PartialNames {
 struct Leftover: Sendable {
     let destination: Destination
     let partial: String
+    /// Of one that is for a later attempt.
+    var kept: KeptBytes?
 
     init(_ destination: Destination, partial: String) {
         self.destination = destination

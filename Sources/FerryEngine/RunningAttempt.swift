@@ -13,7 +13,8 @@ protocol RunningAttempt: AnyObject {
     func handle(_ event: AttemptMachine.Event)
     /// What earlier attempts have left was looked for.
     func prepared(_ resumption: Resumption?)
-    func report(_ outcome: AttemptResult.Outcome, leavesBytes: Bool)
+    /// `kept`: the bytes that are left to a later attempt.
+    func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes?)
     /// File threads are no longer far behind.
     func digestCaughtUp()
     /// The job has another limit of its own, in bytes a second; nil: none.

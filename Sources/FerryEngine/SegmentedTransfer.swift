@@ -136,7 +136,7 @@ final class SegmentedTransfer: RunningAttempt {
             isFetching = false
             keepBytes()
         case .report(let outcome):
-            if let kept { report(outcome, keeping: kept) } else { report(outcome, leavesBytes: false) }
+            if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: nil) }
             kept = nil
         case .leave: leave()
         case .follow, .leaveOutExpect, .leaveOutRange:
@@ -182,16 +182,16 @@ final class SegmentedTransfer: RunningAttempt {
         published = drain
         let verification = drain.digests.verification(
             attempt.spec.integrity, isDelimited: head?.answer.isDelimited("GET") ?? false)
-        let ended = result(.released, leavesBytes: false)
+        let ended = result(.released, kept: nil)
         publication = drain.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
             loop.publication(
                 bytes, to: destination, drain.digests, verification, ended, resumedAt: offset)
         }
     }
 
-    func report(_ outcome: AttemptResult.Outcome, leavesBytes: Bool) {
+    func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) {
         leave()
-        context.report(result(outcome, leavesBytes: leavesBytes))
+        context.report(result(outcome, kept: kept))
     }
 
     private func leave() {
@@ -201,13 +201,13 @@ final class SegmentedTransfer: RunningAttempt {
         loop.ended(key)
     }
 
-    private func result(_ outcome: AttemptResult.Outcome, leavesBytes: Bool) -> AttemptResult {
+    private func result(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) -> AttemptResult {
         AttemptResult(
             attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
             bytesReceived: progress.bytesReceived, bytesSent: 0,
             trace: AttemptTrace(
                 startedAt: startedAt, finishedAt: context.clock.now(), transactions: transactions,
-                diagnostics: diagnostics), leavesBytes: leavesBytes, endedElsewhere: endedElsewhere)
+                diagnostics: diagnostics), kept: kept, endedElsewhere: endedElsewhere)
     }
 
     /// Of several sources nobody knows which one the failure was.

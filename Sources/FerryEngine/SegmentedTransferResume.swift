@@ -90,7 +90,7 @@ extension SegmentedTransfer {
             .run {
                 let leftover = ranges.isEmpty ? nil : file.keep(syncs: syncs, ranges: ranges)
                 if let leftover { leftovers.add(leftover) } else { file.discard() }
-                tell { $0.report(outcome, for: key, leavesBytes: leftover != nil) }
+                tell { $0.report(outcome, for: key, kept: leftover?.kept) }
             })
     }
 

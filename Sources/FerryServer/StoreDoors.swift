@@ -81,7 +81,7 @@ extension StoreDoor: JobReader, JobControl {
             reply(
                 result.flatMap { stored in
                     guard stored.record.state.isTerminal else {
-                        return .failure(.invalidState(stored.record.state))
+                        return .failure(.invalidState(of: stored.record))
                     }
                     guard let sealed = stored.sealedSecrets else {
                         return .success(

@@ -25,7 +25,7 @@ extension ControlLane {
                 return .failure(.notFound)
             }
             let record = stored.record
-            guard record.state.isTerminal else { return .failure(.invalidState(record.state)) }
+            guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             guard record.acknowledgedAt == nil else { return .success(record) }
             guard let spec = try? JobSpec(storedJSON: record.specJSON), spec.acknowledgement != nil else {
                 return .failure(.notAwaited)

@@ -31,7 +31,7 @@ extension ControlLane {
                     return .failure(.notFound)
                 }
                 let record = stored.record
-                if record.state.isTerminal { return .failure(.invalidState(record.state)) }
+                if record.state.isTerminal { return .failure(.invalidState(of: record)) }
                 if let revision, revision != record.revision {
                     return .failure(.stale(revision: record.revision))
                 }
@@ -44,7 +44,7 @@ extension ControlLane {
                 }
                 if after == before { return .success(.done(record)) }
                 guard record.allows(after, before) else {
-                    return .failure(.invalidState(record.state))
+                    return .failure(.invalidState(of: record))
                 }
                 if let edited = try Self.store(after, before, stored, &connection, context) {
                     return .success(.done(edited))

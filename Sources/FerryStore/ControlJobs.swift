@@ -42,7 +42,7 @@ extension ControlLane {
         let context = context
         change("cancel", id, tenant, revision, reply) {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
-            if stored.record.state.isTerminal { return .failure(.invalidState(stored.record.state)) }
+            if stored.record.state.isTerminal { return .failure(.invalidState(of: stored.record)) }
             guard let cancelled = try Self.cancel(stored, keepsBytes, &connection, context) else {
                 return nil
             }
@@ -112,7 +112,7 @@ extension ControlLane {
                 return .failure(.notFound)
             }
             let record = stored.record
-            guard record.state.isTerminal else { return .failure(.invalidState(record.state)) }
+            guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             if let revision, revision != record.revision {
                 return .failure(.stale(revision: record.revision))
             }

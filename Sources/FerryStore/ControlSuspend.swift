@@ -15,7 +15,7 @@ extension ControlLane {
             switch record.state {
             case .running where stored.isCancelRequested: return .failure(.invalidState(.running))
             case .waiting, .queued, .running: break
-            case .suspended, .succeeded, .failed, .cancelled: return .failure(.invalidState(record.state))
+            case .suspended, .succeeded, .failed, .cancelled: return .failure(.invalidState(of: record))
             }
             let isRunning = record.state == .running
             let statement = isRunning ? Statements.requestSuspend : Statements.suspendJob
@@ -39,7 +39,7 @@ extension ControlLane {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
             guard record.state == .suspended || record.state == .running else {
-                return .failure(.invalidState(record.state))
+                return .failure(.invalidState(of: record))
             }
             let begin = (try? JobSpec(storedJSON: record.specJSON))?.schedule.earliestBeginAt
             let now = context.clock.now()

@@ -323,8 +323,8 @@ struct Dispatcher {
                 endings.append(
                     .finish(FinishedJob(stored, .cancelled, .cancelledByRequest, at: now, seal: seal)))
             } else if let expiry = stored.expiresAt, expiry <= now {
-                endings.append(
-                    .finish(FinishedJob(overdue: stored, at: now)))
+                let seal = context.configuration.sealResumePoint
+                endings.append(.finish(FinishedJob(overdue: stored, at: now, seal: seal)))
             } else if let attempt = Attempt(stored, context) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)

@@ -22,7 +22,7 @@ enum Ending: Sendable {
     /// Until its host can be reached.
     case wait(Wait)
     case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
-    case release(Lease, ended: [UInt8]?)
+    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false)
     case ask(Ask)
 
     struct Ask: Sendable {
@@ -49,7 +49,7 @@ enum Ending: Sendable {
         case .finish(let job): job.lease
         case .retry(let retry): retry.lease
         case .wait(let wait): wait.lease
-        case .suspend(let lease, _, _), .release(let lease, _): lease
+        case .suspend(let lease, _, _), .release(let lease, _, _): lease
         case .ask(let ask): ask.lease
         }
     }
@@ -65,7 +65,9 @@ enum Ending: Sendable {
         var hasFailedAttempt = false
         switch result.outcome {
         case .released:
-            self = .release(lease, ended: result.packed(.released, nil, node: node, at: now))
+            self = .release(
+                lease, ended: result.packed(.released, nil, node: node, at: now),
+                leavesBytes: result.leavesBytes)
             return
         case .suspended:
             let ended = result.packed(.suspended, nil, node: node, at: now)
@@ -107,6 +109,7 @@ enum Ending: Sendable {
             }
         }
         if result.leavesBytes { record.resumeData = seal(ResumePoint(of: attempt)) }
+        if record.resumeData != nil { record.kept = result.kept }
         let ended = result.packedLast(record, at: now)
         self = .finish(
             FinishedJob(
@@ -122,7 +125,7 @@ extension AttemptResult {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
-            outcome, errorJSON: errorJSON)
+            outcome, errorJSON: errorJSON, kept: kept)
     }
 
     /// The one that ends its job, whose row names the node.
@@ -185,6 +188,7 @@ final class FinishedJob: Sendable {
         record.resultJSON = nil
         record.body = nil
         record.resumeData = nil
+        record.kept = nil
         record.errorJSON = TransferError.unstorable.json
         return FinishedJob(record, self)
     }
@@ -220,6 +224,7 @@ final class FinishedJob: Sendable {
         record.errorJSON = error.json
         let spec = try? JobSpec(storedJSON: record.specJSON)
         if let seal, let spec, stored.hasBytes { record.resumeData = seal(ResumePoint(record, spec)) }
+        if record.resumeData == nil { record.kept = nil }
         self.init(lease, record, spec: spec)
     }
 
@@ -244,11 +249,14 @@ final class FinishedJob: Sendable {
         return hasFailedAttempt ? [.jobAttemptFailed, end] : [end]
     }
 
-    /// A job that no node holds and whose time is over.
-    convenience init(overdue stored: StoredJob, at now: Timestamp) {
+    /// A job that no node holds and whose time is over. What it has got is left to other jobs, as by an
+    /// attempt whose time ends.
+    convenience init(
+        overdue stored: StoredJob, at now: Timestamp, seal: @escaping @Sendable (ResumePoint) -> String?
+    ) {
         let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
-        self.init(stored, .failed, error, at: now)
+        self.init(stored, .failed, error, at: now, seal: seal)
     }
 }
 

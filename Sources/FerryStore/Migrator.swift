@@ -57,6 +57,7 @@ package enum Migrator {
             version: 20, name: "delivery_senders", sql: PackageResources._020_delivery_senders_sql),
         Migration(version: 21, name: "session_ends", sql: PackageResources._021_session_ends_sql),
         Migration(version: 22, name: "late_jobs", sql: PackageResources._022_late_jobs_sql),
+        Migration(version: 23, name: "kept_bytes", sql: PackageResources._023_kept_bytes_sql),
     ]
 
     private static let lockAndCreate = """

@@ -8,6 +8,27 @@ struct OperatorHolds: Sendable {
     var isStopping = false
 }
 
+/// The other nodes that run attempts, as of the last heartbeat. Any thread.
+struct WorkerCounts: ~Copyable, Sendable {
+    /// Negative: not known.
+    private let othersCount = Atomic<Int>(-1)
+    private let drainedCount = Atomic<Int>(0)
+
+    /// Alive and leasing; nil: not known.
+    var others: Int? {
+        let count = othersCount.load(ordering: .relaxed)
+        return count < 0 ? nil : count
+    }
+
+    /// Alive and draining.
+    var drained: Int { drainedCount.load(ordering: .relaxed) }
+
+    func note(others: Int, drained: Int) {
+        othersCount.store(others, ordering: .relaxed)
+        drainedCount.store(drained, ordering: .relaxed)
+    }
+}
+
 extension StoreContext {
     /// What is notified when operators want something else.
     static let operationsNotification = "operations"
@@ -19,6 +40,15 @@ extension StoreContext {
     var isDraining: Bool { holds.withLock { $0.isStopping || $0.wishes.drains } }
 
     var isPaused: Bool { holds.withLock { $0.wishes.isPaused } }
+
+    /// Nodes that are alive, transfer and do not drain. This one is counted as it is now; the others as they
+    /// were at the last heartbeat. Nil before the first.
+    var workerCount: Int? {
+        workers.others.map { $0 + (configuration.isWorker && !isDraining ? 1 : 0) }
+    }
+
+    /// Whether a node that could transfer is alive and drains.
+    var hasDrainedWorker: Bool { workers.drained > 0 || configuration.isWorker && isDraining }
 
     /// Leases nothing more, for good.
     func stopLeasing() {

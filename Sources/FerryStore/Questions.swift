@@ -21,7 +21,7 @@ extension ControlLane {
                 let record = stored.record
                 guard record.state == .waiting, let asked = record.questionJSON,
                     let question = try? JobQuestion(storedJSON: asked), question.kind == kind
-                else { return .failure(.invalidState(record.state)) }
+                else { return .failure(.invalidState(of: record)) }
                 if let revision, revision != record.revision {
                     return .failure(.stale(revision: record.revision))
                 }

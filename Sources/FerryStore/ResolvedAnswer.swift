@@ -58,7 +58,8 @@ struct ResolvedAnswer {
         guard let ending, let changed = try ControlLane.read([id], &connection)[id] else {
             return WrittenAnswer(finished: nil, hasDependents: false, asksAgain: asksAgain)
         }
-        let job = FinishedJob(changed, ending.state, ending.error, at: context.clock.now())
+        let seal = ending.state == .failed ? context.configuration.sealResumePoint : nil
+        let job = FinishedJob(changed, ending.state, ending.error, at: context.clock.now(), seal: seal)
         let rows = try connection.execute(Statements.finishJobs, .finished([job]))
         return WrittenAnswer(finished: job, hasDependents: rows.hasDependents, asksAgain: false)
     }
@@ -75,6 +76,9 @@ struct WrittenAnswer {
     func tell(_ context: StoreContext) {
         if hasDependents { context.noteDependencies() }
         if let finished {
+            if finished.record.resumeData != nil {
+                context.commitObserver?.jobsLeaveBytes([finished.lease.job])
+            }
             context.commitObserver?.jobsFinished([finished.lease.job])
             context.events.written(isWanted: finished.isWanted)
         } else if asksAgain {

@@ -52,11 +52,11 @@ struct Round {
         if reconciles { unknown = try unknownLeases(&connection, context) }
         outcome.reconciledCount = unknown.count
         let parts = Parts(endings)
-        let releases = parts.releases + unknown.map { ($0, nil) }
+        let releases = parts.releases + unknown.map { ($0, nil, false) }
         var results = try connection.pipeline { pipeline in
-            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases)) }
+            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .stops(releases)) }
             if !parts.suspensions.isEmpty {
-                pipeline.send(Statements.suspendJobs, .suspensions(parts.suspensions))
+                pipeline.send(Statements.suspendJobs, .stops(parts.suspensions))
             }
             if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
             if !parts.waits.isEmpty { pipeline.send(Statements.awaitConnectivity, .waits(parts.waits)) }
@@ -127,13 +127,13 @@ struct Round {
 
 /// Endings by what is done with them.
 private struct Parts {
-    typealias Release = (lease: Lease, ended: [UInt8]?)
-    typealias Suspension = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool)
+    /// An attempt that did not come to an end.
+    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool)
     var finished: [FinishedJob] = []
     var retries: [Ending.Retry] = []
     var waits: [Ending.Wait] = []
-    var suspensions: [Suspension] = []
-    var releases: [Release] = []
+    var suspensions: [Stop] = []
+    var releases: [Stop] = []
     var asks: [Ending.Ask] = []
 
     init(_ endings: [Ending]) {
@@ -144,7 +144,8 @@ private struct Parts {
             case .wait(let wait): waits.append(wait)
             case .suspend(let lease, let ended, let leavesBytes):
                 suspensions.append((lease, ended, leavesBytes))
-            case .release(let lease, let ended): releases.append((lease, ended))
+            case .release(let lease, let ended, let leavesBytes):
+                releases.append((lease, ended, leavesBytes))
             case .ask(let ask): asks.append(ask)
             }
         }
@@ -183,20 +184,12 @@ extension Parameters {
         return parameters
     }
 
-    /// The parameters of release_jobs.sql.
-    fileprivate static func releases(_ releases: [Parts.Release]) -> Parameters {
-        var parameters = Parameters(capacity: releases.count * 160)
-        parameters.append(releases.map(\.lease))
-        parameters.appendArray(.bytea, releases) { $0.append(bytea: $1.ended) }
-        return parameters
-    }
-
-    /// The parameters of suspend_jobs.sql.
-    fileprivate static func suspensions(_ suspensions: [Parts.Suspension]) -> Parameters {
-        var parameters = Parameters(capacity: suspensions.count * 160)
-        parameters.append(suspensions.map(\.lease))
-        parameters.appendArray(.bytea, suspensions) { $0.append(bytea: $1.ended) }
-        parameters.appendArray(.bool, suspensions) { $0.append(bool: $1.leavesBytes) }
+    /// The parameters of release_jobs.sql and suspend_jobs.sql.
+    fileprivate static func stops(_ stops: [Parts.Stop]) -> Parameters {
+        var parameters = Parameters(capacity: stops.count * 160)
+        parameters.append(stops.map(\.lease))
+        parameters.appendArray(.bytea, stops) { $0.append(bytea: $1.ended) }
+        parameters.appendArray(.bool, stops) { $0.append(bool: $1.leavesBytes) }
         return parameters
     }
 

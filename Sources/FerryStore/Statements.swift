@@ -105,7 +105,7 @@ package enum Statements {
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let releaseDependents = make(
         "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
-    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 4)
+    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 5)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let removeOldAudit = make(
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)

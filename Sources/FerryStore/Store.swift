@@ -169,8 +169,8 @@ package final class Store: Sendable {
 
     /// What a queued job may wait for besides a slot.
     package var queueConditions: QueueConditions {
-        let count = context.workerCount.load(ordering: .relaxed)
-        var conditions = QueueConditions(isPaused: context.isPaused, workerCount: count < 0 ? nil : count)
+        var conditions = QueueConditions(isPaused: context.isPaused, workerCount: context.workerCount)
+        conditions.hasDrainedWorker = context.hasDrainedWorker
         conditions.hosts = context.configuration.hosts
         conditions.sessionLimit = { [context] in
             context.sessions.current.share(tenant: $0, session: $1).connectionLimit

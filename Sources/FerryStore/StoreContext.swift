@@ -18,8 +18,7 @@ final class StoreContext: Sendable {
     let edits = EditBook()
     /// Deadlines that the watch lane is to keep; closed when it is to end.
     let deadlines = Mailbox<Timestamp>()
-    /// Nodes that transfer, as the last heartbeat saw them; negative: not known yet.
-    let workerCount = Atomic<Int>(-1)
+    let workers = WorkerCounts()
     let events = EventSignal()
     let sessions: SessionBoard
     /// Wakes whoever keeps house; closed when it is to end.

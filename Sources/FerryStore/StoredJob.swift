@@ -34,6 +34,9 @@ package struct StoredJob: Sendable {
             record.resumeData = rows.textOrNil(row, 24)
             record.questionJSON = rows.bytesOrNil(row, 27)
             record.acknowledgedAt = rows.instantOrNil(row, 28)
+            if let packed = rows.bytesOrNil(row, 29) {
+                record.kept = AttemptRecord(packed: packed, node: nil)?.kept
+            }
         }
         if isWide, record.waitingFor == .dependency {
             record.pendingDependencies = rows.uuidArray(row, 26).compactMap { id in
@@ -53,10 +56,16 @@ package struct StoredJob: Sendable {
     /// Reads the columns of claim_jobs.sql.
     init(claimed rows: borrowing ResultSet, _ row: Int) {
         self.init(rows, row, isWide: false)
-        // Nobody else asks.
-        guard isCancelRequested else { return }
+        // Nobody else asks, and a first attempt finds none.
+        guard isCancelRequested || record.attempt > 1 else { return }
         hasBytes = rows.bool(row, 22)
         keepsBytes = rows.bool(row, 23)
+    }
+
+    /// Reads the columns of expired_jobs.sql.
+    init(overdue rows: borrowing ResultSet, _ row: Int) {
+        self.init(rows, row, isWide: false)
+        hasBytes = rows.bool(row, 20)
     }
 }
 

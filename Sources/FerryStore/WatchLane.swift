@@ -144,10 +144,10 @@ package final class WatchLane: LeaseHolder {
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         context.clock.adjust(answer.instant(0, 0), between: start, and: end)
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
-        context.admission.note(total: answer.int64(0, 3))
+        context.admission.note(total: answer.int64(0, 4))
         if let wishes = OperatorWishes(operations), context.adopt(wishes) { wakeDispatcher() }
-        context.limits.note(workerCount: Int(answer.int64(0, 2)))
-        context.workerCount.store(Int(answer.int64(0, 2)), ordering: .relaxed)
+        context.workers.note(others: Int(answer.int64(0, 2)), drained: Int(answer.int64(0, 3)))
+        context.limits.note(workerCount: context.workerCount ?? 1)
         context.limits.apply(
             stored.rowCount == 1 ? stored.bytes(0, 0) : nil, reading: limitsReading,
             to: context.attemptRunner)
@@ -210,11 +210,12 @@ package final class WatchLane: LeaseHolder {
         while true {
             let stored = try lane.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(overdue, .int32(Self.roundMax), timeout: .seconds(5))
-                return (0..<rows.rowCount).map { StoredJob(rows, $0, isWide: false) }
+                return (0..<rows.rowCount).map { StoredJob(overdue: rows, $0) }
             }
             guard !stored.isEmpty else { return }
             let now = context.clock.now()
-            let jobs = stored.map { FinishedJob(overdue: $0, at: now) }
+            let seal = context.configuration.sealResumePoint
+            let jobs = stored.map { FinishedJob(overdue: $0, at: now, seal: seal) }
             let (done, hasDependents): ([JobID], Bool) = try lane.withConnection {
                 connection throws(PostgresError) in
                 let rows = try connection.execute(
@@ -222,6 +223,8 @@ package final class WatchLane: LeaseHolder {
                 return (rows.identifiers(), rows.hasDependents)
             }
             if hasDependents { context.noteDependencies() }
+            let leaving = Set(jobs.filter { $0.record.resumeData != nil }.map(\.lease.job))
+            if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(done.filter(leaving.contains)) }
             context.commitObserver?.jobsFinished(done)
             context.events.written(isWanted: jobs.contains(where: \.isWanted))
             if stored.count < Int(Self.roundMax) { return }

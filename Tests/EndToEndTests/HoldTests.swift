@@ -78,6 +78,8 @@ struct HoldTests {
                 && job["waiting_reason"]?["code"] == .string("no_worker")
         }
         #expect(isExplained)
+        let reason = try ferry.json("GET", "/v1/jobs/\(later)")["waiting_reason"]?["detail"]?.string
+        #expect(reason?.contains("drained") == true)
         #expect(try ferry.call("GET", "/readyz").status == 200, "it still serves the API")
         let resumed = try Program.run([Program.ferry, "admin", "resume", node], environment: environment)
         #expect(resumed.status == 0, "\(resumed)")

@@ -1,5 +1,6 @@
 import Curl
 import FerryCore
+import Sys
 import TestSupport
 import Testing
 
@@ -56,6 +57,9 @@ struct SuspendTests {
         let (status, job) = try post(id, "suspend")
         #expect(status == 200 && job["state"]?.string == "suspended" && job["node"]?.isNull == true, "\(job)")
         #expect(job["waiting_reason"]?["code"]?.string == "suspended")
+        expectKept(size / 2, job)
+        let listed = try ferry.json("GET", "/v1/jobs?state=suspended&limit=500")["data"]?.array
+        try expectKept(size / 2, #require(listed?.first { $0["id"]?.string == id }))
         let (again, problem) = try post(id, "suspend")
         #expect(again == 409 && problem["state"]?.string == "suspended")
         #expect(names(in: ferry.files + "/suspend").count == 2, "the bytes and their record")
@@ -171,9 +175,47 @@ struct SuspendTests {
         let id = try #require(job["id"]?.string)
         #expect(job["error"]?["code"]?.string == "timed_out", "\(job)")
         #expect(job["resume_data"]?.string != nil)
+        expectKept(size / 4, job)
         #expect(names(in: ferry.files + "/failed").count == 2)
         #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
         #expect(becomes { names(in: ferry.files + "/failed").isEmpty })
+    }
+
+    @Test("between attempts a download shows what it has; overdue it leaves that to another job")
+    func betweenAttempts() throws {
+        let origin = try MeteredOrigin(upTo: size / 4)
+        defer { origin.stop() }
+        let id = try download(
+            origin, "between/f",
+            #","retry":{"initial_delay":3600,"max_delay":3600},"schedule":{"deadline_at":"2099-01-01T00:00:00Z"}"#
+        )
+        #expect(arrived(size / 4, id))
+        origin.stop()
+        let isWaiting = becomes { try ferry.json("GET", "/v1/jobs/\(id)")["waiting_for"]?.string == "retry" }
+        #expect(isWaiting)
+        let waiting = try ferry.json("GET", "/v1/jobs/\(id)")
+        expectKept(size / 4, waiting)
+        #expect(waiting["resume_data"]?.isNull == true)
+        let (status, suspended) = try post(id, "suspend")
+        #expect(status == 200)
+        expectKept(size / 4, suspended)
+        let deadline = Timestamp(microseconds: Sys.wallMicroseconds()) + 2
+        let patch = #"{"schedule":{"deadline_at":"\#(deadline)"}}"#
+        #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", patch).status == 200)
+        let end = try ferry.finished(id)
+        #expect(end["error"]?["code"]?.string == "deadline_exceeded", "\(end)")
+        expectKept(size / 4, end)
+        #expect(end["resume_data"]?.string != nil)
+        #expect(names(in: ferry.files + "/between").count == 2)
+        #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
+    }
+
+    private func expectKept(_ count: Int, _ job: JSON) {
+        let progress = job["progress"]
+        #expect(progress?["bytes_received"]?.integer == Int64(count), "\(job)")
+        #expect(progress?["bytes_expected_to_receive"]?.integer == Int64(size))
+        #expect(progress?["fraction_completed"]?.double == Double(count) / Double(size))
+        #expect(progress?["bytes_per_second"]?.double == 0)
     }
 
     @Test("files of a dead node's attempts are removed when it comes back and their job is over")

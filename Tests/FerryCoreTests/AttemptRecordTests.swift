@@ -63,6 +63,19 @@ struct AttemptRecordTests {
         #expect(packed.count < 110, "\(packed.count) bytes")
     }
 
+    @Test("what it has left is kept with it, also when nobody knows the whole", arguments: [nil, 0, 1 << 40])
+    func keptBytes(_ total: Int64?) throws {
+        let kept = KeptBytes(byteCount: 700_000, total: total)
+        let packed = AttemptRecord.packed(
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, kept: kept)
+        let read = try #require(AttemptRecord(packed: packed, node: nil))
+        #expect(read.kept == kept && read.transactions == [Self.full] && read.outcome == .suspended)
+        let without = AttemptRecord.packed(
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil)
+        #expect(try #require(AttemptRecord(packed: without, node: nil)).kept == nil)
+        #expect(without.count < packed.count, "a record without them says nothing of them")
+    }
+
     @Test("of many transactions the first ones and the last are kept")
     func many() throws {
         let all = (0..<100).map { TransactionMetrics(fetchStart: Int64($0) * 1_000) }

@@ -50,6 +50,18 @@ struct JobRepresentationTests {
         #expect(job["error"]?["class"] == .string("timeout"))
     }
 
+    @Test("a job that no attempt is at shows what it has kept", arguments: JobState.allCases)
+    func keptBytes(_ state: JobState) throws {
+        let kept = try record(state) { $0.kept = KeptBytes(byteCount: 25, total: 100) }
+        let progress = try shown(kept)["progress"]
+        #expect(progress?["bytes_received"]?.integer == 25)
+        #expect(progress?["bytes_expected_to_receive"]?.integer == 100)
+        #expect(progress?["bytes_per_second"]?.double == 0 && progress?["seconds_remaining"]?.isNull == true)
+        if state != .succeeded { #expect(progress?["fraction_completed"]?.double == 0.25) }
+        let running = try shown(kept, TransferProgress(bytesReceived: 30))["progress"]
+        if !state.isTerminal { #expect(running?["bytes_received"]?.integer == 30, "the attempt knows better") }
+    }
+
     @Test("progress of a running job has a fraction and a remaining time")
     func progress() throws {
         let job = try shown(

@@ -63,6 +63,11 @@ struct QuestionTests {
                 if disposition == .useCredential { text += #","credential":{"token":"t"}"# }
                 if disposition == .useNewRequest { text += #","request":{"url":"https://c.example/"}"# }
                 let isPossible = kind.dispositions.contains(disposition)
+                let refused = #expect(throws: InvalidFields.self) {
+                    try answer(#"{"disposition":"x"}"#, to: kind)
+                }
+                let names = refused?.errors.first?.detail ?? ""
+                #expect(names.contains(disposition.rawValue) == isPossible, "\(kind): \(names)")
                 #expect(((try? answer(text + "}", to: kind)) != nil) == isPossible, "\(kind) \(disposition)")
             }
         }

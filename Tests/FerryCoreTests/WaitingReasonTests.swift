@@ -38,6 +38,12 @@ struct WaitingReasonTests {
         #expect(code(.init(workerCount: 3)) == .noFreeSlot)
         #expect(code(.init(workerCount: 0)) == .noWorker)
         #expect(code(.init(isPaused: true, workerCount: 0)) == .paused)
+        var drained = QueueConditions(workerCount: 0)
+        drained.hasDrainedWorker = true
+        let reason = WaitingReason(record(.queued), queue: drained)
+        #expect(reason?.code == .noWorker && reason?.detail.contains("drained") == true)
+        drained.workerCount = 1
+        #expect(code(drained) == .noFreeSlot)
     }
 
     @Test("a queued job whose session or host is limited says so")

@@ -199,7 +199,7 @@ struct ControlTests {
         let record = try cancel(job.id, revision: 1).get()
         #expect(record.state == .cancelled && record.revision == 2)
         #expect(try node.job(job.id).get().record.state == .cancelled)
-        guard case .failure(.invalidState(.cancelled)) = cancel(job.id) else {
+        guard case .failure(.invalidState(.cancelled, nil)) = cancel(job.id) else {
             Issue.record("a terminal job changed")
             return
         }
@@ -216,7 +216,7 @@ struct ControlTests {
         let delete: (@escaping @Sendable (Result<JobRecord, StoreError>) -> Void) -> Void = { reply in
             node.store.control.delete(job.id, tenant: "acme", reply: reply)
         }
-        guard case .failure(.invalidState(.queued)) = wait(delete) else {
+        guard case .failure(.invalidState(.queued, nil)) = wait(delete) else {
             Issue.record("an unfinished job was deleted")
             return
         }

@@ -70,7 +70,7 @@ struct EndingTests {
 
     @Test("a lease that is given back uses up no attempt")
     func release() {
-        guard case .release(let lease, let ended) = ending(attempt(of: newJob()), .released) else {
+        guard case .release(let lease, let ended, false) = ending(attempt(of: newJob()), .released) else {
             Issue.record("not released")
             return
         }

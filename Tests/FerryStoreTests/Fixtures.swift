@@ -187,14 +187,16 @@ func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
 }
 
 func result(
-    _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false
+    _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false, kept: KeptBytes? = nil
 ) -> AttemptResult {
     AttemptResult(
         attempt: attempt, outcome: outcome,
         response: TransferResponse(
             status: 200, url: attempt.spec.request.url, headers: [.init("Server", "test")], mimeType: nil,
             suggestedFilename: nil, expectedContentLength: 1),
-        bytesReceived: 1, bytesSent: 0, leavesBytes: leavesBytes)
+        bytesReceived: 1, bytesSent: 0,
+        trace: kept.map { _ in AttemptTrace(startedAt: attempt.startedAt, finishedAt: attempt.startedAt) },
+        leavesBytes: leavesBytes, kept: kept)
 }
 
 let success = AttemptResult.Outcome.succeeded(

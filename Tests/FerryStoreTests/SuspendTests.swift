@@ -1,5 +1,6 @@
 import FerryCore
 import FerryStore
+import Postgres
 import Synchronization
 import Sys
 import TestSupport
@@ -22,7 +23,7 @@ struct SuspendTests {
     }
 
     private func state(_ error: Result<JobRecord, StoreError>) -> JobState? {
-        if case .failure(.invalidState(let state)) = error { state } else { nil }
+        if case .failure(.invalidState(let state, _)) = error { state } else { nil }
     }
 
     private func expectCounts(_ node: TestNode) throws {
@@ -163,6 +164,99 @@ struct SuspendTests {
             result(try node.attempt(), failure(isRetryable: false), leavesBytes: true))
         node.waitUntilFinished(job.id)
         #expect(try node.job(job.id).get().record.resumeData == "sealed \(job.id)")
+    }
+
+    @Test("what an attempt has left is shown until another one has ended, however the next ones were lost")
+    func keptBytes() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob()
+        _ = try node.submit(job)
+        let kept = KeptBytes(byteCount: 700_000, total: 1_000_000)
+        let shown = { try node.job(job.id).get().record.kept }
+        for (outcome, left) in [(AttemptResult.Outcome.suspended, kept), (.suspended, nil), (.suspended, kept)] {
+            let attempt = try node.attempt()
+            #expect(try attempt.number == 1 || shown() == kept, "before its own are known")
+            _ = try suspend(job.id, on: node).get()
+            node.store.dispatcher.record(result(attempt, outcome, kept: left))
+            try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
+            // Without a trace it had not begun: the bytes of the one before are still there.
+            #expect(try shown() == kept)
+            let query = JobQuery(tenant: "acme", limit: 10)
+            let listed = try wait { node.store.control.jobs(query, reply: $0) }.get()
+            #expect(listed.map(\.kept) == [kept])
+            if left == nil || attempt.number == 1 { _ = try resume(job.id, on: node).get() }
+        }
+        let ended = try wait {
+            node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
+        }.get()
+        #expect(ended.kept == kept)
+        #expect(try shown() == kept)
+        let dropped = newJob()
+        _ = try node.submit(dropped)
+        let attempt = try node.attempt()
+        _ = try suspend(dropped.id, on: node).get()
+        node.store.dispatcher.record(result(attempt, .suspended, kept: kept))
+        try eventually("it is suspended") { try node.job(dropped.id).get().record.state == .suspended }
+        let cancelled = try wait { node.store.control.cancel(dropped.id, tenant: "acme", reply: $0) }.get()
+        #expect(cancelled.kept == nil && cancelled.resumeData == nil)
+        #expect(try node.job(dropped.id).get().record.kept == nil)
+    }
+
+    @Test("the record of a lost attempt hides nothing of the one before it; damage is passed over")
+    func keptAttempt() throws {
+        try TestNode(database.url).store.stop()
+        let trace = AttemptTrace(startedAt: Timestamp(microseconds: 1), finishedAt: Timestamp(microseconds: 2))
+        let packed = { (number: Int32, kept: KeptBytes?) in
+            AttemptRecord.packed(
+                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept)
+        }
+        let latest = packed(2, KeptBytes(byteCount: 5, total: nil))
+        let lost: [UInt8] = [2] + Array(repeating: 8, count: 28)
+        let all = [packed(1, KeptBytes(byteCount: 3, total: 9)), latest, packed(3, nil), lost, [1], []]
+        var connection = try Connection(url: database.url)
+        var parameters = Parameters()
+        parameters.appendArray(.bytea, all) { $0.append(bytea: $1) }
+        let rows = try connection.execute(
+            Statement("kept", "SELECT kept_attempt($1::bytea[]), kept_attempt(NULL)", parameters: 1), parameters)
+        #expect(rows.bytes(0, 0) == latest && rows.isNull(0, 1))
+    }
+
+    @Test("a drained node leaves the bytes of its jobs to the next attempt")
+    func drained() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob()
+        _ = try node.submit(job)
+        let kept = KeptBytes(byteCount: 7, total: 10)
+        node.store.dispatcher.record(result(try node.attempt(), .released, kept: kept))
+        let next = try node.attempt()
+        let record = try node.job(job.id).get()
+        #expect(next.number == 2 && record.hasBytes && record.record.kept == kept)
+        node.end(next, success)
+        #expect(try node.job(job.id).get().record.kept == nil)
+    }
+
+    @Test("a job whose time ends while no node has it leaves its bytes, as one that runs does")
+    func overdue() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let kept = KeptBytes(byteCount: 7, total: 10)
+        let job = newJob(timeoutForResource: 2)
+        _ = try node.submit(job)
+        let attempt = try node.attempt()
+        _ = try suspend(job.id, on: node).get()
+        node.store.dispatcher.record(result(attempt, .suspended, kept: kept))
+        try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
+        let end = attempt.expiry.microseconds + 50_000
+        eventually("its time is over") { Sys.wallMicroseconds() > end }
+        // Who claims it ends it, unless the watch has come before.
+        _ = resume(job.id, on: node)
+        node.waitUntilFinished(job.id)
+        let record = try node.job(job.id).get().record
+        #expect(record.state == .failed && record.resumeData == "sealed \(job.id)")
+        #expect(record.kept == kept)
+        #expect(node.observer.leaving.withLock { $0.contains(job.id) })
     }
 
     @Test("news of a running job are numbered before its end; those of an old attempt are dropped")

@@ -320,6 +320,7 @@ let answerSchemas = #"""
         "code": {"type": "string", "description": "Stable; see /docs."},
         "request_id": {"type": "string"},
         "state": {"$ref": "#/components/schemas/JobState"},
+        "waiting_for": {"type": "string", "description": "Of a job in state waiting, as it shows it."},
         "revision": {"type": "integer"},
         "errors": {
           "type": "array",

@@ -1,6 +1,7 @@
 -- Says that a node is alive. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
--- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, how many nodes and how
--- many workers are alive within $8 seconds, and how many jobs are unfinished.
+-- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, how many nodes are alive
+-- within $8 seconds, how many workers besides this node and how many of those that drain, and how many jobs
+-- are unfinished.
 WITH beat AS (
     INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
     VALUES ($1::uuid, $2::text, $3::text, $4::timestamptz, clock_timestamp(), $5::integer, $6::boolean,
@@ -13,8 +14,7 @@ WITH beat AS (
         drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at
 )
 SELECT clock_timestamp(), count(*) + 1,
-    count(*) FILTER (WHERE is_worker AND NOT draining)
-        + CASE WHEN $7::boolean AND NOT $6::boolean THEN 1 ELSE 0 END,
+    count(*) FILTER (WHERE is_worker AND NOT draining), count(*) FILTER (WHERE is_worker AND draining),
     (SELECT coalesce(sum(waiting + queued + running + suspended), 0)::bigint FROM job_counts)
 FROM nodes
 WHERE id <> $1::uuid AND heartbeat_at > now() - make_interval(secs => $8::double precision)

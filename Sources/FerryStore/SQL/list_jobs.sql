@@ -9,7 +9,8 @@
     NULL::text AS resume_data, j.has_bytes,
     CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
         SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
-    END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at
+    END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,
+    CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept
 FROM jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)
@@ -24,7 +25,8 @@ UNION ALL
 (SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, NULL, NULL, false, j.retry_of, j.spec, NULL,
     NULL, j.error, j.origin, j.traceparent, j.finished_at,
-    j.response, j.result, NULL, j.resume_data, false, NULL, NULL, j.acknowledged_at
+    j.response, j.result, NULL, j.resume_data, false, NULL, NULL, j.acknowledged_at,
+    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END
 FROM finished_jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)

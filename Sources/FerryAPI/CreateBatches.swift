@@ -26,7 +26,7 @@ extension API {
                     "#/jobs", documents.isEmpty ? "invalid_value" : "too_many",
                     "A batch has 1 to \(Limits.batchJobCountMax) jobs, this one \(documents.count)."))
         }
-        let trace = traceparent(call.fields)
+        let trace = traceContext(call.fields)
         let sessions = scope(call)
         var jobs: [NewJob] = []
         jobs.reserveCapacity(documents.count)
@@ -45,7 +45,7 @@ extension API {
             }
         }
         guard errors.isEmpty else { throw Problem(InvalidFields(Array(errors.prefix(Complaints.countMax)))) }
-        afterDependencies(of: jobs, call, place: { "#/jobs/\($0)" }) { [self, jobs] in
+        afterReferences(of: jobs, call, place: { "#/jobs/\($0)" }) { [self, jobs] in
             ports.intake.submit(
                 Submission(jobs: jobs, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) {
                     [self] result in

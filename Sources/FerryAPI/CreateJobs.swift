@@ -8,9 +8,9 @@ extension API {
         call.answering { () throws(Problem) in
             let sessions = scope(call)
             let job = try validated(try call.json(), at: "#", call, sessions)
-            let new = newJob(job, call, trace: traceparent(call.fields), retryOf: nil)
+            let new = newJob(job, call, trace: traceContext(call.fields), retryOf: nil)
             let idempotency = try idempotency(call)
-            afterDependencies(of: [new], call, place: { _ in "#" }) { [self] in
+            afterReferences(of: [new], call, place: { _ in "#" }) { [self] in
                 submit(new, call, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) { [self] in
                     submitJob(call)
                 }
@@ -36,7 +36,7 @@ extension API {
                     let job = try repeated(source, call)
                     // It keeps the configuration with which it was accepted first.
                     submit(
-                        newJob(job, call, trace: traceparent(call.fields), retryOf: id), call,
+                        newJob(job, call, trace: traceContext(call.fields), retryOf: id), call,
                         idempotency: idempotency, sessionEpoch: nil
                     ) { call.fail(StoreError.unavailable) }
                 }
@@ -84,9 +84,11 @@ extension API {
         _ json: JSON, at prefix: String, _ call: Call, _ sessions: SessionScope,
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) -> ValidatedJob {
-        try ValidatedJob(
+        let job = try ValidatedJob(
             json, at: prefix, node: node, sessions: sessions, refusal: { ports.egress.refusal(of: $0) },
             resumePoint: { resumePoint($0, call) }, earlierJob: earlierJob)
+        try job.checkInlineDigests(at: prefix)
+        return job
     }
 
     /// What resume data says, if it was given to this tenant.

@@ -1,16 +1,36 @@
 package import FerryCore
 
-/// Knows jobs that others are to depend on.
+/// Knows jobs that others name.
 package protocol DependencyKeeper: Sendable {
+    /// Answers with those of these jobs that the tenant does not have.
+    func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
+
     /// To be called before jobs are submitted that depend on these; answers with those that the tenant does
     /// not have.
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
 }
 
 extension API {
-    /// Goes on once it is known that the jobs on which these depend are there; otherwise says which are not.
-    /// `place`: the pointer to a job.
-    func afterDependencies(
+    /// Goes on once it is known that the jobs are there whose files these send and on which they depend;
+    /// otherwise says which are not. `place`: the pointer to a job.
+    func afterReferences(
+        of jobs: [NewJob], _ call: Call, place: @escaping @Sendable (Int) -> String,
+        then: @escaping @Sendable () -> Void
+    ) {
+        let sources = jobs.flatMap { $0.spec.sourceJobs.map(\.job) }
+        guard !sources.isEmpty else { return afterDependencies(of: jobs, call, place: place, then: then) }
+        let named = Set(sources + jobs.flatMap(\.spec.schedule.dependsOn)).subtracting(jobs.map(\.id))
+        ports.dependencies.missing(Array(named), tenant: call.principal.tenant) { [self] result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let missing) where missing.isEmpty:
+                afterDependencies(of: jobs, call, place: place, then: then)
+            case .success(let missing): call.fail(Problem(unknownJobs(Set(missing), of: jobs, place: place)))
+            }
+        }
+    }
+
+    private func afterDependencies(
         of jobs: [NewJob], _ call: Call, place: @escaping @Sendable (Int) -> String,
         then: @escaping @Sendable () -> Void
     ) {
@@ -23,23 +43,27 @@ extension API {
             case .failure(let error): call.fail(error)
             case .success(let missing) where missing.isEmpty: then()
             case .success(let missing):
-                call.fail(Problem(missingDependencies(Set(missing), of: jobs, place: place)))
+                call.fail(Problem(unknownJobs(Set(missing), of: jobs, place: place)))
             }
         }
     }
 }
 
-private func missingDependencies(
+private func unknownJobs(
     _ missing: Set<JobID>, of jobs: [NewJob], place: (Int) -> String
 ) -> InvalidFields {
     let complaints = Complaints()
     for (number, job) in jobs.enumerated() {
+        for source in job.spec.sourceJobs where missing.contains(source.job) {
+            complaints.add(place(number) + source.pointer, "invalid_value", noSuchJob)
+        }
         for (index, dependency) in job.spec.schedule.dependsOn.enumerated()
         where missing.contains(dependency) {
             complaints.add(
-                "\(place(number))/schedule/depends_on/\(index)", "invalid_value",
-                "There is no job of this identifier.")
+                "\(place(number))/schedule/depends_on/\(index)", "invalid_value", noSuchJob)
         }
     }
     return InvalidFields(complaints.errors)
 }
+
+private let noSuchJob = "There is no job of this identifier."

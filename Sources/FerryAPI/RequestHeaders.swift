@@ -43,10 +43,13 @@ func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
     return key
 }
 
-/// The client's `traceparent` when it is valid (W3C Trace Context §3.2), else a new trace.
-func traceparent(_ fields: HTTPFields) -> String {
+/// The client's trace context when its `traceparent` is valid (W3C Trace Context §3.2), else a new trace; as
+/// it is kept (`TraceContext`).
+func traceContext(_ fields: HTTPFields) -> String {
     let values = fields.all("traceparent")
-    if values.count == 1, let valid = validTraceparent(values[0]) { return valid }
+    if values.count == 1, let valid = validTraceparent(values[0]) {
+        return TraceContext.text(parent: valid, state: TraceContext.state(fields.all("tracestate")))
+    }
     let words = traceNumbers.withLock { numbers in (numbers.next(), numbers.next(), numbers.next()) }
     var text = Array("00-".utf8)
     text.reserveCapacity(55)

@@ -132,7 +132,7 @@ extension API {
             try needEmptyObject(call)
             ports.schedules.run(
                 id, tenant: call.principal.tenant, idempotency: try idempotency(call),
-                traceparent: traceparent(call.fields)
+                traceparent: traceContext(call.fields)
             ) { [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)

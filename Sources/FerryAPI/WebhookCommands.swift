@@ -47,7 +47,7 @@ extension API {
             let id = try call.identifier(WebhookID.self)
             try needEmptyObject(call)
             let tenant = call.principal.tenant
-            let trace = traceparent(call.fields)
+            let trace = traceContext(call.fields)
             ports.webhooks.pingWebhook(id, tenant: tenant, traceparent: trace) { [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)

@@ -150,7 +150,7 @@ package struct JobSpec: Sendable, Equatable {
 
     /// Decided at the headers; `byteCountMax` on the bytes as well.
     package struct Acceptance: Sendable, Equatable {
-        /// `2xx` or three digits. Empty: what the kind says (2xx for files, anything for data).
+        /// `2xx` or three digits. Empty: what the kind says (`standardStatus`).
         package var status: [String]
         /// `type/subtype`, `type/*`. Empty: anything.
         package var contentTypes: [String]
@@ -159,6 +159,15 @@ package struct JobSpec: Sendable, Equatable {
             self.status = status
             self.contentTypes = contentTypes
             self.byteCountMax = byteCountMax
+        }
+
+        /// What a job of that kind accepts which names nothing: 2xx for files, anything for data.
+        static func standardStatus(_ kind: JobKind) -> [String] {
+            kind == .data ? ["1xx", "2xx", "3xx", "4xx", "5xx"] : ["2xx"]
+        }
+
+        mutating func leaveOutStandard(_ kind: JobKind) {
+            if !status.isEmpty, status == Self.standardStatus(kind) { status = [] }
         }
     }
 
@@ -301,7 +310,7 @@ package final class NewJob: Sendable {
     package let payload: [UInt8]?
     /// `scheme://host:port` of the request, lower case.
     package let origin: String
-    /// W3C trace context of the submission.
+    /// The trace context of the submission (`TraceContext`).
     package let traceparent: String?
     /// `retry_of`.
     package let retryOf: JobID?

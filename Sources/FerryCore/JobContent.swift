@@ -12,7 +12,7 @@ package struct JobContent: Sendable {
     /// Bytes.
     package let size: Int64
     package let sha256: String
-    /// Nil when the server did not say.
+    /// With its parameters. Nil when the server did not say.
     package let mediaType: String?
     package let fileName: String
 
@@ -26,10 +26,17 @@ package struct JobContent: Sendable {
         self.sha256 = sha256
         let response = job.responseJSON.flatMap { try? JSON.parse($0) }
         let parts = result["parts"]
-        mediaType = parts == nil ? response?["mime_type"]?.string : parts?["mime_type"]?.string
+        mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string
         let path = result["path"]?.string
         let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
         fileName = name ?? response?["suggested_filename"]?.string ?? job.id.description
         place = if let body = job.body { .body(body) } else if let path { .path(path) } else { .kept }
+    }
+
+    /// `mime_type`, and what the server's field says beyond it.
+    private static func mediaType(_ response: JSON?) -> String? {
+        guard let type = response?["mime_type"]?.string else { return nil }
+        let sent = response?["headers"]?.members?.first { $0.name.lowercased() == "content-type" }
+        return type + (sent?.value.string.map { MediaType.parameters(of: $0, type: type) } ?? "")
     }
 }

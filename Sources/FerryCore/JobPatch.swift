@@ -99,6 +99,7 @@ extension JobDecoding {
             result.spec.request)
         keepCredentials(from: draft, to: result)
         checkBackground(result.spec, at: "#")
+        checkSize(result.spec, at: "#")
         return result
     }
 
@@ -112,7 +113,7 @@ extension JobDecoding {
         case "destination": spec.destination = destination(&merged, spec.kind)
         case "integrity": spec.integrity = integrity(&merged)
         case "redirects": spec.redirects = redirects(&merged)
-        case "accept": spec.accept = acceptance(&merged)
+        case "accept": spec.accept = acceptance(&merged, spec.kind)
         case "on_challenge": spec.asksOnChallenge = asksOnChallenge(&merged)
         case "questions": spec.questions = questions(&merged)
         case "schedule":

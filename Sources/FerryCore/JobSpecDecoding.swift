@@ -71,7 +71,7 @@ struct JobDecoding {
         let source = source(&fields, kind)
         let integrity = integrity(&fields)
         let redirects = redirects(&fields)
-        let accept = acceptance(&fields)
+        let accept = acceptance(&fields, kind)
         let schedule = schedule(&fields)
         let rate = network(&fields)
         let retry = retry(&fields, kind)
@@ -102,6 +102,7 @@ struct JobDecoding {
         spec.acknowledgement = acknowledgement
         spec.declinesAcknowledgement = declinesAcknowledgement
         checkBackground(spec, at: prefix)
+        checkSize(spec, at: prefix)
         guard complaints.isEmpty else { return nil }
         var secrets = request.secrets
         secrets.webhookSecret = webhook?.secret
@@ -188,7 +189,7 @@ struct JobDecoding {
         return redirects
     }
 
-    func acceptance(_ fields: inout FieldReader) -> JobSpec.Acceptance {
+    func acceptance(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.Acceptance {
         guard var object = fields.object("accept") else { return JobSpec.Acceptance() }
         var accept = JobSpec.Acceptance()
         accept.status = object.strings("status", countMax: 50, byteCountMax: 3) ?? []
@@ -197,6 +198,7 @@ struct JobDecoding {
                 "\(object.pointer("status"))/\(index)", "invalid_value",
                 "This must be three digits such as \"404\", or a class such as \"2xx\".")
         }
+        if let kind { accept.leaveOutStandard(kind) }
         accept.contentTypes = object.strings("content_type", countMax: 50, byteCountMax: 255) ?? []
         for (index, type) in accept.contentTypes.enumerated() where !isMediaRange(type) {
             complaints.add(

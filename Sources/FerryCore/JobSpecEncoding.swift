@@ -23,7 +23,7 @@ extension JobSpec {
         writeDestination(into: &writer)
         writeSource(into: &writer)
         if isPlain {
-            writer.rawMembers(of: plainRules)
+            writer.rawMembers(of: kind == .data ? plainDataRules : plainFileRules)
         } else {
             writeRuleMembers(into: &writer)
         }
@@ -101,7 +101,8 @@ extension JobSpec {
 
     private func writeRules(into writer: inout JSONWriter) {
         writeRedirects(into: &writer)
-        writeAcceptance(into: &writer)
+        writeAcceptance(
+            status: accept.status.isEmpty ? Acceptance.standardStatus(kind) : accept.status, into: &writer)
         writer.member("on_challenge", asksOnChallenge ? "ask" : "fail")
         questions.write(into: &writer)
     }
@@ -115,12 +116,12 @@ extension JobSpec {
         writer.endObject()
     }
 
-    func writeAcceptance(into writer: inout JSONWriter) {
+    func writeAcceptance(status: [String], into writer: inout JSONWriter) {
         writer.name("accept")
         writer.beginObject()
         writer.name("status")
         writer.beginArray()
-        for status in accept.status { writer.value(status) }
+        for status in status { writer.value(status) }
         writer.endArray()
         writer.name("content_type")
         writer.beginArray()
@@ -214,10 +215,13 @@ extension JobSpec.Body {
     }
 }
 
-/// The rules of a plain job, written once: copying them costs a tenth of writing them.
-private let plainRules: [UInt8] = {
+// The rules of a plain job, written once: copying them costs a tenth of writing them.
+private let plainDataRules = plainRules(.data)
+private let plainFileRules = plainRules(.download)
+
+private func plainRules(_ kind: JobKind) -> [UInt8] {
     let plain = JobSpec(
-        kind: .data, session: "", description: nil, metadata: [],
+        kind: kind, session: "", description: nil, metadata: [],
         request: .init(url: "", method: "", headers: [], body: nil, timeoutForRequest: 60), destination: nil,
         source: nil, integrity: .init(), redirects: .standard, accept: .init(), schedule: .standard,
         bytesPerSecondMax: nil, retry: .standard, webhook: nil)
@@ -226,7 +230,7 @@ private let plainRules: [UInt8] = {
     plain.writeRuleMembers(into: &writer)
     writer.endObject()
     return writer.bytes
-}()
+}
 
 /// What a request says that names nothing of its connection.
 private let plainConnection: [UInt8] = {

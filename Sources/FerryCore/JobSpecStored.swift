@@ -62,6 +62,7 @@ extension JobSpec {
             schedule: try Schedule(stored.object("schedule")),
             bytesPerSecondMax: stored.object("network")?.integer("max_bytes_per_second"),
             retry: RetryRules(stored.object("retry")), webhook: try webhook.map(WebhookSpec.init(stored:)))
+        accept.leaveOutStandard(kind)
         mirrors = stored.strings("mirrors")
         segmentCountMax = stored.integer("segments").map { Int(clamping: $0) } ?? 1
         asksOnChallenge = stored.string("on_challenge") == "ask"

@@ -64,7 +64,7 @@ extension JobSpec {
 
     private func storeRules(into writer: inout JSONWriter) {
         if redirects != .standard { writeRedirects(into: &writer) }
-        if accept != Acceptance() { writeAcceptance(into: &writer) }
+        if accept != Acceptance() { writeAcceptance(status: accept.status, into: &writer) }
     }
 }
 

@@ -27,6 +27,11 @@ package enum Limits {
     /// Bytes of a part's name and file name: a file system's own limit.
     package static let partNameByteCountMax = 255
     package static let idempotencyKeyByteCountMax = 255
+    /// Of `tracestate` (W3C Trace Context §3.3.1.5).
+    package static let traceStateByteCountMax = 512
+    package static let traceStateMemberCountMax = 32
+    /// Bytes of an origin's `Content-Type` up to which its parameters are shown with the content.
+    package static let contentTypeByteCountMax = 255
     package static let listLimitDefault = 50
     package static let listLimitMax = 500
     /// Seconds that `Prefer: wait` may hold an answer.

@@ -294,13 +294,15 @@ extension JobDecoding {
         guard let text = fields.string("resume_data", byteCounts: lengths, isNullable: true) else {
             return nil
         }
+        if let kind, kind != .download || request.map({ $0.method != "GET" }) ?? false {
+            fields.complain("resume_data", "invalid_combination", "Only a download with GET resumes.")
+            return nil
+        }
         guard let point = openResumeData(text) else {
             fields.complain("resume_data", "invalid_value", "This is no resume data of this service.")
             return nil
         }
-        if let kind, kind != .download || request.map({ $0.method != "GET" }) ?? false {
-            fields.complain("resume_data", "invalid_combination", "Only a download with GET resumes.")
-        } else if let request, !point.allows(request.url) {
+        if let request, !point.allows(request.url) {
             fields.complain("resume_data", "invalid_combination", "This resume data is of another URL.")
         }
         return point

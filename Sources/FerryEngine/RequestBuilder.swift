@@ -137,7 +137,11 @@ struct RequestBuilder: Sendable {
         add("User-Agent", userAgent)
         // Without it any coding may come (RFC 9110 §12.5.3), and the bytes would not be the file's.
         if !asksForCodings { add("Accept-Encoding", "identity") }
-        add("traceparent", attempt.traceparent)
+        if let trace = attempt.traceparent.map(TraceContext.init) {
+            add("traceparent", trace.parent)
+            // Of a trace that the job names itself, this is none of.
+            if !named.contains("traceparent") { add("tracestate", trace.state) }
+        }
         if hop.sendsBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
         return headers
     }

@@ -97,6 +97,10 @@ extension StoreDoor: JobReader, JobControl {
 }
 
 extension StoreDoor: DependencyKeeper {
+    func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
+        control.known(jobs, tenant: tenant) { reply($0.map { known in jobs.filter { !known.contains($0) } }) }
+    }
+
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         control.prepareDependencies(jobs, tenant: tenant, reply: reply)
     }

@@ -71,12 +71,13 @@ extension ControlLane {
         }
     }
 
-    /// Which of these jobs are there, finished or not.
-    package func known(_ jobs: [JobID], reply: @escaping Reply<Set<JobID>>) {
+    /// Which of these jobs are there, finished or not. `tenant`: whose; nil: anybody's.
+    package func known(_ jobs: [JobID], tenant: String? = nil, reply: @escaping Reply<Set<JobID>>) {
         perform("known_jobs", isRead: true, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Set<JobID>, StoreError> in
             var parameters = Parameters()
             parameters.appendArray(.uuid, jobs) { $0.append($1) }
+            parameters.append(text: tenant)
             return .success(Set(try connection.execute(Statements.knownJobs, parameters).identifiers()))
         }
     }

@@ -65,9 +65,8 @@ enum Ending: Sendable {
         var hasFailedAttempt = false
         switch result.outcome {
         case .released:
-            self = .release(
-                lease, ended: result.packed(.released, nil, node: node, at: now),
-                leavesBytes: result.leavesBytes)
+            let ended = result.packed(.released, nil, node: node, at: now)
+            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes)
             return
         case .suspended:
             let ended = result.packed(.suspended, nil, node: node, at: now)

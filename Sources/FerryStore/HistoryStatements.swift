@@ -9,7 +9,7 @@ extension Statements {
         "expire_deliveries", PackageResources.expire_deliveries_sql, parameters: 2)
     package static let hasEventsUntil = make(
         "has_events_until", PackageResources.has_events_until_sql, parameters: 1)
-    package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 1)
+    package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)
     package static let lateHistory = make("late_history", PackageResources.late_history_sql, parameters: 3)
     package static let oldDefaultJobs = make(
         "old_default_jobs", PackageResources.old_default_jobs_sql, parameters: 5)

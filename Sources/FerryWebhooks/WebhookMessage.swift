@@ -23,8 +23,11 @@ package struct WebhookMessage: Sendable, Equatable {
             .init("webhook-timestamp", seconds),
             .init("webhook-signature", signers.flatMap { $0.signatures(of: signed) }.joined(separator: " ")),
         ]
-        if let parent = delivery.traceparent, let child = Self.child(of: parent, spanID: randomBytes(8)) {
+        if let trace = delivery.traceparent.map(TraceContext.init),
+            let child = Self.child(of: trace.parent, spanID: randomBytes(8))
+        {
             headers.append(.init("traceparent", child))
+            if let state = trace.state { headers.append(.init("tracestate", state)) }
         }
         self.body = body
         self.headers = headers
@@ -55,7 +58,11 @@ package struct WebhookMessage: Sendable, Equatable {
         if let job = delivery.job { writer.member("subject", job) }
         writer.member("time", delivery.occurredAt)
         writer.member("datacontenttype", "application/json")
-        if let parent = delivery.traceparent { writer.member("traceparent", parent) }
+        // The extension for distributed tracing.
+        if let trace = delivery.traceparent.map(TraceContext.init) {
+            writer.member("traceparent", trace.parent)
+            if let state = trace.state { writer.member("tracestate", state) }
+        }
     }
 
     /// `{"sequence","session","job"}`; `offset` too when a job was resumed, `webhook` when an

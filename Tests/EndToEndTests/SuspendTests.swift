@@ -187,7 +187,8 @@ struct SuspendTests {
         defer { origin.stop() }
         let id = try download(
             origin, "between/f",
-            #","retry":{"initial_delay":3600,"max_delay":3600},"schedule":{"deadline_at":"2099-01-01T00:00:00Z"}"#
+            #","retry":{"initial_delay":3600,"max_delay":3600},"#
+                + #""schedule":{"deadline_at":"2099-01-01T00:00:00Z"}"#
         )
         #expect(arrived(size / 4, id))
         origin.stop()

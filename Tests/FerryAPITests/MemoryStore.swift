@@ -30,6 +30,10 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
             })
     }
 
+    func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
+        prepareDependencies(jobs, tenant: tenant, reply: reply)
+    }
+
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
     }

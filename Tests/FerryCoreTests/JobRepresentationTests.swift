@@ -56,10 +56,40 @@ struct JobRepresentationTests {
         let progress = try shown(kept)["progress"]
         #expect(progress?["bytes_received"]?.integer == 25)
         #expect(progress?["bytes_expected_to_receive"]?.integer == 100)
-        #expect(progress?["bytes_per_second"]?.double == 0 && progress?["seconds_remaining"]?.isNull == true)
-        if state != .succeeded { #expect(progress?["fraction_completed"]?.double == 0.25) }
+        #expect(progress?["bytes_per_second"]?.double == 0)
+        if state != .succeeded {
+            #expect(progress?["fraction_completed"]?.double == 0.25)
+            #expect(progress?["seconds_remaining"]?.isNull == true)
+        }
         let running = try shown(kept, TransferProgress(bytesReceived: 30))["progress"]
-        if !state.isTerminal { #expect(running?["bytes_received"]?.integer == 30, "the attempt knows better") }
+        if !state.isTerminal {
+            #expect(running?["bytes_received"]?.integer == 30, "the attempt knows better")
+        }
+    }
+
+    @Test(
+        "what a job accepts is shown as it is, and means the same when it is submitted",
+        arguments: JobKind.allCases)
+    func acceptedStatus(_ kind: JobKind) throws {
+        let source = kind == .upload ? #","source":{"text":"a"}"# : ""
+        let job = { (accept: String) in
+            try decode(
+                #"{"kind":"\#(kind.rawValue)","request":{"url":"https://a.example/"}\#(source)\#(accept)}"#
+            ).spec
+        }
+        let plain = try job("")
+        let effective = try JSON.parse(plain.encode())["accept"]?["status"]?.array
+        let shown = effective?.compactMap(\.string) ?? []
+        #expect(shown == (kind == .data ? ["1xx", "2xx", "3xx", "4xx", "5xx"] : ["2xx"]))
+        let list = shown.map { "\"\($0)\"" }.joined(separator: ",")
+        #expect(try job(#","accept":{"status":[\#(list)]}"#) == plain)
+        #expect(try job(#","accept":{"status":[]}"#) == plain)
+        #expect(!String(decoding: plain.encodeStored(), as: UTF8.self).contains("accept"))
+        let limited = try job(#","accept":{"max_bytes":5}"#)
+        #expect(try JSON.parse(limited.encode())["accept"]?["status"]?.array?.compactMap(\.string) == shown)
+        let own = try job(#","accept":{"status":["404"]}"#)
+        #expect(try JSON.parse(own.encode())["accept"]?["status"]?.array?.compactMap(\.string) == ["404"])
+        #expect(try JobSpec(storedJSON: own.encodeStored()) == own)
     }
 
     @Test("progress of a running job has a fraction and a remaining time")

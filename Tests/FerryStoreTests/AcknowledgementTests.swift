@@ -275,7 +275,7 @@ struct AcknowledgementTests {
         func failure(_ result: Result<JobRecord, StoreError>) -> StoreError? {
             if case .failure(let error) = result { error } else { nil }
         }
-        #expect(failure(acknowledge(node, waiting.id)) == .invalidState(.waiting))
+        #expect(failure(acknowledge(node, waiting.id)) == .invalidState(.waiting, waitingFor: .beginDate))
         #expect(failure(acknowledge(node, plain)) == .notAwaited)
         #expect(failure(acknowledge(node, kept, tenant: "other")) == .notFound)
         // Deleting it is acknowledgement enough.

@@ -53,7 +53,7 @@ struct HistoryTests {
             (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[]"),
             (Statements.readAttempts, "'\(uuid(job))', 'acme'"), (Statements.deleteJob, "'\(uuid(job))', 1"),
             (Statements.judgeJobs, "ARRAY['\(uuid(job))']::uuid[], 1"),
-            (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[]"),
+            (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[], NULL"),
         ] {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
             let rows = try connection.execute(

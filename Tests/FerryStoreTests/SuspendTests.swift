@@ -174,11 +174,11 @@ struct SuspendTests {
         _ = try node.submit(job)
         let kept = KeptBytes(byteCount: 700_000, total: 1_000_000)
         let shown = { try node.job(job.id).get().record.kept }
-        for (outcome, left) in [(AttemptResult.Outcome.suspended, kept), (.suspended, nil), (.suspended, kept)] {
+        for left in [kept, nil, kept] {
             let attempt = try node.attempt()
             #expect(try attempt.number == 1 || shown() == kept, "before its own are known")
             _ = try suspend(job.id, on: node).get()
-            node.store.dispatcher.record(result(attempt, outcome, kept: left))
+            node.store.dispatcher.record(result(attempt, .suspended, kept: left))
             try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
             // Without a trace it had not begun: the bytes of the one before are still there.
             #expect(try shown() == kept)
@@ -206,7 +206,8 @@ struct SuspendTests {
     @Test("the record of a lost attempt hides nothing of the one before it; damage is passed over")
     func keptAttempt() throws {
         try TestNode(database.url).store.stop()
-        let trace = AttemptTrace(startedAt: Timestamp(microseconds: 1), finishedAt: Timestamp(microseconds: 2))
+        let instant = Timestamp(microseconds: 1)
+        let trace = AttemptTrace(startedAt: instant, finishedAt: instant)
         let packed = { (number: Int32, kept: KeptBytes?) in
             AttemptRecord.packed(
                 number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept)
@@ -218,7 +219,8 @@ struct SuspendTests {
         var parameters = Parameters()
         parameters.appendArray(.bytea, all) { $0.append(bytea: $1) }
         let rows = try connection.execute(
-            Statement("kept", "SELECT kept_attempt($1::bytea[]), kept_attempt(NULL)", parameters: 1), parameters)
+            Statement("kept", "SELECT kept_attempt($1::bytea[]), kept_attempt(NULL)", parameters: 1),
+            parameters)
         #expect(rows.bytes(0, 0) == latest && rows.isNull(0, 1))
     }
 

@@ -87,6 +87,8 @@ let answerSchemas = #"""
     },
     "Progress": {
       "type": "object",
+      "description": "Of the attempt that runs; between attempts, and of a job that has ended without a \#
+    result, the bytes that are kept for another one.",
       "required": [
         "bytes_received", "bytes_expected_to_receive", "bytes_sent", "bytes_expected_to_send",
         "fraction_completed", "bytes_per_second", "seconds_remaining", "resumed_at_offset"

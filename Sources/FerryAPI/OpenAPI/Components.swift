@@ -100,7 +100,7 @@ let parameterComponents = #"""
     },
     "Traceparent": {
       "name": "traceparent", "in": "header", "schema": {"type": "string"},
-      "description": "W3C Trace Context; without a valid one a new trace begins."
+      "description": "W3C Trace Context; without a valid one a new trace begins. tracestate goes with it."
     },
     "IfMatch": {"name": "If-Match", "in": "header", "schema": {"type": "string", "examples": ["\"r3\""]}},
     "IfNoneMatch": {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}},

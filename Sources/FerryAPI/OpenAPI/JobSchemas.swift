@@ -246,7 +246,8 @@ let jobRequestSchemas = #"""
       "properties": {
         "status": {
           "type": "array", "maxItems": 50, "uniqueItems": true,
-          "items": {"type": "string", "pattern": "^[1-5](xx|[0-9][0-9])$"}
+          "items": {"type": "string", "pattern": "^[1-5](xx|[0-9][0-9])$"},
+          "description": "Left out or empty: 2xx for files, any answer for data; shown as what it means."
         },
         "content_type": {
           "type": "array", "maxItems": 50, "uniqueItems": true,

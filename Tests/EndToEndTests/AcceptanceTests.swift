@@ -1,0 +1,157 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("What is known at the acceptance is said there", .onOwnThread)
+struct AcceptanceTests {
+    private let ferry: FerryProcess
+
+    init() throws { ferry = try FerryProcess.shared.get().ferry }
+
+    private func complaints(_ body: String, at path: String = "/v1/jobs") throws -> [[String]] {
+        let answer = try ferry.call("POST", path, body)
+        #expect(answer.status == 422, "\(answer.text)")
+        return try answer.json["errors"]?.array?.map {
+            [$0["pointer"]?.string ?? "", $0["code"]?.string ?? ""]
+        } ?? []
+    }
+
+    private func upload(_ source: String, _ more: String = "") -> String {
+        #"{"kind":"upload","request":{"url":"http://127.0.0.1:1/"},"source":\#(source)\#(more)}"#
+    }
+
+    @Test("a source that is nobody's or another tenant's job is refused with its place")
+    func sources() throws {
+        let stranger = try ferry.makeKey(role: "client", tenant: "sources-other")
+        let later =
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
+            + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
+        let foreign = try ferry.submit(later, key: stranger)
+        let own = try ferry.submit(later)
+        let unknown = "job_01m7z7hp0pe0wa24awkj95v2j4"
+        for job in [foreign, unknown] {
+            #expect(try complaints(upload(#"{"job":"\#(job)"}"#)) == [["#/source/job", "invalid_value"]])
+            let form = upload(#"{"job":"\#(job)","form":{"fields":{"a":"b"}}}"#)
+            #expect(try complaints(form) == [["#/source/job", "invalid_value"]])
+        }
+        let parts =
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/","method":"POST","body":{"multipart":["#
+            + #"{"name":"a","text":"b"},{"name":"c","job":"\#(foreign)"}]}},"#
+            + #""schedule":{"depends_on":["\#(unknown)"]}}"#
+        let batch = #"{"jobs":[\#(upload(#"{"job":"\#(own)"}"#)),\#(parts)]}"#
+        #expect(
+            try complaints(batch, at: "/v1/jobs/batch") == [
+                ["#/jobs/1/request/body/multipart/1/job", "invalid_value"],
+                ["#/jobs/1/schedule/depends_on/0", "invalid_value"],
+            ])
+        #expect(try ferry.call("POST", "/v1/jobs", upload(#"{"job":"\#(own)"}"#)).status == 201)
+    }
+
+    @Test("bytes that come along and contradict integrity are refused; those that do not are sent")
+    func inline() throws {
+        let wrong = #","integrity":{"size":9,"md5":"00000000000000000000000000000000","crc32c":"00000000"}"#
+        #expect(
+            try complaints(upload(#"{"text":"abc"}"#, wrong)) == [
+                ["#/integrity/size", "invalid_combination"]
+            ])
+        let digests = wrong.replacing(#""size":9"#, with: #""size":3"#)
+        let both = ["#/integrity/md5", "#/integrity/crc32c"].map { [$0, "invalid_combination"] }
+        #expect(try complaints(upload(#"{"base64":"YWJj"}"#, digests)) == both)
+        let form = upload(#"{"text":"abc","form":{"fields":{"x":"yz"}}}"#, #","integrity":{"size":5}"#)
+        #expect(try complaints(form) == [["#/integrity/size", "invalid_combination"]])
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        defer { origin.stop() }
+        let right =
+            #","integrity":{"size":3,"md5":"900150983cd24fb0d6963f7d28e17f72","#
+            + #""sha1":"a9993e364706816aba3e25717850c26c9cd0d89d","crc32c":"364b3fb7","adler32":"024d0127"}"#
+        for source in [#"{"text":"abc"}"#, #"{"text":"abc","form":{"fields":{"x":"yz"}}}"#] {
+            let body = upload(source, right).replacing("http://127.0.0.1:1", with: origin.url)
+            let job = try ferry.run(body)
+            #expect(job["state"]?.string == "succeeded", "\(job)")
+        }
+    }
+
+    @Test("resume data of anything but a download is the wrong combination, whatever it says")
+    func resumeData() throws {
+        let data = #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"resume_data":"eA=="}"#
+        #expect(try complaints(data) == [["#/resume_data", "invalid_combination"]])
+        let post =
+            #"{"kind":"download","request":{"url":"http://127.0.0.1:1/","method":"POST"},"#
+            + #""resume_data":"eA=="}"#
+        #expect(try complaints(post) == [["#/resume_data", "invalid_combination"]])
+    }
+
+    @Test("the effective status classes are shown, and accepted when they are submitted again")
+    func acceptedStatus() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".utf8)
+        }
+        defer { origin.stop() }
+        let kinds = [("data", "succeeded", "5xx"), ("download", "failed", "2xx")]
+        for (kind, state, last) in kinds {
+            let plain = #"{"kind":"\#(kind)","request":{"url":"\#(origin.url)/"},"retry":{"max_attempts":1}"#
+            let first = try ferry.run(plain + "}")
+            let shown = first["accept"]?["status"]?.array?.compactMap(\.string) ?? []
+            #expect(shown.last == last && first["state"]?.string == state)
+            let list = shown.map { "\"\($0)\"" }.joined(separator: ",")
+            let second = try ferry.run(plain + #","accept":{"status":[\#(list)]}}"#)
+            #expect(second["accept"] == first["accept"] && second["state"]?.string == state)
+        }
+    }
+
+    @Test("text in another character set stays readable: its content has the type with its parameters")
+    func mediaType() throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let type =
+                request.path == "/csv" ? "Text/CSV; charset=\"windows-1252\"; header=present" : "text/csv; =x"
+            return Array("HTTP/1.1 200 OK\r\nContent-Type: \(type)\r\nContent-Length: 1\r\n\r\n".utf8) + [
+                0xE9
+            ]
+        }
+        defer { origin.stop() }
+        for kind in ["data", "download"] {
+            let job = try ferry.run(#"{"kind":"\#(kind)","request":{"url":"\#(origin.url)/csv"}}"#)
+            #expect(job["response"]?["mime_type"]?.string == "text/csv", "\(job)")
+            let content = try ferry.call("GET", "/v1/jobs/\(job["id"]?.string ?? "")/content")
+            #expect(content.header("content-type") == "text/csv; charset=\"windows-1252\"; header=present")
+            #expect(content.body == [0xE9])
+        }
+        let odd = try ferry.run(#"{"kind":"data","request":{"url":"\#(origin.url)/odd"}}"#)
+        let content = try ferry.call("GET", "/v1/jobs/\(odd["id"]?.string ?? "")/content")
+        #expect(content.header("content-type") == "text/csv")
+    }
+
+    @Test("the client's trace context goes to the origin and to the webhook, bounded")
+    func traceContext() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let receiver = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        defer { receiver.stop() }
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        let body =
+            #"{"kind":"data","request":{"url":"\#(origin.url)/"},"webhook":{"url":"\#(receiver.url)/h"}}"#
+        let states = ["vendor=a b,other=c", "vendor=" + String(repeating: "x", count: 600), "no list", nil]
+        for state in states {
+            var headers = ["traceparent": parent, "Prefer": "wait=60"]
+            headers["tracestate"] = state
+            let job = try ferry.json("POST", "/v1/jobs", body, headers: headers)
+            #expect(job["state"]?.string == "succeeded", "\(job)")
+        }
+        let sent = origin.requests.map { ($0.header("traceparent"), $0.header("tracestate")) }
+        #expect(sent.map(\.0) == Array(repeating: parent, count: 4))
+        #expect(sent.map(\.1) == ["vendor=a b,other=c", nil, nil, nil])
+        #expect(becomes { receiver.requests.count == 4 })
+        let told = receiver.requests.compactMap { $0.header("tracestate") }
+        #expect(told == ["vendor=a b,other=c"])
+        let alone = try ferry.json(
+            "POST", "/v1/jobs", body, headers: ["tracestate": "a=b", "Prefer": "wait=60"])
+        #expect(alone["state"]?.string == "succeeded" && origin.requests.last?.header("tracestate") == nil)
+    }
+}

@@ -48,11 +48,17 @@ struct BodyTests {
             let id = try #require(kept["id"]?.string)
             let source = #""request":{"url":"\#(origin.url)/"},"source":{"job":"\#(id)"}}"#
             let key = try ferry.makeKey(role: "client", tenant: "somebody-else")
-            let stranger = try ferry.run(#"{"kind":"upload",\#(source)"#, key: key)
-            #expect(stranger["error"]?["code"]?.string == "source_not_found", "\(stranger)")
-            #expect(stranger["attempt"]?.integer == 1)
+            let stranger = try ferry.call("POST", "/v1/jobs", #"{"kind":"upload",\#(source)"#, key: key)
+            #expect(stranger.status == 422, "\(stranger.text)")
+            let waiting = try ferry.submit(
+                #"{"kind":"upload","schedule":{"confirm_before_begin":true},\#(source)"#)
             #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
-            let gone = try ferry.run(#"{"kind":"upload",\#(source)"#)
+            let isBegun = becomes {
+                let answer = #"{"disposition":"continue_loading"}"#
+                return try ferry.call("POST", "/v1/jobs/\(waiting)/begin", answer).status == 200
+            }
+            #expect(isBegun)
+            let gone = try ferry.finished(waiting)
             #expect(gone["error"]?["code"]?.string == "source_not_found", "\(gone)")
         }
     }

@@ -67,6 +67,8 @@ package struct APIPorts: Sendable {
     package var queue: @Sendable () -> QueueConditions
     /// Encrypts what must not be readable in the database.
     package var seal: @Sendable ([UInt8]) -> [UInt8]
+    /// Decrypts that; nil when it cannot be read.
+    package var open: @Sendable ([UInt8]) -> [UInt8]?
     /// Decrypts the keys of a webhook endpoint; nil when they cannot be read.
     package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys?
     /// Reads resume data; nil when this service has not made it.
@@ -110,6 +112,7 @@ package struct APIPorts: Sendable {
         running = { [] }
         queue = { QueueConditions() }
         seal = { $0 }
+        open = { $0 }
         openWebhookKeys = { _ in nil }
         openResumeData = { _ in nil }
         readiness = { [] }

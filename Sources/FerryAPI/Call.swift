@@ -32,6 +32,23 @@ struct Call: Sendable {
         send(Response(status: status, fields: fields, body: .bytes(json)))
     }
 
+    /// Sends one object with its entity tag; 304 to who has it as it is (RFC 9110 §13.1.2).
+    func send(
+        _ status: Int, tag: String, _ extra: [(name: String, value: String)] = [], json: () -> [UInt8]
+    ) {
+        let fields = [("ETag", tag)] + extra
+        guard status == 200, ["GET", "HEAD"].contains(request.head.method),
+            EntityTags(self.fields, "If-None-Match")?.matchesWeakly(tag) == true
+        else { return send(status, json: json(), fields) }
+        send(Response(status: 304, fields: HTTPFields(fields + [("Cache-Control", "no-store")])))
+    }
+
+    /// Whether `If-Match` allows to change what has no revisions and is like this by now.
+    var changeCondition: @Sendable ([UInt8]) -> Bool {
+        let tags = EntityTags(fields, "If-Match")
+        return { tags?.allowsChange(of: $0) ?? true }
+    }
+
     /// Runs the rest of a handler; what it throws is the answer.
     func answering(_ body: () throws(Problem) -> Void) {
         do throws(Problem) {

@@ -4,8 +4,10 @@ internal import HTTPServer
 /// How fast the service may be as a whole.
 package protocol LimitStore: Sendable {
     func limits(reply: @escaping Reply<TransferLimits>)
-    /// On every node. `change` may be asked more than once.
+    /// On every node. `change` and `isAllowed`, which is asked of what they are like before, may be asked
+    /// more than once; where that says no, it is `stale`.
     func changeLimits(
+        if isAllowed: @escaping @Sendable (TransferLimits) -> Bool,
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
         reply: @escaping Reply<TransferLimits>)
 }
@@ -26,7 +28,10 @@ extension API {
                 throw Problem(error)
             }
             // Found right above, whatever it is merged into.
-            ports.limits.changeLimits({ (try? $0.merging(patch)) ?? $0 }) { answer($0, call) }
+            let isAllowed = call.changeCondition
+            ports.limits.changeLimits(if: { isAllowed($0.json) }, { (try? $0.merging(patch)) ?? $0 }) {
+                answer($0, call)
+            }
         }
     }
 }
@@ -34,6 +39,8 @@ extension API {
 private func answer(_ result: Result<TransferLimits, StoreError>, _ call: Call) {
     switch result {
     case .failure(let error): call.fail(error)
-    case .success(let limits): call.send(200, json: limits.json)
+    case .success(let limits):
+        let json = limits.json
+        call.send(200, tag: entityTag(changeable: json, shown: json)) { json }
     }
 }

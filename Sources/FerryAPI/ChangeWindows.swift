@@ -4,8 +4,10 @@ internal import HTTPServer
 /// When the service has time for what may wait, and other rates.
 package protocol WindowStore: Sendable {
     func windows(reply: @escaping Reply<OffPeakWindows>)
-    /// On every node. `change` may be asked more than once; what it throws is the inner failure.
+    /// On every node. `change` may be asked more than once; what it throws is the inner failure. `isAllowed`
+    /// as in `LimitStore`.
     func changeWindows(
+        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool,
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>)
 }
@@ -30,7 +32,8 @@ extension API {
                 windows throws(InvalidFields) in
                 try windows.merging(patch, zones)
             }
-            ports.windows.changeWindows(change) { [self] result in
+            let isAllowed = call.changeCondition
+            ports.windows.changeWindows(if: { isAllowed($0.json) }, change) { [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(.failure(let invalid)): call.fail(Problem(invalid))
@@ -41,6 +44,7 @@ extension API {
     }
 
     private func sendWindows(_ windows: OffPeakWindows, _ call: Call) {
-        call.send(200, json: windows.view(at: ports.clock.now(), ports.zones))
+        let view = windows.view(at: ports.clock.now(), ports.zones)
+        call.send(200, tag: entityTag(changeable: windows.json, shown: view)) { view }
     }
 }

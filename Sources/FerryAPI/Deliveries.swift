@@ -46,22 +46,9 @@ func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: Call) {
     case .success(let delivery):
         var writer = JSONWriter()
         delivery.write(into: &writer)
-        call.send(200, json: writer.bytes)
+        let json = writer.bytes
+        call.send(200, tag: entityTag(changeable: [], shown: json)) { json }
     }
-}
-
-/// A list that has no further page.
-func sendList(_ call: Call, _ write: (inout JSONWriter) -> Void) {
-    var writer = JSONWriter(reservingCapacity: 2_048)
-    writer.beginObject()
-    writer.name("data")
-    writer.beginArray()
-    write(&writer)
-    writer.endArray()
-    writer.name("next_cursor")
-    writer.null()
-    writer.endObject()
-    call.send(200, json: writer.bytes)
 }
 
 extension DeliveryRecord {

@@ -221,7 +221,7 @@ final class EventStreams: EventSink {
         guard let state = states.first, found.count < Self.snapshotMax else { return done(found) }
         var next = JobQuery(tenant: query.tenant)
         next.session = query.session
-        next.state = state
+        next.states = [state]
         next.limit = Self.snapshotMax - found.count
         jobs.jobs(next) { [self] result in
             guard case .success(let more) = result else { return done(nil) }

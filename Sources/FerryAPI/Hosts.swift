@@ -7,9 +7,10 @@ package protocol HostStore: Sendable {
     func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>)
     /// One that nobody knows is as it is by itself.
     func host(_ origin: String, reply: @escaping Reply<HostRecord>)
-    /// For every node.
+    /// For every node. `isAllowed` as in `LimitStore`.
     func changeHost(
-        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>)
+        _ origin: String, _ patch: HostPatch, if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
+        reply: @escaping Reply<Result<HostRecord, InvalidFields>>)
 }
 
 extension API {
@@ -53,7 +54,8 @@ extension API {
             } catch {
                 throw Problem(error)
             }
-            ports.hosts.changeHost(origin, patch) { result in
+            let isAllowed = call.changeCondition
+            ports.hosts.changeHost(origin, patch, if: { isAllowed($0.changeable) }) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(.failure(let invalid)): call.fail(Problem(invalid))
@@ -82,5 +84,6 @@ private func hostPosition(_ cursor: String) throws(Problem) -> String {
 private func sendHost(_ host: HostRecord, _ call: Call) {
     var writer = JSONWriter(reservingCapacity: 4_096)
     host.write(into: &writer)
-    call.send(200, json: writer.bytes)
+    let json = writer.bytes
+    call.send(200, tag: entityTag(changeable: host.changeable, shown: json)) { json }
 }

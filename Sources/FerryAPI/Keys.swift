@@ -2,24 +2,23 @@ internal import FerryCore
 internal import HTTPServer
 
 extension API {
-    /// `POST /v1/admin/keys`: the only answer that holds the key.
+    /// `POST /v1/admin/keys`: this answer, and those to the same request again, hold the key.
     func createKey(_ call: Call) {
         call.answering { () throws(Problem) in
-            if try idempotencyKey(call.fields) != nil {
-                // The first answer could not be given again: the key in it is kept nowhere.
-                throw Problem(.invalidHeader, "A key is shown once; Idempotency-Key is not possible here.")
-            }
             let text = makeKey()
             let key = try newKey(try call.json(), hash: digest(ofKey: text))
-            ports.keys.create(key) { [self] result in
+            let idempotency = try idempotency(call)
+            // Nobody could ask for it again without an idempotency key: then it is kept nowhere.
+            let sealed = idempotency == nil ? nil : ports.seal(Array(text.utf8))
+            ports.keys.create(NewKey(key, idempotency: idempotency, sealedText: sealed)) { [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)
-                case .success:
-                    var writer = JSONWriter()
-                    key.write(into: &writer, key: text)
-                    let json = writer.bytes
-                    // Answered once the key works here.
-                    refreshKeys { _ in call.send(201, json: json) }
+                // Answered once the key works here.
+                case .success(.made): refreshKeys { _ in sendKey(key, 201, call, text: text) }
+                case .success(.known(let known, let sealed)):
+                    guard let plain = ports.open(sealed) else { return call.fail(StoreError.failed) }
+                    let text = String(decoding: plain, as: UTF8.self)
+                    refreshKeys { _ in sendKey(known, 201, call, text: text, replayed) }
                 }
             }
         }
@@ -54,11 +53,28 @@ extension API {
 
     /// `GET /v1/admin/keys`
     func listKeys(_ call: Call) {
-        ports.keys.keys { result in
-            switch result {
-            case .failure(let error): call.fail(error)
-            case .success(let keys):
-                sendList(call) { writer in for key in keys { key.write(into: &writer, key: nil) } }
+        call.answering { () throws(Problem) in
+            let (limit, before) = try call.page { cursor throws(Problem) -> KeyID in try position(cursor) }
+            ports.keys.keys(before: before, limit: limit + 1) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let keys):
+                    Page(keys, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
+                        $0.write(into: &$1, key: nil)
+                    }
+                }
+            }
+        }
+    }
+
+    /// `GET /v1/admin/keys/{id}`
+    func readKey(_ call: Call) {
+        call.answering { () throws(Problem) in
+            ports.keys.key(try call.identifier(KeyID.self)) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let key): sendKey(key, 200, call)
+                }
             }
         }
     }
@@ -67,17 +83,48 @@ extension API {
     func revokeKey(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(KeyID.self)
-            ports.keys.revoke(id) { [self] result in
+            guard call.fields.contains("If-Match") else { return revoke(id, call) }
+            let isAllowed = call.changeCondition
+            ports.keys.key(id) { [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)
-                case .success: refreshKeys { _ in call.send(Response(status: 204)) }
+                case .success(let key) where !isAllowed(key.json()): call.fail(.stale(revision: nil))
+                // Only its revocation changes a key, and that happens once.
+                case .success: revoke(id, call)
                 }
+            }
+        }
+    }
+
+    private func revoke(_ id: KeyID, _ call: Call) {
+        ports.keys.revoke(id) { [self] result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success: refreshKeys { _ in call.send(Response(status: 204)) }
             }
         }
     }
 }
 
+/// `text`: the key itself.
+private func sendKey(
+    _ key: APIKey, _ status: Int, _ call: Call, text: String? = nil,
+    _ extra: [(name: String, value: String)] = []
+) {
+    let json = key.json()
+    let location = status == 201 ? [(name: "Location", value: "/v1/admin/keys/\(key.id)")] : []
+    call.send(status, tag: entityTag(changeable: json, shown: json), location + extra) {
+        text.map { key.json($0) } ?? json
+    }
+}
+
 extension APIKey {
+    fileprivate func json(_ key: String? = nil) -> [UInt8] {
+        var writer = JSONWriter()
+        write(into: &writer, key: key)
+        return writer.bytes
+    }
+
     fileprivate func write(into writer: inout JSONWriter, key: String?) {
         writer.beginObject()
         writer.member("id", id)

@@ -42,9 +42,11 @@ func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
     for (name, value) in call.query {
         switch name {
         case "session": query.session = try nonEmpty(name, value, byteCountMax: Limits.nameByteCountMax)
-        case "state": query.state = try choice(name, value)
+        case "state":
+            query.states = try value.split(separator: ",", omittingEmptySubsequences: false)
+                .map { state throws(Problem) in try choice(name, String(state)) }
         case "kind": query.kind = try choice(name, value)
-        case "host": query.host = try nonEmpty(name, value, byteCountMax: 255).lowercased()
+        case "host": try query.narrow(toHost: value)
         case "created_after":
             guard let instant = Timestamp(rfc3339: value) else {
                 throw Problem(.invalidParameter, "created_after must be an RFC 3339 time.")
@@ -70,6 +72,27 @@ func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
     return query
 }
 
+extension JobQuery {
+    /// By a host's name, by `host:port`, or by an origin.
+    fileprivate mutating func narrow(toHost value: String) throws(Problem) {
+        let isOrigin = value.contains("://")
+        guard let url = try? WebURL.parse(isOrigin ? value : "https://\(value)"), url.path == "/",
+            url.query == nil
+        else {
+            throw Problem(
+                .invalidParameter,
+                "host is a name, host:port, or an origin such as https://example.org:8443, without a path.")
+        }
+        if isOrigin {
+            origins = [url.origin]
+        } else if !value.hasSuffix("]"), value.split(separator: "]").last?.contains(":") == true {
+            origins = WebURL.Scheme.allCases.map { "\($0.rawValue)://\(url.host):\(url.port)" }
+        } else {
+            host = url.host
+        }
+    }
+}
+
 private func nonEmpty(_ name: String, _ value: String, byteCountMax: Int) throws(Problem) -> String {
     guard (1...byteCountMax).contains(value.utf8.count) else {
         throw Problem(.invalidParameter, "\(name) must have 1 to \(byteCountMax) bytes.")
@@ -82,7 +105,7 @@ private func choice<Choice: RawRepresentable & CaseIterable>(
 ) throws(Problem) -> Choice where Choice.RawValue == String {
     guard let choice = Choice(rawValue: value) else {
         let all = Choice.allCases.map(\.rawValue).joined(separator: ", ")
-        throw Problem(.invalidParameter, "\(name) takes one value, one of: \(all).")
+        throw Problem(.invalidParameter, "There is no \(name) \"\(value)\", but: \(all).")
     }
     return choice
 }

@@ -57,7 +57,10 @@ package protocol DeliveryReader: Sendable {
 /// Where API keys are kept, revoked ones included.
 package protocol KeyStore: Sendable {
     func keys(reply: @escaping Reply<[APIKey]>)
-    func create(_ key: APIKey, reply: @escaping Reply<Void>)
+    /// Newest first, only those before `before`.
+    func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>)
+    func key(_ id: KeyID, reply: @escaping Reply<APIKey>)
+    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
     /// For good; `notFound` when there is no such key, or none that is valid.
     func revoke(_ id: KeyID, reply: @escaping Reply<Void>)
 }

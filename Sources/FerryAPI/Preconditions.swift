@@ -1,4 +1,6 @@
+internal import FerryCore
 internal import HTTPServer
+internal import OpenSSL
 
 /// Entity tags of a header field: `*`, or a list (RFC 9110 §13.1).
 enum EntityTags: Equatable {
@@ -51,6 +53,16 @@ enum EntityTags: Equatable {
         }
     }
 
+    /// Whether `If-Match` allows to change what is like this by now (`entityTag(changeable:shown:)`): what is
+    /// shown beside it changes by itself, and is no reason to refuse.
+    func allowsChange(of changeable: [UInt8]) -> Bool {
+        switch self {
+        case .any: true
+        case .list(let tags):
+            tags.contains { $0.hasPrefix("\"\(shortDigest(changeable))-") && $0.hasSuffix("\"") }
+        }
+    }
+
     /// The one revision that `If-Match` allows: nil for any; −1, which no object has, when it names none.
     var revision: Int32? {
         switch self {
@@ -62,6 +74,13 @@ enum EntityTags: Equatable {
 
 /// The entity tag of a revision: `"r3"`.
 func entityTag(revision: Int32) -> String { "\"r\(revision)\"" }
+
+/// The entity tag of what has no revisions: of what clients can change about it, and of all that is shown.
+func entityTag(changeable: [UInt8], shown: [UInt8]) -> String {
+    "\"\(shortDigest(changeable))-\(shortDigest(shown))\""
+}
+
+private func shortDigest(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes).prefix(8)) }
 
 private func revisionNumber(_ tag: String) -> Int32? {
     guard tag.hasPrefix("\"r"), tag.hasSuffix("\""), let number = Int32(tag.dropFirst(2).dropLast()),

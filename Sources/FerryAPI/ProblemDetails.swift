@@ -162,7 +162,10 @@ struct Problem: Error, Sendable {
         case .notAwaited:
             self.init(.notAwaited, "The job has no acknowledgement: it goes when its retention is over.")
         case .stale(let revision):
-            self.init(.stale, "Its revision is \(revision), not the one that If-Match names.")
+            self.init(
+                .stale,
+                revision.map { "Its revision is \($0), not the one that If-Match names." }
+                    ?? "It has changed since it was as If-Match says.")
             self.revision = revision
         case .sessionInvalidated: self.init(.sessionInvalidated, "The session was invalidated.")
         case .sessionsChanged:

@@ -35,15 +35,8 @@ extension API {
         switch result {
         case .failure(let error): call.fail(error)
         case .success(let record):
-            let tag = entityTag(revision: record.revision)
             let applied: [(name: String, value: String)] =
                 waited.map { [("Preference-Applied", "wait=\(Int($0))")] } ?? []
-            if EntityTags(call.fields, "If-None-Match")?.matchesWeakly(tag) == true {
-                return call.send(
-                    Response(
-                        status: 304,
-                        fields: HTTPFields([("ETag", tag), ("Cache-Control", "no-store")] + applied)))
-            }
             send(record, 200, call, applied)
         }
     }
@@ -51,9 +44,11 @@ extension API {
     /// Sends a job as it is shown everywhere, with its entity tag.
     func send(_ record: JobRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = [])
     {
-        var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
-        write(record, into: &writer)
-        call.send(status, json: writer.bytes, [("ETag", entityTag(revision: record.revision))] + extra)
+        call.send(status, tag: entityTag(revision: record.revision), extra) {
+            var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
+            write(record, into: &writer)
+            return writer.bytes
+        }
     }
 
     func write(_ record: JobRecord, into writer: inout JSONWriter) {

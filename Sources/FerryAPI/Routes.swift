@@ -52,7 +52,7 @@ enum Operation: String, Sendable, CaseIterable {
     case readWindows, changeWindows
     case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
         pauseSchedule, resumeSchedule
-    case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, revokeKey
+    case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
     case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
     case listHosts, readHost, changeHost
     case live, ready, metrics, openapi, docs
@@ -149,6 +149,7 @@ private let operatorRoutes: [Route] = [
     Route(.changeWindows, "PATCH", "/v1/admin/windows", .admin, .upTo(65_536)) { $0.changeWindows },
     Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
     Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
+    Route(.readKey, "GET", "/v1/admin/keys/{id}", .admin) { $0.readKey },
     Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },
     Route(.pauseService, "POST", "/v1/admin/pause", .admin, .upTo(4_096)) { $0.pauseService },
     Route(.resumeService, "POST", "/v1/admin/resume", .admin, .upTo(4_096)) { $0.resumeService },

@@ -178,7 +178,9 @@ private func answer(_ result: Result<ScheduleRecord, StoreError>, _ call: Call) 
 private func sendSchedule(
     _ record: ScheduleRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []
 ) {
-    var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)
-    record.write(into: &writer)
-    call.send(status, json: writer.bytes, [("ETag", entityTag(revision: record.revision))] + extra)
+    call.send(status, tag: entityTag(revision: record.revision), extra) {
+        var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)
+        record.write(into: &writer)
+        return writer.bytes
+    }
 }

@@ -142,7 +142,9 @@ extension Call {
 private func answer(
     _ session: SessionOverview, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []
 ) {
-    var writer = JSONWriter(reservingCapacity: 1_024)
-    session.write(into: &writer)
-    call.send(status, json: writer.bytes, [("ETag", entityTag(revision: session.revision))] + extra)
+    call.send(status, tag: entityTag(revision: session.revision), extra) {
+        var writer = JSONWriter(reservingCapacity: 1_024)
+        session.write(into: &writer)
+        return writer.bytes
+    }
 }

@@ -124,11 +124,12 @@ extension API {
         _ record: WebhookRecord, _ status: Int, _ call: Call, secret: WebhookSecret? = nil,
         _ extra: [(name: String, value: String)] = []
     ) {
-        var writer = JSONWriter(reservingCapacity: 1_024)
-        record.write(into: &writer, secret: secret)
-        var fields: [(name: String, value: String)] = [("ETag", entityTag(revision: record.revision))]
-        if status == 201 { fields.append(("Location", "/v1/webhooks/\(record.id)")) }
-        call.send(status, json: writer.bytes, fields + extra)
+        let location = status == 201 ? [(name: "Location", value: "/v1/webhooks/\(record.id)")] : []
+        call.send(status, tag: entityTag(revision: record.revision), location + extra) {
+            var writer = JSONWriter(reservingCapacity: 1_024)
+            record.write(into: &writer, secret: secret)
+            return writer.bytes
+        }
     }
 }
 

@@ -20,7 +20,7 @@ extension Admin {
 
         package init() {}
 
-        package func run() throws { try list("/v1/admin/audit?limit=\(limit)", client) }
+        package func run() throws { try list("/v1/admin/audit", client, limit: limit) }
     }
 
     package struct Pause: ParsableCommand {

@@ -48,3 +48,24 @@ package struct APIKey: Sendable, Equatable {
         self.revokedAt = revokedAt
     }
 }
+
+/// A key that is to be kept.
+package struct NewKey: Sendable {
+    package let key: APIKey
+    package let idempotency: Submission.Idempotency?
+    /// The key itself, sealed, for the answers to the same request again; nil without an idempotency key.
+    package let sealedText: [UInt8]?
+
+    package init(_ key: APIKey, idempotency: Submission.Idempotency? = nil, sealedText: [UInt8]? = nil) {
+        self.key = key
+        self.idempotency = idempotency
+        self.sealedText = sealedText
+    }
+}
+
+/// What became of a new key.
+package enum KeyCreation: Sendable {
+    case made
+    /// The first request with the same idempotency key made this one.
+    case known(APIKey, sealedText: [UInt8])
+}

@@ -37,6 +37,19 @@ package struct HostRecord: Sendable {
         self.state = state
     }
 
+    /// What a `HostPatch` changes, as it is: JSON.
+    package var changeable: [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.memberOrNull("minimum_connections", connectionsMin)
+        writer.memberOrNull("maximum_connections", connectionsMax)
+        writer.member("paused", isPaused)
+        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+        writer.memberOrNull("backoff_until", backoffUntil)
+        writer.endObject()
+        return writer.bytes
+    }
+
     package func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("host", origin)

@@ -2,10 +2,13 @@
 package struct JobQuery: Sendable, Equatable {
     package var tenant: String
     package var session: String?
-    package var state: JobState?
+    /// Any of these; empty: whatever it is.
+    package var states: [JobState]
     package var kind: JobKind?
     /// The host of `request.url`, lower case, without scheme and port.
     package var host: String?
+    /// The origin of `request.url` is one of these (scheme://host:port).
+    package var origins: [String]?
     package var createdAfter: Timestamp?
     /// Only what this schedule has submitted.
     package var schedule: ScheduleID?
@@ -19,13 +22,13 @@ package struct JobQuery: Sendable, Equatable {
     package var limit: Int
 
     package init(
-        tenant: String, session: String? = nil, state: JobState? = nil, kind: JobKind? = nil,
+        tenant: String, session: String? = nil, states: [JobState] = [], kind: JobKind? = nil,
         host: String? = nil, createdAfter: Timestamp? = nil, metadata: [JobSpec.Pair] = [],
         before: JobID? = nil, limit: Int = Limits.listLimitDefault
     ) {
         self.tenant = tenant
         self.session = session
-        self.state = state
+        self.states = states
         self.kind = kind
         self.host = host
         self.createdAfter = createdAfter

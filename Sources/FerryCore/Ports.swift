@@ -93,8 +93,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case invalidState(JobState, waitingFor: WaitingFor? = nil)
     /// The job asks for no acknowledgement.
     case notAwaited
-    /// `If-Match` names another revision.
-    case stale(revision: Int32)
+    /// `If-Match` names another revision than this one; nil: of what has no revisions, another state.
+    case stale(revision: Int32?)
     /// The session takes no more jobs.
     case sessionInvalidated
     /// A session of the submission has another configuration by now: it is to be read anew.

@@ -6,10 +6,11 @@ extension StoreDoor: WindowStore {
     func windows(reply: @escaping Reply<OffPeakWindows>) { control.windows(reply: reply) }
 
     func changeWindows(
+        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool,
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
     ) {
-        control.changeWindows(change) { [store] result in
+        control.changeWindows(if: isAllowed, change) { [store] result in
             store.schedules.wake()
             reply(result)
         }

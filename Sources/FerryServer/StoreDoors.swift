@@ -285,10 +285,11 @@ extension StoreDoor: LimitStore {
     func limits(reply: @escaping Reply<TransferLimits>) { control.limits(reply: reply) }
 
     func changeLimits(
+        if isAllowed: @escaping @Sendable (TransferLimits) -> Bool,
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
         reply: @escaping Reply<TransferLimits>
     ) {
-        control.changeLimits(change, reply: reply)
+        control.changeLimits(if: isAllowed, change, reply: reply)
     }
 }
 
@@ -300,16 +301,23 @@ extension StoreDoor: HostStore {
     func host(_ origin: String, reply: @escaping Reply<HostRecord>) { control.host(origin, reply: reply) }
 
     func changeHost(
-        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+        _ origin: String, _ patch: HostPatch, if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
+        reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
-        control.changeHost(origin, patch, reply: reply)
+        control.changeHost(origin, patch, if: isAllowed, reply: reply)
     }
 }
 
 extension StoreDoor: KeyStore {
     func keys(reply: @escaping Reply<[APIKey]>) { control.keys(reply: reply) }
 
-    func create(_ key: APIKey, reply: @escaping Reply<Void>) { control.createKey(key, reply: reply) }
+    func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>) {
+        control.keys(before: before, limit: limit, reply: reply)
+    }
+
+    func key(_ id: KeyID, reply: @escaping Reply<APIKey>) { control.key(id, reply: reply) }
+
+    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>) { control.createKey(new, reply: reply) }
 
     func revoke(_ id: KeyID, reply: @escaping Reply<Void>) { control.revokeKey(id, reply: reply) }
 }

@@ -35,6 +35,7 @@ final class Surface: Sendable {
         ports.queue = { store.queueConditions }
         ports.zones = parts.zones
         ports.seal = { box.seal($0) }
+        ports.open = { try? box.open($0) }
         ports.openWebhookKeys = { box.webhookKeys($0) }
         ports.openResumeData = { box.resumePoint($0) }
         ports.readiness = {

@@ -41,7 +41,9 @@ extension ControlLane {
 
     /// Changes what holds for a host, on every node. `overloaded` when there are too many hosts already.
     package func changeHost(
-        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+        _ origin: String, _ patch: HostPatch,
+        if isAllowed: @escaping @Sendable (HostRecord) -> Bool = { _ in true },
+        reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
         let (context, wakeDispatcher) = (context, wakeDispatcher)
         perform("change_host", isRead: false, reply) {
@@ -49,10 +51,11 @@ extension ControlLane {
                 -> Result<Result<HostRecord, InvalidFields>, StoreError> in
             let now = context.clock.now()
             let outcome = try connection.transaction { connection throws(PostgresError) in
-                try Self.change(origin, patch, now, &connection)
+                try Self.change(origin, patch, isAllowed, now, &connection)
             }
             switch outcome {
             case .unknown: return .failure(.overloaded)
+            case .stale: return .failure(.stale(revision: nil))
             case .refused(let invalid): return .success(.failure(invalid))
             case .done:
                 // Who has paused it here may count on it here; other nodes hear of it a moment later.
@@ -63,17 +66,19 @@ extension ControlLane {
     }
 
     private enum HostChange {
-        case done, unknown
+        case done, unknown, stale
         case refused(InvalidFields)
     }
 
     private static func change(
-        _ origin: String, _ patch: HostPatch, _ now: Timestamp, _ connection: inout Connection
+        _ origin: String, _ patch: HostPatch, _ isAllowed: (HostRecord) -> Bool, _ now: Timestamp,
+        _ connection: inout Connection
     ) throws(PostgresError) -> HostChange {
         let hosts = [(origin: origin, countMax: HostHealth.rowCountMax)]
         let rows = try HostRound.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
         guard let row = rows.first else { return .unknown }
         var host = row.condition
+        guard isAllowed(HostRecord(origin, host, now)) else { return .stale }
         var settings = host.settings
         if let least = patch.connectionsMin { settings.connectionsMin = least }
         if let most = patch.connectionsMax { settings.connectionsMax = most }
@@ -96,12 +101,17 @@ extension HostRecord {
     /// Reads columns of list_hosts.sql.
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int, _ now: Timestamp) {
         let kept = rows.isNull(row, 1) ? nil : HostCondition(json: rows.bytes(row, 1))
-        let host = kept ?? HostCondition()
+        self.init(rows.text(row, 0), kept ?? HostCondition(), now)
+        inFlight = Int(rows.int32(row, 2))
+        decisions = rows.textArray(row, 3).compactMap { $0.map { Array($0.utf8) } }
+    }
+
+    /// Without what runs there and what was decided.
+    fileprivate init(_ origin: String, _ host: HostCondition, _ now: Timestamp) {
         let state = host.state(at: now)
-        self.init(origin: rows.text(row, 0), state: state.rawValue)
+        self.init(origin: origin, state: state.rawValue)
         reason = host.reason(state).map { Reason(code: state.rawValue, detail: $0) }
         connectionLimit = host.connectionLimit
-        inFlight = Int(rows.int32(row, 2))
         backoffUntil = host.backoffUntil.flatMap { $0 > now ? $0 : nil }
         unreachableSince = host.unreachableSince
         nextProbeAt = host.nextProbeAt
@@ -111,7 +121,6 @@ extension HostRecord {
         connectionsMax = host.settings.connectionsMax
         isPaused = host.settings.isPaused
         bytesPerSecondMax = host.settings.bytesPerSecondMax
-        decisions = rows.textArray(row, 3).compactMap { $0.map { Array($0.utf8) } }
     }
 }
 

@@ -177,13 +177,20 @@ extension NodeStatus {
 }
 
 extension Parameters {
+    fileprivate mutating func append(texts: [String]?) {
+        guard let texts else { return appendNull() }
+        appendArray(.text, texts) { $0.append(text: $1) }
+    }
+
     /// The parameters of list_jobs.sql.
     fileprivate static func query(_ query: JobQuery) -> Parameters {
         var parameters = Parameters()
         parameters.append(text: query.tenant)
         parameters.append(query.before ?? .last)
         parameters.append(text: query.session)
-        parameters.append(text: query.state?.rawValue)
+        let isAnyState = query.states.isEmpty
+        parameters.append(
+            texts: isAnyState ? nil : query.states.filter { !$0.isTerminal }.map(\.rawValue))
         parameters.append(text: query.kind?.rawValue)
         parameters.append(text: query.host)
         parameters.append(query.createdAfter)
@@ -198,6 +205,9 @@ extension Parameters {
         }
         parameters.append(int32: Int32(clamping: query.limit))
         parameters.append(query.schedule)
+        parameters.append(
+            texts: isAnyState ? nil : query.states.filter(\.isTerminal).map(\.rawValue))
+        parameters.append(texts: query.origins)
         return parameters
     }
 }

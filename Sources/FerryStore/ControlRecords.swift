@@ -74,24 +74,54 @@ extension ControlLane {
 
     /// Keeps a key; one with the same hash is left as it is.
     package func createKey(_ key: APIKey, reply: @escaping Reply<Void>) {
-        perform("create_key", isRead: false, reply) { connection throws(PostgresError) in
+        createKey(NewKey(key)) { reply($0.map { _ in }) }
+    }
+
+    /// Keeps a key, or finds the one that the first request with the same idempotency key made.
+    package func createKey(_ new: NewKey, reply: @escaping Reply<KeyCreation>) {
+        let node = context.configuration.node
+        perform("create_key", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<KeyCreation, StoreError> in
+            let rows = try connection.execute(Statements.createKey, .new(new, node: node))
+            if rows.bool(0, 0) { return .success(.made) }
             var parameters = Parameters()
-            parameters.append(key.id)
-            parameters.append(text: key.tenant)
-            parameters.append(text: key.role.rawValue)
-            parameters.append(text: key.name)
-            parameters.append(bytea: key.hash)
-            parameters.append(key.createdAt)
-            _ = try connection.execute(Statements.createKey, parameters)
-            return .success(())
+            for text in [new.idempotency?.tenant, new.idempotency?.route, new.idempotency?.key] {
+                parameters.append(text: text)
+            }
+            let first = try connection.execute(Statements.readFirstKey, parameters)
+            // One that housekeeping has just removed: the client's next try will find it free.
+            guard first.rowCount == 1 else { return .failure(.idempotencyKeyInProgress) }
+            guard first.bytes(0, 7) == new.idempotency?.fingerprint else {
+                return .failure(.idempotencyKeyReused)
+            }
+            return .success(.known(APIKey(first, 0), sealedText: first.bytes(0, 8)))
         }
     }
 
-    /// All keys, revoked ones included, the oldest first.
+    /// All keys, revoked ones included.
     package func keys(reply: @escaping Reply<[APIKey]>) {
-        perform("list_keys", isRead: true, reply) { connection throws(PostgresError) in
-            let rows = try connection.execute(Statements.listKeys)
+        perform("all_keys", isRead: true, reply) { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.allKeys)
             return .success((0..<rows.rowCount).map { APIKey(rows, $0) })
+        }
+    }
+
+    /// A page of keys, revoked ones included, newest first.
+    package func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>) {
+        perform("list_keys", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(before ?? .last)
+            parameters.append(int32: Int32(clamping: limit))
+            let rows = try connection.execute(Statements.listKeys, parameters)
+            return .success((0..<rows.rowCount).map { APIKey(rows, $0) })
+        }
+    }
+
+    /// One key, revoked or not.
+    package func key(_ id: KeyID, reply: @escaping Reply<APIKey>) {
+        perform("read_key", isRead: true, reply) { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.readKey, .identifier(id))
+            return rows.rowCount == 1 ? .success(APIKey(rows, 0)) : .failure(.notFound)
         }
     }
 
@@ -155,6 +185,27 @@ extension DeliveryRecord.Try {
         self.init(
             number: rows.int32(row, 3), startedAt: rows.instant(row, 4), duration: rows.float64(row, 5),
             status: rows.int32OrNil(row, 6), error: rows.textOrNil(row, 7), answer: rows.text(row, 8))
+    }
+}
+
+extension Parameters {
+    /// The parameters of create_key.sql.
+    fileprivate static func new(_ new: NewKey, node: NodeID) -> Parameters {
+        let key = new.key
+        var parameters = Parameters()
+        parameters.append(key.id)
+        parameters.append(text: key.tenant)
+        parameters.append(text: key.role.rawValue)
+        parameters.append(text: key.name)
+        parameters.append(bytea: key.hash)
+        parameters.append(key.createdAt)
+        parameters.append(text: new.idempotency?.tenant)
+        parameters.append(text: new.idempotency?.route)
+        parameters.append(text: new.idempotency?.key)
+        parameters.append(bytea: new.idempotency?.fingerprint)
+        parameters.append(bytea: new.sealedText)
+        parameters.append(node)
+        return parameters
     }
 }
 

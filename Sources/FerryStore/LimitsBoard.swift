@@ -59,18 +59,22 @@ extension ControlLane {
 
     /// Changes the limits for every node: this one at once, the others when they hear of it.
     package func changeLimits(
+        if isAllowed: @escaping @Sendable (TransferLimits) -> Bool = { _ in true },
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
         reply: @escaping Reply<TransferLimits>
     ) {
         let context = context
-        perform("change_limits", isRead: false, reply) { connection throws(PostgresError) in
+        perform("change_limits", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<TransferLimits, StoreError> in
             // Each round fails only because somebody else has changed them meanwhile.
             for _ in 0..<10 {
                 var parameters = Parameters()
                 parameters.append(text: LimitsBoard.setting)
                 let rows = try connection.execute(Statements.readSetting, parameters)
                 let before = rows.rowCount == 1 ? rows.bytes(0, 0) : nil
-                let limits = change(context.limits.limits(before))
+                let current = context.limits.limits(before)
+                guard isAllowed(current) else { return .failure(.stale(revision: nil)) }
+                let limits = change(current)
                 var changed = Parameters()
                 changed.append(text: LimitsBoard.setting)
                 changed.append(bytea: limits.json)

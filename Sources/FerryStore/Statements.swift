@@ -23,7 +23,7 @@ package enum Statements {
     package static let claimLimitedJobs = make(
         "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
-    package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 6)
+    package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 12)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
     package static let drainedSessions = make(
         "drained_sessions", PackageResources.drained_sessions_sql, parameters: 3)
@@ -67,8 +67,12 @@ package enum Statements {
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 7, isPlannedAnew: true)
     package static let listJobs = make(
-        "list_jobs", PackageResources.list_jobs_sql, parameters: 10, isPlannedAnew: true)
-    package static let listKeys = make("list_keys", PackageResources.list_keys_sql)
+        "list_jobs", PackageResources.list_jobs_sql, parameters: 12, isPlannedAnew: true)
+    package static let allKeys = make("all_keys", PackageResources.all_keys_sql)
+    package static let listKeys = make("list_keys", PackageResources.list_keys_sql, parameters: 2)
+    package static let readKey = make("read_key", PackageResources.read_key_sql, parameters: 1)
+    package static let readFirstKey = make(
+        "read_first_key", PackageResources.read_first_key_sql, parameters: 3)
     package static let lockDependents = make(
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
     package static let lockHeartbeat = make(
@@ -154,7 +158,8 @@ package enum Statements {
             expiredJobs, findLots, finishJobs, listAudit, readOperations, removeOldAudit,
             foldCounts,
             heartbeat,
-            heldJobs, judgeJobs, listDeliveries, listJobs, listKeys, lockHeartbeat, lockLots, lockOldLots,
+            heldJobs, judgeJobs, listDeliveries, listJobs, allKeys, listKeys, readKey, readFirstKey,
+            lockHeartbeat, lockLots, lockOldLots,
             lockRescue, lookLots, mendLots, nextDeadline,
             nextDue,
             notify, promoteJobs,

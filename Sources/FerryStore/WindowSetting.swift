@@ -12,6 +12,7 @@ extension ControlLane {
     /// Changes the windows for every node; each learns of it within seconds. `change` may be asked more than
     /// once; what it throws is the inner failure.
     package func changeWindows(
+        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool = { _ in true },
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
     ) {
@@ -22,9 +23,11 @@ extension ControlLane {
             // Each round fails only because somebody else has changed them meanwhile.
             for _ in 0..<10 {
                 let before = try Self.readWindows(&connection)
+                let current = OffPeakWindows(stored: before)
+                guard isAllowed(current) else { return .failure(.stale(revision: nil)) }
                 let windows: OffPeakWindows
                 do throws(InvalidFields) {
-                    windows = try change(OffPeakWindows(stored: before))
+                    windows = try change(current)
                 } catch {
                     return .success(.failure(error))
                 }

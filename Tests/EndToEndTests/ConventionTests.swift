@@ -97,4 +97,79 @@ struct ConventionTests {
         #expect(try ferry.call("GET", deliveries + "webhook.ping").status == 200)
         #expect(try ferry.call("DELETE", "/v1/webhooks/\(endpoint)").status == 204)
     }
+
+    @Test("objects of operators have entity tags: 304 for who has them, 412 for who is late")
+    func tags() throws {
+        let changes = [
+            (
+                "limits", #"{"max_bytes_per_second_per_host":9007199254740991}"#,
+                #"{"max_bytes_per_second_per_host":null}"#
+            ),
+            ("hosts/tagged.example", #"{"maximum_connections":5}"#, #"{"maximum_connections":6}"#),
+            (
+                "windows",
+                #"{"windows":[{"name":"n","cron":"0 3 1 1 *","duration":60,"discretionary":false}]}"#,
+                #"{"windows":[]}"#
+            ),
+        ]
+        for (name, first, second) in changes {
+            let path = "/v1/admin/\(name)"
+            let tag = try #require(try ferry.call("GET", path).header("etag"), "\(name)")
+            let unchanged = try ferry.call("GET", path, headers: ["If-None-Match": tag])
+            #expect(unchanged.status == 304 && unchanged.body.isEmpty, "\(name)")
+            #expect(try ferry.call("PATCH", path, first, headers: ["If-Match": tag]).status == 200, "\(name)")
+            let late = try ferry.call("PATCH", path, second, headers: ["If-Match": tag])
+            #expect(late.status == 412 && late.text.contains("stale"), "\(name): \(late)")
+            let now = try #require(try ferry.call("GET", path).header("etag"))
+            #expect(
+                try ferry.call("PATCH", path, second, headers: ["If-Match": now]).status == 200, "\(name)")
+        }
+    }
+
+    @Test("a key is made once for an idempotency key, read by its Location, and revoked as it was read")
+    func keys() throws {
+        let body = #"{"name":"once","role":"viewer"}"#
+        let make = { (body: String) in
+            try ferry.call("POST", "/v1/admin/keys", body, headers: ["Idempotency-Key": "key-once"])
+        }
+        let (first, again) = (try make(body), try make(body))
+        #expect(first.status == 201 && again.status == 201, "\(first) \(again)")
+        #expect(again.header("idempotency-replayed") == "true")
+        let key = try #require(try first.json["key"]?.string)
+        #expect(try again.json == first.json)
+        #expect(try ferry.call("GET", "/v1/jobs?limit=1", key: key).status == 200)
+        #expect(try make(#"{"name":"twice","role":"viewer"}"#).status == 422)
+        let path = try #require(first.header("location"))
+        let read = try ferry.call("GET", path)
+        #expect(read.status == 200 && !read.text.contains(key))
+        let newest = try ferry.json("GET", "/v1/admin/keys?limit=1")["data"]?.array
+        #expect(try newest?.count == 1 && newest?.first?["id"] == first.json["id"])
+        let tag = try #require(read.header("etag"))
+        #expect(try ferry.call("DELETE", path, headers: ["If-Match": "\"old\""]).status == 412)
+        #expect(try ferry.call("DELETE", path, headers: ["If-Match": tag]).status == 204)
+        #expect(try ferry.call("GET", "/v1/jobs?limit=1", key: key).status == 401)
+    }
+
+    @Test("jobs are listed by several states, and by hosts as operators name them")
+    func jobs() throws {
+        let origin = try HalfwayOrigin(free: 1)
+        defer { origin.stop() }
+        let job = #"{"kind":"data","session":"narrowed","request":{"url":"\#(origin.url)/f/1"}}"#
+        let done = try #require(try ferry.run(job)["id"]?.string)
+        let running = try ferry.submit(job)
+        #expect(origin.stopped.wait().count == 1)
+        let ids = { (query: String) in
+            try ferry.json("GET", "/v1/jobs?session=narrowed&\(query)")["data"]?.array?
+                .compactMap { $0["id"]?.string } ?? []
+        }
+        #expect(try ids("state=running,succeeded") == [running, done])
+        #expect(try ids("state=queued,succeeded") == [done] && ids("state=running") == [running])
+        let place = String(origin.url.dropFirst("http://".count))
+        for host in [place, origin.url, "127.0.0.1"] {
+            #expect(try ids("host=\(host)").count == 2, "\(host)")
+        }
+        #expect(try ids("host=https://\(place)").isEmpty && ids("host=127.0.0.1:1").isEmpty)
+        let refused = try ferry.call("GET", "/v1/jobs?host=\(origin.url)/f/1")
+        #expect(refused.status == 400 && refused.text.contains("without a path"))
+    }
 }

@@ -110,6 +110,37 @@ struct AdminTests {
         #expect(try fixture.send("GET", "/v1/admin/status", key: fixture.strangerKey).status == 200)
     }
 
+    @Test("the same request for a key again gets the same key, and another body none")
+    func repeatedKey() throws {
+        let fixture = Fixture()
+        let body = #"{"name":"ci","role":"viewer"}"#
+        let header = [(name: "Idempotency-Key", value: "k1")]
+        let first = try fixture.send("POST", "/v1/admin/keys", body, header)
+        let again = try fixture.send("POST", "/v1/admin/keys", body, header)
+        #expect(first.status == 201 && first.header("Idempotency-Replayed") == nil)
+        #expect(again.status == 201 && again.header("Idempotency-Replayed") == "true")
+        #expect(again.json == first.json && again.header("Location") == first.header("Location"))
+        let key = try #require(again.json["key"]?.string)
+        #expect(try fixture.send("GET", "/v1/jobs", key: key).status == 200)
+        let other = #"{"name":"ci","role":"client"}"#
+        #expect(try fixture.send("POST", "/v1/admin/keys", other, header).code == "idempotency_key_reused")
+    }
+
+    @Test("keys come by pages, newest first")
+    func keyPages() throws {
+        let fixture = Fixture()
+        var ids: [String] = []
+        for number in 0..<4 {
+            let made = try fixture.send("POST", "/v1/admin/keys", #"{"name":"\#(number)","role":"viewer"}"#)
+            ids.append(try #require(made.json["id"]?.string))
+        }
+        let page = try fixture.send("GET", "/v1/admin/keys?limit=3")
+        #expect(page.json["data"]?.array?.compactMap { $0["id"]?.string } == Array(ids.reversed().prefix(3)))
+        let cursor = try #require(page.json["next_cursor"]?.string)
+        let rest = try fixture.send("GET", "/v1/admin/keys?limit=3&cursor=\(cursor)").json
+        #expect(rest["data"]?.array?.first?["id"]?.string == ids[0])
+    }
+
     @Test(
         "a wrong key request is refused with its pointer",
         arguments: [

@@ -44,16 +44,16 @@ final class Fixture: Sendable {
             store.state.withLock { $0.running }.first { $0.job == job }?.progress
         }
         ports.seal = { [0xEE] + $0.reversed() }
+        ports.open = { sealed in Array(sealed.dropFirst().reversed()) }
         ports.openWebhookKeys = { Fixture.openKeys($0) }
         ports.uptime = { 12.5 }
         var configuration = APIConfiguration(version: "9.9", adminKey: Self.adminKey)
         configuration.rateLimit = rateLimit
         api = API(configuration, ports, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-        store.create(
-            APIKey(
-                id: Self.adminKeyID, role: .viewer, name: "FERRY_ADMIN_KEY",
-                hash: digest(ofKey: Self.adminKey), createdAt: Timestamp(microseconds: 0))
-        ) { _ in }
+        let configured = APIKey(
+            id: Self.adminKeyID, role: .viewer, name: "FERRY_ADMIN_KEY",
+            hash: digest(ofKey: Self.adminKey), createdAt: Timestamp(microseconds: 0))
+        store.create(NewKey(configured)) { _ in }
         clientKey = Self.add(.client, "default", 1, store)
         viewerKey = Self.add(.viewer, "default", 2, store)
         strangerKey = Self.add(.admin, "other", 3, store)
@@ -71,11 +71,10 @@ final class Fixture: Sendable {
     private static func add(_ role: Role, _ tenant: String, _ number: UInt64, _ store: MemoryStore) -> String
     {
         let key = makeKey()
-        store.create(
-            APIKey(
-                id: KeyID(high: 0, low: number), tenant: tenant, role: role, name: role.rawValue,
-                hash: digest(ofKey: key), createdAt: Timestamp(microseconds: 0), revokedAt: nil)
-        ) { _ in }
+        let record = APIKey(
+            id: KeyID(high: 0, low: number), tenant: tenant, role: role, name: role.rawValue,
+            hash: digest(ofKey: key), createdAt: Timestamp(microseconds: 0), revokedAt: nil)
+        store.create(NewKey(record)) { _ in }
         return key
     }
 

@@ -14,9 +14,11 @@ extension MemoryStore {
     }
 
     func changeHost(
-        _ origin: String, _ patch: HostPatch, reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+        _ origin: String, _ patch: HostPatch, if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
+        reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
         var host = state.withLock { $0.hosts[origin] } ?? HostRecord(origin: origin, state: "normal")
+        guard isAllowed(host) else { return reply(.failure(.stale(revision: nil))) }
         if let least = patch.connectionsMin { host.connectionsMin = least }
         if let most = patch.connectionsMax { host.connectionsMax = most }
         if let isPaused = patch.isPaused { host.isPaused = isPaused }

@@ -31,12 +31,12 @@ struct ListJobsTests {
         let fixture = Fixture()
         let answer = try fixture.send(
             "GET",
-            "/v1/jobs?session=s&state=failed&kind=data&host=A.example"
+            "/v1/jobs?session=s&state=failed,queued&kind=data&host=A.example"
                 + "&created_after=2026-01-01T00:00:00Z&metadata.a%2Eb=c%26d&metadata.e="
         )
         #expect(answer.status == 200)
         var expected = JobQuery(
-            tenant: "default", session: "s", state: .failed, kind: .data, host: "a.example")
+            tenant: "default", session: "s", states: [.failed, .queued], kind: .data, host: "a.example")
         expected.createdAfter = Timestamp(rfc3339: "2026-01-01T00:00:00Z")
         expected.metadata = [.init("a.b", "c&d"), .init("e", "")]
         expected.limit = 51
@@ -44,9 +44,28 @@ struct ListJobsTests {
     }
 
     @Test(
+        "a host is named as a name, with its port, or as an origin",
+        arguments: [
+            ("A.example", "a.example", nil), ("[::1]", "[::1]", nil),
+            ("127.0.0.1:8080", nil, ["http://127.0.0.1:8080", "https://127.0.0.1:8080"]),
+            ("[::1]:443", nil, ["http://[::1]:443", "https://[::1]:443"]),
+            ("https://A.example", nil, ["https://a.example:443"]),
+            ("http://a.example:81/", nil, ["http://a.example:81"]),
+        ] as [(String, String?, [String]?)])
+    func hosts(_ value: String, _ host: String?, _ origins: [String]?) throws {
+        let fixture = Fixture()
+        #expect(try fixture.send("GET", "/v1/jobs?host=\(value)").status == 200)
+        let query = try #require(fixture.store.state.withLock { $0.queries }.first)
+        #expect(query.host == host && query.origins == origins, "\(query)")
+    }
+
+    @Test(
         "what cannot be a filter is 400",
         arguments: [
-            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "state=queued,running",
+            "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "state=queued,done",
+            "state=queued,", "state=",
+            "host=", "host=a.example/x", "host=https://a.example/x?y", "host=a%20b", "host=ftp://a.example",
+            "host=a.example:0", "host=::1",
             "kind=stream",
             "created_after=today",
             "session=", "metadata.=x", "metadata=x", "limit=1&limit=2", "%ff=1", "host=%zz", "cursor=",

@@ -6,11 +6,14 @@ extension MemoryStore: WindowStore {
     func windows(reply: @escaping Reply<OffPeakWindows>) { reply(.success(state.withLock { $0.windows })) }
 
     func changeWindows(
+        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool,
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
     ) {
         do throws(InvalidFields) {
-            let windows = try change(state.withLock { $0.windows })
+            let before = state.withLock { $0.windows }
+            guard isAllowed(before) else { return reply(.failure(.stale(revision: nil))) }
+            let windows = try change(before)
             state.withLock { $0.windows = windows }
             reply(.success(.success(windows)))
         } catch {

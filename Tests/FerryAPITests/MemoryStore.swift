@@ -4,7 +4,7 @@ import Glibc
 import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
-final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, EventReader, KeyStore,
+final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, EventReader,
     StatusSource, LimitStore, HostStore, JobEditor, DependencyKeeper, QuestionTaker, SessionStore,
     ContentStore, ServiceControl, AuditLog
 {
@@ -43,6 +43,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var sources: [JobID: NewJob] = [:]
         var idempotency: [String: (fingerprint: [UInt8], jobs: [Submission.Accepted.Job])] = [:]
         var keys: [APIKey] = []
+        var firstKeys: [String: (fingerprint: [UInt8], id: KeyID, sealedText: [UInt8])] = [:]
         var deliveries: [DeliveryRecord] = []
         var files: [JobID: String] = [:]
         var submissions: [Submission] = []
@@ -105,9 +106,13 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     func limits(reply: @escaping Reply<TransferLimits>) { reply(.success(state.withLock { $0.limits })) }
 
     func changeLimits(
+        if isAllowed: @escaping @Sendable (TransferLimits) -> Bool,
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
         reply: @escaping Reply<TransferLimits>
     ) {
+        guard isAllowed(state.withLock { $0.limits }) else {
+            return reply(.failure(.stale(revision: nil)))
+        }
         state.withLock { $0.limits = change($0.limits) }
         limits(reply: reply)
     }
@@ -170,14 +175,14 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) { reply(found(id, tenant)) }
 
     func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
-        if let failed = state.withLock({ $0.unreadable }), failed == query.state {
+        if let failed = state.withLock({ $0.unreadable }), query.states.contains(failed) {
             return reply(.failure(.unavailable))
         }
         let jobs = state.withLock { state in
             state.queries.append(query)
             return state.jobs.values.filter { job in
                 job.tenant == query.tenant && query.before.map { job.id < $0 } ?? true
-                    && query.state.map { job.state == $0 } ?? true
+                    && (query.states.isEmpty || query.states.contains(job.state))
             }.sorted { $0.id > $1.id }
         }
         reply(.success(Array(jobs.prefix(query.limit))))
@@ -291,25 +296,6 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
             }
         }
         delivery(id, tenant: tenant, reply: reply)
-    }
-
-    func keys(reply: @escaping Reply<[APIKey]>) { reply(.success(state.withLock { $0.keys })) }
-
-    func create(_ key: APIKey, reply: @escaping Reply<Void>) {
-        state.withLock { $0.keys.append(key) }
-        reply(.success(()))
-    }
-
-    func revoke(_ id: KeyID, reply: @escaping Reply<Void>) {
-        let isKnown = state.withLock { state in
-            guard let index = state.keys.firstIndex(where: { $0.id == id }) else { return false }
-            let key = state.keys[index]
-            state.keys[index] = APIKey(
-                id: key.id, tenant: key.tenant, role: key.role, name: key.name, hash: key.hash,
-                createdAt: key.createdAt, revokedAt: Timestamp(microseconds: 5))
-            return true
-        }
-        reply(isKnown ? .success(()) : .failure(.notFound))
     }
 
     func status(reply: @escaping Reply<ServiceStatus>) {

@@ -91,7 +91,7 @@ struct SessionsTests {
         }
         #expect(try fixture.send("GET", "/v1/sessions/b/jobs?kind=data&state=queued").status == 200)
         let query = try #require(fixture.store.state.withLock { $0.queries.last })
-        #expect(query.session == "b" && query.kind == .data && query.state == .queued)
+        #expect(query.session == "b" && query.kind == .data && query.states == [.queued])
         #expect(try fixture.send("GET", "/v1/sessions/b/jobs?session=c").status == 400)
     }
 

@@ -64,7 +64,7 @@ struct DependencyTests {
             (try? node.job(last.id).get().record.pendingDependencies) == [second.id]
         }
         let listed = try wait {
-            node.store.control.jobs(JobQuery(tenant: "acme", state: .waiting), reply: $0)
+            node.store.control.jobs(JobQuery(tenant: "acme", states: [.waiting]), reply: $0)
         }.get()
         #expect(listed.map(\.pendingDependencies) == [[second.id]])
         for attempt in attempts where attempt.job == second.id { node.end(attempt, success) }

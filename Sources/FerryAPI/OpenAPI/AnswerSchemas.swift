@@ -276,43 +276,6 @@ let answerSchemas = #"""
         }
       }
     },
-    "KeyRequest": {
-      "type": "object", "required": ["name", "role"], "additionalProperties": false,
-      "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
-        "role": {"$ref": "#/components/schemas/Role"},
-        "tenant": {
-          "type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default",
-          "description": "Whose jobs, sessions, schedules, webhooks, events and files the key is for. What \#
-    is below /v1/admin is the whole service's: a key with the role admin sees and changes it for all \#
-    tenants, lists, makes and revokes their keys included, whichever tenant is its own."
-        }
-      }
-    },
-    "Role": {"enum": ["viewer", "client", "admin"]},
-    "Key": {
-      "type": "object",
-      "required": ["id", "name", "role", "tenant", "created_at", "revoked_at"],
-      "properties": {
-        "id": {"type": "string"}, "name": {"type": "string"},
-        "role": {"$ref": "#/components/schemas/Role"},
-        "tenant": {"type": "string"},
-        "created_at": {"type": "string", "format": "date-time"},
-        "revoked_at": {"type": ["string", "null"], "format": "date-time"}
-      }
-    },
-    "NewKey": {
-      "allOf": [{"$ref": "#/components/schemas/Key"}],
-      "type": "object", "required": ["key"],
-      "properties": {"key": {"type": "string", "description": "Shown this once."}}
-    },
-    "KeyList": {
-      "type": "object", "required": ["data", "next_cursor"],
-      "properties": {
-        "next_cursor": {"type": "null"},
-        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Key"}}
-      }
-    },
     "Problem": {
       "type": "object", "description": "RFC 9457.",
       "required": ["type", "title", "status", "detail", "code", "request_id"],

@@ -5,13 +5,16 @@ let parameterComponents = #"""
       "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"}
     },
     "State": {
-      "name": "state", "in": "query", "schema": {"$ref": "#/components/schemas/JobState"},
-      "description": "One state; several take a request each."
+      "name": "state", "in": "query", "explode": false,
+      "schema": {"type": "array", "items": {"$ref": "#/components/schemas/JobState"}, "minItems": 1},
+      "description": "Any of these."
     },
     "Kind": {"name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]}},
     "Host": {
       "name": "host", "in": "query",
-      "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000]*$"}
+      "schema": {"type": "string", "minLength": 1, "maxLength": 300},
+      "examples": {"name": {"value": "example.org"}, "origin": {"value": "https://example.org:8443"}},
+      "description": "Of request.url: a name with any port, host:port with any scheme, or an origin."
     },
     "CreatedAfter": {
       "name": "created_after", "in": "query",

@@ -27,7 +27,7 @@ let openAPIDocument: [UInt8] = {
     let schemas = [
         jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
         eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas,
-        questionSchemas, acknowledgementSchemas, scheduleSchemas,
+        questionSchemas, acknowledgementSchemas, scheduleSchemas, keySchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

@@ -13,13 +13,19 @@ extension Operation {
         case .changeHost:
             OperationDescription(
                 tag: "admin", summary: "Change what holds for a host, on every node",
-                body: content("HostPatch", as: "application/merge-patch+json"), isBodyRequired: true,
-                answers: [.init(status: 200, text: "It holds.", content: content("Host"))],
-                problems: [413, 415, 422])
+                parameters: ["IfMatch"], body: content("HostPatch", as: "application/merge-patch+json"),
+                isBodyRequired: true,
+                answers: [
+                    .init(status: 200, text: "It holds.", content: content("Host"), headers: ["ETag"])
+                ], problems: [412, 413, 415, 422])
         default:
             OperationDescription(
                 tag: "admin", summary: "How a host does; one that nobody knows is as it is by itself",
-                answers: [.init(status: 200, text: "The host.", content: content("Host"))])
+                parameters: ["IfNoneMatch"],
+                answers: [
+                    .init(status: 200, text: "The host.", content: content("Host"), headers: ["ETag"]),
+                    .unchanged,
+                ])
         }
     }
 

@@ -7,6 +7,9 @@ struct OperationDescription: Sendable {
         var content: String?
         /// Names of `components/headers`.
         var headers: [String] = []
+
+        /// To `If-None-Match`.
+        static let unchanged = Answer(status: 304, text: "It is unchanged.", headers: ["ETag"])
     }
     let tag: String
     let summary: String
@@ -46,8 +49,8 @@ extension Operation {
         case .createSchedule, .listSchedules, .readSchedule, .replaceSchedule, .deleteSchedule, .runSchedule,
             .pauseSchedule, .resumeSchedule:
             scheduleDescription
-        case .readStatus, .listNodes, .readLimits, .changeLimits, .createKey, .listKeys, .revokeKey:
-            adminDescription
+        case .createKey, .listKeys, .readKey, .revokeKey: keyDescription
+        case .readStatus, .listNodes, .readLimits, .changeLimits: adminDescription
         case .pauseService, .resumeService, .drainNode, .resumeNode, .listTenants, .listAudit:
             operatorDescription
         case .listHosts, .readHost, .changeHost: hostDescription
@@ -225,13 +228,19 @@ extension Operation {
                 ], problems: [404])
         case .readDelivery:
             OperationDescription(
-                tag: "deliveries", summary: "Read a delivery",
-                answers: [.init(status: 200, text: "The delivery.", content: json("Delivery"))],
-                problems: [404])
+                tag: "deliveries", summary: "Read a delivery", parameters: ["IfNoneMatch"],
+                answers: [
+                    .init(
+                        status: 200, text: "The delivery.", content: json("Delivery"), headers: ["ETag"]),
+                    .unchanged,
+                ], problems: [404])
         default:
             OperationDescription(
                 tag: "deliveries", summary: "Send a delivery again", body: json("EmptyRequest"),
-                answers: [.init(status: 200, text: "It is due now.", content: json("Delivery"))],
+                answers: [
+                    .init(
+                        status: 200, text: "It is due now.", content: json("Delivery"), headers: ["ETag"])
+                ],
                 problems: [404, 413, 415, 422])
         }
     }
@@ -248,32 +257,22 @@ extension Operation {
         case .readLimits:
             OperationDescription(
                 tag: "admin", summary: "How fast all transfers together may be",
-                answers: [.init(status: 200, text: "The limits.", content: json("TransferLimits"))])
+                parameters: ["IfNoneMatch"],
+                answers: [
+                    .init(
+                        status: 200, text: "The limits.", content: json("TransferLimits"),
+                        headers: ["ETag"]),
+                    .unchanged,
+                ])
         case .changeLimits:
             OperationDescription(
                 tag: "admin", summary: "Change these limits, for what runs as well",
-                body: mergePatch("LimitsPatch"),
-                isBodyRequired: true,
-                answers: [.init(status: 200, text: "They hold.", content: json("TransferLimits"))],
-                problems: [413, 415, 422])
-        case .createKey:
-            OperationDescription(
-                tag: "admin", summary: "Make a key; this answer alone shows it", body: json("KeyRequest"),
-                isBodyRequired: true,
-                answers: [.init(status: 201, text: "The key.", content: json("NewKey"))],
-                problems: [413, 415, 422])
-        case .listKeys:
-            OperationDescription(
-                tag: "admin", summary: "List keys, revoked ones included",
-                answers: [.init(status: 200, text: "All keys.", content: json("KeyList"))])
-        case .revokeKey:
-            OperationDescription(
-                tag: "admin", summary: "Revoke a key for good, that of the configuration as well",
+                parameters: ["IfMatch"], body: mergePatch("LimitsPatch"), isBodyRequired: true,
                 answers: [
                     .init(
-                        status: 204,
-                        text: "It is valid no more: here at once, on other nodes within five seconds.")
-                ], problems: [404])
+                        status: 200, text: "They hold.", content: json("TransferLimits"),
+                        headers: ["ETag"])
+                ], problems: [412, 413, 415, 422])
         default:
             OperationDescription(
                 tag: "admin", summary: "How the service is",

@@ -183,13 +183,18 @@ extension Operation {
         case .readWindows:
             OperationDescription(
                 tag: "admin", summary: "When the service has time for what may wait, and at which rate",
-                answers: [.init(status: 200, text: "The windows.", content: json("Windows"))])
+                parameters: ["IfNoneMatch"],
+                answers: [
+                    .init(status: 200, text: "The windows.", content: json("Windows"), headers: ["ETag"]),
+                    .unchanged,
+                ])
         default:
             OperationDescription(
-                tag: "admin", summary: "Change these windows", body: mergePatch("WindowsPatch"),
-                isBodyRequired: true,
-                answers: [.init(status: 200, text: "They hold.", content: json("Windows"))],
-                problems: [413, 415, 422])
+                tag: "admin", summary: "Change these windows", parameters: ["IfMatch"],
+                body: mergePatch("WindowsPatch"), isBodyRequired: true,
+                answers: [
+                    .init(status: 200, text: "They hold.", content: json("Windows"), headers: ["ETag"])
+                ], problems: [412, 413, 415, 422])
         }
     }
 
@@ -214,8 +219,8 @@ extension Operation {
                 ])
         case .readSchedule:
             OperationDescription(
-                tag: "schedules", summary: "Read a schedule", answers: [view("The schedule.")],
-                problems: [404])
+                tag: "schedules", summary: "Read a schedule", parameters: ["IfNoneMatch"],
+                answers: [view("The schedule."), .unchanged], problems: [404])
         case .replaceSchedule:
             OperationDescription(
                 tag: "schedules", summary: "Replace a schedule, its job and its secrets included",

@@ -12,8 +12,10 @@ extension Operation {
         case .readSession:
             OperationDescription(
                 tag: "sessions", summary: "Read a session with its unfinished jobs",
+                parameters: ["IfNoneMatch"],
                 answers: [
-                    .init(status: 200, text: "The session.", content: json("Session"), headers: ["ETag"])
+                    .init(status: 200, text: "The session.", content: json("Session"), headers: ["ETag"]),
+                    .unchanged,
                 ], problems: [404])
         case .putSession:
             OperationDescription(

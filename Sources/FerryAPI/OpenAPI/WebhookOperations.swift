@@ -22,9 +22,10 @@ extension Operation {
                 ])
         case .readWebhook:
             OperationDescription(
-                tag: "webhooks", summary: "Read an endpoint",
+                tag: "webhooks", summary: "Read an endpoint", parameters: ["IfNoneMatch"],
                 answers: [
-                    .init(status: 200, text: "The endpoint.", content: json("Webhook"), headers: ["ETag"])
+                    .init(status: 200, text: "The endpoint.", content: json("Webhook"), headers: ["ETag"]),
+                    .unchanged,
                 ], problems: [404])
         case .editWebhook:
             OperationDescription(
@@ -59,7 +60,7 @@ extension Operation {
                 answers: [
                     .init(
                         status: 200, text: "The delivery; without a try when none ended in 20 seconds.",
-                        content: json("Delivery"))
+                        content: json("Delivery"), headers: ["ETag"])
                 ], problems: [404, 413, 415, 422])
         case .replayDeliveries:
             OperationDescription(

@@ -1,7 +1,9 @@
 -- Reads a page of a tenant's jobs, newest first, finished or not; without bodies, payloads and secrets. Locks
--- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 state or null, $5 kind or null,
--- $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9 how many at most,
--- $10 the schedule that has submitted them or null. Columns as in read_jobs.sql.
+-- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 states of unfinished jobs or null,
+-- $5 kind or null, $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9
+-- how many at most, $10 the schedule that has submitted them or null, $11 states of finished jobs or null,
+-- $12 origins or null. Of which no state is wanted, that table is not looked at (cardinality, folded when
+-- this is planned). Columns as in read_jobs.sql.
 (SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node,
     j.created_at, j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
@@ -14,9 +16,11 @@
 FROM jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)
-    AND ($4::text IS NULL OR j.state = $4::text::job_state)
+    AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
+    AND ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
     AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
     AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
+    AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
     AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
     AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
     AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))
@@ -30,9 +34,11 @@ UNION ALL
 FROM finished_jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)
-    AND ($4::text IS NULL OR j.state = $4::text::job_state)
+    AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
+    AND ($11::text[] IS NULL OR j.state = ANY ($11::text[]::job_state[]))
     AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
     AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
+    AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
     AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
     AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
     AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))

@@ -8,9 +8,10 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
 FROM unacknowledged_jobs u JOIN finished_jobs j ON j.id = ANY (ARRAY[u.job])
 WHERE u.tenant = $1::text AND u.job < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)
-    AND ($4::text IS NULL OR j.state = $4::text::job_state)
+    AND ($4::text[] IS NULL OR j.state = ANY (($4::text[] || $11::text[])::job_state[]))
     AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
     AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
+    AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
     AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
     AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
     AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))

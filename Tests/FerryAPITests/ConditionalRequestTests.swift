@@ -1,0 +1,110 @@
+import FerryCore
+import Synchronization
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Conditional requests")
+struct ConditionalRequestTests {
+    private let fixture = Fixture()
+
+    /// A path of every operation that shows one object.
+    private func objects() throws -> [Operation: String] {
+        let id = { (path: String, body: String) in
+            try #require(try fixture.send("POST", path, body).json["id"]?.string)
+        }
+        let job = try fixture.submit()
+        let endpoint = try id("/v1/webhooks", #"{"url":"https://hooks.example/"}"#)
+        let delivery = try id("/v1/webhooks/\(endpoint)/test", "{}")
+        let key = try id("/v1/admin/keys", #"{"name":"k","role":"viewer"}"#)
+        let schedule = try id("/v1/schedules", #"{"interval":60,"job":\#(small())}"#)
+        #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").status == 201)
+        return [
+            .readJob: "/v1/jobs/\(job)", .readWebhook: "/v1/webhooks/\(endpoint)",
+            .readDelivery: "/v1/deliveries/\(delivery)", .readKey: "/v1/admin/keys/\(key)",
+            .readSchedule: "/v1/schedules/\(schedule)", .readSession: "/v1/sessions/s",
+            .readLimits: "/v1/admin/limits", .readWindows: "/v1/admin/windows",
+            .readHost: "/v1/admin/hosts/a.example", .openapi: "/openapi.json", .docs: "/docs",
+        ]
+    }
+
+    @Test("every single object has an entity tag, and 304 for who has it; every change takes If-Match")
+    func everyOne() throws {
+        let objects = try objects()
+        // What is not one object: lists, commands, figures, and content, which has tests of its own.
+        for route in routes where route.method == "GET" {
+            let description = route.operation.description
+            guard description.answers.contains(where: { $0.headers.contains("ETag") }),
+                route.operation != .readContent
+            else { continue }
+            let path = try #require(objects[route.operation], "\(route.pattern) is not in this test")
+            let first = try fixture.send("GET", path)
+            let tag = try #require(first.header("ETag"), "\(path)")
+            #expect(first.status == 200 && tag.hasPrefix("\""), "\(path)")
+            for method in ["GET", "HEAD"] {
+                let again = try fixture.send(method, path, [("If-None-Match", "\"x\", W/\(tag)")])
+                #expect(again.status == 304 && again.header("ETag") == tag && again.body.isEmpty, "\(path)")
+            }
+            #expect(try fixture.send("GET", path, [("If-None-Match", "\"x\"")]).status == 200, "\(path)")
+            #expect(description.parameters.contains("IfNoneMatch"), "\(path)")
+            #expect(description.answers.contains { $0.status == 304 }, "\(path)")
+        }
+        for route in routes where ["PATCH", "PUT", "DELETE"].contains(route.method) {
+            #expect(route.operation.description.parameters.contains("IfMatch"), "\(route.pattern)")
+            #expect(route.operation.description.problems.contains(412), "\(route.pattern)")
+        }
+    }
+
+    @Test(
+        "a change that expects another state is refused, and nothing is changed",
+        arguments: [
+            ("/v1/admin/limits", #"{"max_bytes_sent_per_second":7}"#, #"{"max_bytes_sent_per_second":8}"#),
+            ("/v1/admin/hosts/a.example", #"{"paused":true}"#, #"{"paused":false}"#),
+            (
+                "/v1/admin/windows", #"{"windows":[{"name":"n","cron":"* * * * *","duration":60}]}"#,
+                #"{"windows":[]}"#
+            ),
+        ])
+    func stale(_ path: String, _ first: String, _ second: String) throws {
+        let before = try #require(try fixture.send("GET", path).header("ETag"))
+        let changed = try fixture.send("PATCH", path, first, [("If-Match", before)])
+        let after = try #require(changed.header("ETag"))
+        #expect(changed.status == 200 && after != before)
+        let refused = try fixture.send("PATCH", path, second, [("If-Match", before)])
+        #expect(refused.status == 412 && refused.code == "stale" && refused.json["revision"] == nil)
+        let shown = try fixture.send("GET", path)
+        #expect(shown.json == changed.json && shown.header("ETag") == after)
+        #expect(try fixture.send("PATCH", path, second, [("If-Match", "W/\(after)")]).status == 412)
+        #expect(try fixture.send("PATCH", path, first, [("If-Match", "*")]).status == 200)
+        #expect(try fixture.send("PATCH", path, second, [("If-Match", "\"x\", \(after)")]).status == 200)
+    }
+
+    @Test("what changes by itself beside a host's settings is no reason to refuse")
+    func changing() throws {
+        let path = "/v1/admin/hosts/a.example"
+        let tag = try #require(try fixture.send("GET", path).header("ETag"))
+        fixture.store.state.withLock { state in
+            var host = HostRecord(origin: "https://a.example:443", state: "limited")
+            host.inFlight = 7
+            state.hosts[host.origin] = host
+        }
+        #expect(try fixture.send("GET", path, [("If-None-Match", tag)]).status == 200)
+        #expect(try fixture.send("PATCH", path, #"{"paused":true}"#, [("If-Match", tag)]).status == 200)
+    }
+
+    @Test("a key is read, and revoked only as it was read")
+    func key() throws {
+        let made = try fixture.send("POST", "/v1/admin/keys", #"{"name":"k","role":"viewer"}"#)
+        let path = try #require(made.header("Location"))
+        let read = try fixture.send("GET", path)
+        #expect(read.header("ETag") == made.header("ETag") && read.json["key"] == nil)
+        #expect(read.json["id"] == made.json["id"] && path.hasSuffix(made.json["id"]?.string ?? "?"))
+        #expect(try fixture.send("DELETE", path, [("If-Match", "\"x-y\"")]).status == 412)
+        let tag = try #require(read.header("ETag"))
+        #expect(try fixture.send("DELETE", path, [("If-Match", tag)]).status == 204)
+        let revoked = try fixture.send("GET", path)
+        #expect(revoked.json["revoked_at"] != .null && revoked.header("ETag") != tag)
+        #expect(try fixture.send("DELETE", path, [("If-Match", tag)]).status == 412)
+        #expect(try fixture.send("GET", "/v1/admin/keys/\(KeyID(high: 9, low: 9))").status == 404)
+    }
+}

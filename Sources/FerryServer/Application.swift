@@ -44,7 +44,9 @@ final class Application: Sendable {
                 "The limit of open files is low for this concurrency; transfers may fail.",
                 metadata: ["limit": "\(descriptors)"])
         }
-        try StoragePaths(configuration).prepare()
+        let paths = StoragePaths(configuration)
+        try paths.prepare()
+        for sentence in try paths.exposed() { logger.warning("\(sentence)") }
         let identity = try NodeIdentity(dataDirectory: configuration.dataDirectory)
         let database = try Database.open(configuration, logger: logger)
         var isStarted = false

@@ -23,6 +23,9 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     }
     findings.append(checkLibraries())
     findings.append(checkDisk(configuration))
+    findings += ((try? StoragePaths(configuration).exposed()) ?? []).map {
+        Finding(name: "storage", isPassed: true, detail: $0, isWarning: true)
+    }
     findings += checkDatabase(configuration)
     if json {
         var writer = JSONWriter()

@@ -17,8 +17,11 @@ struct StoragePaths: Sendable {
     /// Files of jobs without a destination.
     var kept: String { dataDirectory + "/results" }
 
-    /// All directories that attempts write to. None is below another: `prepare` sees to it.
-    var roots: [String] { [storageRoot, kept, tenantStorageRoot] }
+    /// All directories that attempts write to, without those below another one.
+    var roots: [String] {
+        [storageRoot]
+            + [kept, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
+    }
 
     /// The directories on whose disks room is needed.
     var watched: [String] { [storageRoot, tenantStorageRoot, dataDirectory] }
@@ -37,17 +40,10 @@ struct StoragePaths: Sendable {
         try checkNesting()
     }
 
-    /// Below its root a tenant can name every path, and what is directly below the root of the tenants is a
-    /// tenant's by its name.
+    /// What is directly below the root of the tenants is a tenant's by its name, and below its root a tenant
+    /// can name every path.
     private func checkNesting() throws {
-        let storage = (name: "FERRY_STORAGE_ROOT", path: storageRoot)
-        let tenants = (name: "FERRY_TENANT_STORAGE_ROOT", path: tenantStorageRoot)
-        let data = (name: "FERRY_DATA_DIR", path: dataDirectory)
-        let results = (name: "the directory of kept files", path: kept)
-        for (root, others) in [
-            (storage, [data, results, tenants]), (tenants, [data, results, storage]),
-            (results, [storage, tenants]),
-        ] {
+        for (root, others) in [(tenants, [data, results, storage]), (results, [storage, tenants])] {
             for other in others {
                 guard try isDirectory(other.path, atOrBelow: root.path) else { continue }
                 throw Configuration.Failure(
@@ -57,6 +53,21 @@ struct StoragePaths: Sendable {
             }
         }
     }
+
+    /// What clients of the tenant `default`, who are the operator's own, can reach besides their files: a
+    /// sentence each. Call after `prepare`.
+    func exposed() throws -> [String] {
+        try [data, tenants].filter { try isDirectory($0.path, atOrBelow: storageRoot) }.map {
+            "\($0.name) (\($0.path)) is at or below FERRY_STORAGE_ROOT (\(storageRoot)): every client of the "
+                + "tenant default can reach what is in there."
+        }
+    }
+
+    private typealias Named = (name: String, path: String)
+    private var storage: Named { ("FERRY_STORAGE_ROOT", storageRoot) }
+    private var tenants: Named { ("FERRY_TENANT_STORAGE_ROOT", tenantStorageRoot) }
+    private var data: Named { ("FERRY_DATA_DIR", dataDirectory) }
+    private var results: Named { ("the directory of kept files", kept) }
 
     /// Compares directories, not names: links may lead anywhere.
     private func isDirectory(_ path: String, atOrBelow root: String) throws(SystemError) -> Bool {

@@ -47,7 +47,7 @@ struct TenantStorageTests {
         #expect(metrics.contains("ferry_storage_free_bytes{path=\"\(shared)/others\"}"))
     }
 
-    @Test("directories of which one holds the files of another are refused, whatever they are called")
+    @Test("a tenants' root that holds other files is refused, whatever it is called; default's is named")
     func nested() throws {
         let place = try TemporaryDirectory.make("nested")
         defer { TemporaryDirectory.remove(place) }
@@ -56,9 +56,8 @@ struct TenantStorageTests {
         let (own, others) = ("FERRY_STORAGE_ROOT", "FERRY_TENANT_STORAGE_ROOT")
         let data = ["FERRY_DATA_DIR": place + "/data", "FERRY_DATABASE_URL": "postgresql://127.0.0.1:1/none"]
         let refused = [
-            [own: place], [own: place + "/data"], [own: place + "-link"], [own: place + "/data/results"],
-            [own: place + "/data/tenants/tt/files"], [own: place + "/a", others: place + "/a"],
-            [own: place + "/a", others: place + "/a/b"], [own: place + "/a/b", others: place + "/a"],
+            [own: place + "/data/results"], [own: place + "/data/tenants/tt/files"],
+            [own: place + "/a", others: place + "/a"], [own: place + "/a/b", others: place + "/a"],
             [others: place], [others: place + "-link/data/results"],
         ]
         for settings in refused {
@@ -69,11 +68,25 @@ struct TenantStorageTests {
             let disk = checked.lines.first { $0.contains("disk:") } ?? ""
             #expect(disk.hasPrefix("FAIL") && disk.contains("is at or below"), "\(settings) \(checked)")
         }
+        // The tenant `default` is the operator's own.
+        for settings in [
+            [own: place], [own: place + "/data"], [own: place + "-link"],
+            [own: place + "/a", others: place + "/a/b"],
+        ] {
+            let checked = try Program.run(
+                [Program.ferry, "check"], environment: data.merging(settings) { $1 })
+            #expect(checked.lines.contains { $0.hasPrefix("ok   disk:") }, "\(settings): \(checked)")
+            #expect(
+                checked.lines.contains {
+                    $0.hasPrefix("warn storage:") && $0.contains("the tenant default can reach")
+                }, "\(settings): \(checked)")
+        }
         for settings in [[:], [own: place + "/a"], [own: place + "/a", others: place + "-link/b"]] {
             let environment = data.merging(settings) { $1 }
             let checked = try Program.run([Program.ferry, "check"], environment: environment)
             let disk = checked.lines.first { $0.contains("disk:") } ?? ""
             #expect(disk.hasPrefix("ok"), "\(settings): \(checked)")
+            #expect(!checked.output.contains("warn storage"), "\(settings): \(checked)")
             for name in [own, others] where settings[name] != nil {
                 #expect(disk.contains("in \(settings[name] ?? "")"), "\(disk)")
             }

@@ -91,8 +91,37 @@ def _simplify_windows(windows):
     """As with schedules; and each window has a name of its own."""
     for number, window in enumerate(window for window in windows if isinstance(window, dict)):
         for name, right, most in (("cron", "0 22 * * *", 512), ("time_zone", "UTC", 64), ("name", f"w{number}", 128)):
-            if isinstance(window.get(name), str) and 0 < len(window[name]) <= most and "\0" not in window[name]:
+            text = window.get(name)
+            if isinstance(text, str) and 0 < len(text) <= most and not (name == "name" and "\0" in text):
                 window[name] = right
+
+
+_digests = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "crc32c": 8, "adler32": 8}
+
+
+def _know(job):
+    """Jobs whose results are sent must be there, and inline bytes are what integrity says."""
+    request, source, integrity = (job.get(name) for name in ("request", "source", "integrity"))
+    _inline(source)
+    _inline(request.get("body") if isinstance(request, dict) else None)
+    if not isinstance(integrity, dict) or not isinstance(source, dict) or not {"text", "base64"} & set(source):
+        return
+    for name, count in _digests.items():
+        if isinstance(integrity.get(name), str) and re.fullmatch("[0-9A-Fa-f]{%d}" % count, integrity[name]):
+            integrity[name] = None
+    size = integrity.get("size")
+    if isinstance(size, (int, float)) and not isinstance(size, bool) and 0 <= size <= 2**53 - 1 and size == int(size):
+        integrity["size"] = None
+
+
+def _inline(value):
+    """Text in place of another job's result, wherever that may stand."""
+    for part in value if isinstance(value, list) else value.values() if isinstance(value, dict) else []:
+        _inline(part)
+    if isinstance(value, dict) and isinstance(value.get("job"), str) and re.fullmatch(
+            r"job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}", value["job"]):
+        del value["job"]
+        value["text"] = "x"
 
 
 def _combine(job):
@@ -141,6 +170,7 @@ def map_body(context, body):
     for job in _jobs(body):
         _simplify(job.get("request"))
         _free(job.get("schedule"))
+        _know(job)
         _combine(job)
         request, redirects = job.get("request"), job.get("redirects")
         # What is not idempotent is not sent again for a question.

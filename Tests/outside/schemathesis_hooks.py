@@ -31,14 +31,12 @@ def _simplify_schedule(body):
     if isinstance(body.get("time_zone"), str) and 0 < len(body["time_zone"]) <= 64:
         body["time_zone"] = "UTC"
     for name in ("start_at", "end_at"):
-        if isinstance(body.get(name), str):
+        if _is_time(body.get(name)):
             body[name] = None
     schedule = body["job"].get("schedule")
     for name in ("earliest_begin_at", "deadline_at"):
-        if isinstance(schedule, dict) and isinstance(schedule.get(name), str):
+        if isinstance(schedule, dict) and _is_time(schedule.get(name)):
             schedule[name] = None
-    if isinstance(schedule, dict) and isinstance(schedule.get("depends_on"), list):
-        schedule["depends_on"] = []
 
 
 def _simplify(request):
@@ -69,7 +67,8 @@ def _simplify(request):
                 and all(isinstance(name, str) and 0 < len(name) <= 255 for name in names):
             proxy["no_proxy"] = ["internal.example"]
     if request.get("auth") is not None and isinstance(headers, dict):
-        for name in [name for name in headers if name.lower() == "authorization" and isinstance(headers[name], str)]:
+        for name in [name for name in headers if name.lower() == "authorization" and isinstance(headers[name], str)
+                     and re.fullmatch("[!-~]([ -~]{0,1000}[!-~])?", headers[name])]:
             del headers[name]
 
 
@@ -83,7 +82,7 @@ def _free(schedule):
             for job in jobs) and len(set(jobs)) == len(jobs):
         schedule["depends_on"] = []
     times = [schedule.get(name) for name in ("earliest_begin_at", "deadline_at")]
-    if all(isinstance(time, str) and re.match(r"\d{4}-\d\d-\d\d[Tt]", time) for time in times):
+    if all(_is_time(time) for time in times):
         schedule["earliest_begin_at"] = None
 
 
@@ -118,7 +117,8 @@ def _inline(value):
     """Text in place of another job's result, wherever that may stand."""
     for part in value if isinstance(value, list) else value.values() if isinstance(value, dict) else []:
         _inline(part)
-    if isinstance(value, dict) and isinstance(value.get("job"), str) and re.fullmatch(
+    if isinstance(value, dict) and not {"text", "base64", "path"} & set(value) and isinstance(
+            value.get("job"), str) and re.fullmatch(
             r"job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}", value["job"]):
         del value["job"]
         value["text"] = "x"
@@ -138,7 +138,8 @@ def _combine(job):
 
 def _simplify_webhook(body):
     """Only the egress policy knows which receiver may be reached; and a replay's end comes after its begin."""
-    if isinstance(body.get("url"), str) and re.match(r"https?://[^/?#]", body["url"], re.IGNORECASE):
+    if isinstance(body.get("url"), str) and len(body["url"]) <= 8_192 and re.fullmatch(
+            r"https?://[^@\s/?#]{1,253}([/?#]\S*)?", body["url"], re.IGNORECASE):
         body["url"] = "https://receiver.example/hook"
     if isinstance(body.get("since"), str) and _is_time(body.get("until")):
         body["until"] = None
@@ -187,7 +188,8 @@ def map_body(context, body):
 def _order_delays(delays, least=0):
     """What is wrong by itself stays wrong."""
     if isinstance(delays, dict):
-        first, last = delays.get("initial_delay"), delays.get("max_delay")
+        # Reminders begin after ten minutes where nothing else is said, attempts after a second.
+        first, last = delays.get("initial_delay", 600 if least else 1), delays.get("max_delay")
         if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (first, last)) \
                 and last >= least:
             delays["max_delay"] = max(first, last)

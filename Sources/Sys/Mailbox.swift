@@ -132,9 +132,8 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
 }
 
-/// A word that a thread sleeps on.
+/// A word that a thread sleeps on. Unchecked: it is touched by the atomic operations of CSys alone.
 private final class FutexWord: @unchecked Sendable {
-    // The word is only touched by the atomic operations of CSys.
     private let word: UnsafeMutablePointer<UInt32>
 
     init() {

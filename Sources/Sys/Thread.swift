@@ -2,8 +2,9 @@ import CSys
 import Glibc
 
 /// A kernel thread of our own. Lanes and loops run on these; the cooperative pool never blocks.
+///
+/// Unchecked: `pthread_t` is an integer on Linux; any thread may join it, once.
 package struct Thread: @unchecked Sendable {
-    // `pthread_t` is an integer handle on Linux; any thread may join it, once.
     private let handle: pthread_t
 
     private final class Body: Sendable {

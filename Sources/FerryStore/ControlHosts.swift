@@ -42,7 +42,7 @@ extension ControlLane {
     /// Changes what holds for a host, on every node. `overloaded` when there are too many hosts already.
     package func changeHost(
         _ origin: String, _ patch: HostPatch,
-        if isAllowed: @escaping @Sendable (HostRecord) -> Bool = { _ in true },
+        if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
         reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
         let (context, wakeDispatcher) = (context, wakeDispatcher)

@@ -59,7 +59,7 @@ extension ControlLane {
 
     /// Changes the limits for every node: this one at once, the others when they hear of it.
     package func changeLimits(
-        if isAllowed: @escaping @Sendable (TransferLimits) -> Bool = { _ in true },
+        if isAllowed: @escaping @Sendable (TransferLimits) -> Bool,
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
         reply: @escaping Reply<TransferLimits>
     ) {

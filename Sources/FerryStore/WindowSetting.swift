@@ -12,7 +12,7 @@ extension ControlLane {
     /// Changes the windows for every node; each learns of it within seconds. `change` may be asked more than
     /// once; what it throws is the inner failure.
     package func changeWindows(
-        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool = { _ in true },
+        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool,
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
     ) {

@@ -57,8 +57,10 @@ struct AwayTests {
         defer { node.store.stop() }
         if isLimited {
             let patch = try HostPatch(JSON.parse(Array(#"{"maximum_connections":4}"#.utf8)))
-            _ = try wait { node.store.control.changeHost("https://away.example:443", patch, reply: $0) }
-                .get().get()
+            _ = try wait {
+                node.store.control.changeHost("https://away.example:443", patch, if: { _ in true }, reply: $0)
+            }
+            .get().get()
             eventually("it is known") { !node.hosts.isEmpty }
         }
         let first = try away(node)

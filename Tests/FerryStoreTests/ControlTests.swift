@@ -111,7 +111,8 @@ struct ControlTests {
         }
         #expect(try wait { first.store.control.limits(reply: $0) }.get() == TransferLimits())
         let changed = try wait { reply in
-            first.store.control.changeLimits({ _ in TransferLimits(bytesSentPerSecondMax: 5) }, reply: reply)
+            first.store.control.changeLimits(
+                if: { _ in true }, { _ in TransferLimits(bytesSentPerSecondMax: 5) }, reply: reply)
         }.get()
         #expect(changed.bytesSentPerSecondMax == 5)
         #expect(try wait { second.store.control.limits(reply: $0) }.get() == changed)
@@ -124,6 +125,7 @@ struct ControlTests {
         }
         let patched = try wait { reply in
             second.store.control.changeLimits(
+                if: { _ in true },
                 {
                     TransferLimits(
                         bytesReceivedPerSecondMax: 7, bytesSentPerSecondMax: $0.bytesSentPerSecondMax)

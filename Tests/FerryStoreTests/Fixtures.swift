@@ -150,7 +150,8 @@ final class TestNode: Sendable {
     /// What an operator says about a host, and every node knows then.
     func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
         let patch = try HostPatch(JSON.parse(Array(patch.utf8)))
-        let changed = try wait { store.control.changeHost(origin, patch, reply: $0) }.get().get()
+        let changed = try wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }.get()
+            .get()
         let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil
         eventually("every node knows what holds for \(origin)") {
             nodes.allSatisfy { ($0.hosts.limit(of: origin) != nil) == isLimited }

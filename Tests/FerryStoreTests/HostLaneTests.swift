@@ -113,7 +113,7 @@ struct HostLaneTests {
         #expect(kinds == ["backed_off", "limited"], "the newest first")
         let patch = try HostPatch(JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
         let changed = try wait {
-            second.store.control.changeHost("https://busy.example:443", patch, reply: $0)
+            second.store.control.changeHost("https://busy.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
         #expect(changed.state == "limited" && changed.backoffUntil == nil)
         for node in nodes {
@@ -235,11 +235,13 @@ struct HostLaneTests {
         try connection.execute(script: fill(10_000))
         let patch = try HostPatch(JSON.parse(Array(#"{"paused":true}"#.utf8)))
         let changed = try wait {
-            node.store.control.changeHost("https://operator.example:443", patch, reply: $0)
+            node.store.control.changeHost("https://operator.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
         #expect(changed.state == "paused")
         try connection.execute(script: fill(11_000))
-        let refused = wait { node.store.control.changeHost("https://late.example:443", patch, reply: $0) }
+        let refused = wait {
+            node.store.control.changeHost("https://late.example:443", patch, if: { _ in true }, reply: $0)
+        }
         #expect(throws: StoreError.overloaded) { try refused.get() }
     }
 

@@ -59,7 +59,8 @@ struct HostLimitsTests {
             for isPaused in [true, false] {
                 let patch = try HostPatch(JSON.parse(Array(#"{"paused":\#(isPaused)}"#.utf8)))
                 let host = try wait {
-                    node.store.control.changeHost("https://example.org:443", patch, reply: $0)
+                    node.store.control.changeHost(
+                        "https://example.org:443", patch, if: { _ in true }, reply: $0)
                 }.get().get()
                 #expect(host.isPaused == isPaused)
                 let limit = node.hosts.limit(of: "https://example.org:443")

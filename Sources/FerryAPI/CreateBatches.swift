@@ -45,7 +45,7 @@ extension API {
             }
         }
         guard errors.isEmpty else { throw Problem(InvalidFields(Array(errors.prefix(Complaints.countMax)))) }
-        afterReferences(of: jobs, call, place: { "#/jobs/\($0)" }) { [self, jobs] in
+        afterReferences(of: jobs, call, idempotency, place: { "#/jobs/\($0)" }) { [self, jobs] in
             ports.intake.submit(
                 Submission(jobs: jobs, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) {
                     [self] result in

@@ -10,7 +10,7 @@ extension API {
             let job = try validated(try call.json(), at: "#", call, sessions)
             let new = newJob(job, call, trace: traceContext(call.fields), retryOf: nil)
             let idempotency = try idempotency(call)
-            afterReferences(of: [new], call, place: { _ in "#" }) { [self] in
+            afterReferences(of: [new], call, idempotency, place: { _ in "#" }) { [self] in
                 submit(new, call, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) { [self] in
                     submitJob(call)
                 }

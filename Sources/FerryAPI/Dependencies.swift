@@ -8,30 +8,38 @@ package protocol DependencyKeeper: Sendable {
     /// To be called before jobs are submitted that depend on these; answers with those that the tenant does
     /// not have.
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
+
+    /// Whether a submission with this key was accepted before.
+    func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>)
 }
 
 extension API {
     /// Goes on once it is known that the jobs are there whose files these send and on which they depend;
     /// otherwise says which are not. `place`: the pointer to a job.
     func afterReferences(
-        of jobs: [NewJob], _ call: Call, place: @escaping @Sendable (Int) -> String,
-        then: @escaping @Sendable () -> Void
+        of jobs: [NewJob], _ call: Call, _ key: Submission.Idempotency?,
+        place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
     ) {
+        let refuse = { @Sendable [self] (missing: [JobID]) in
+            unlessKnown(key, call, then: then) {
+                call.fail(Problem(unknownJobs(Set(missing), of: jobs, place: place)))
+            }
+        }
         let sources = jobs.flatMap { $0.spec.sourceJobs.map(\.job) }
-        guard !sources.isEmpty else { return afterDependencies(of: jobs, call, place: place, then: then) }
+        guard !sources.isEmpty else { return afterDependencies(of: jobs, call, refuse, then: then) }
         let named = Set(sources + jobs.flatMap(\.spec.schedule.dependsOn)).subtracting(jobs.map(\.id))
         ports.dependencies.missing(Array(named), tenant: call.principal.tenant) { [self] result in
             switch result {
             case .failure(let error): call.fail(error)
             case .success(let missing) where missing.isEmpty:
-                afterDependencies(of: jobs, call, place: place, then: then)
-            case .success(let missing): call.fail(Problem(unknownJobs(Set(missing), of: jobs, place: place)))
+                afterDependencies(of: jobs, call, refuse, then: then)
+            case .success(let missing): refuse(missing)
             }
         }
     }
 
     private func afterDependencies(
-        of jobs: [NewJob], _ call: Call, place: @escaping @Sendable (Int) -> String,
+        of jobs: [NewJob], _ call: Call, _ refuse: @escaping @Sendable ([JobID]) -> Void,
         then: @escaping @Sendable () -> Void
     ) {
         guard jobs.contains(where: { !$0.spec.schedule.dependsOn.isEmpty }) else { return then() }
@@ -42,8 +50,22 @@ extension API {
             switch result {
             case .failure(let error): call.fail(error)
             case .success(let missing) where missing.isEmpty: then()
-            case .success(let missing):
-                call.fail(Problem(unknownJobs(Set(missing), of: jobs, place: place)))
+            case .success(let missing): refuse(missing)
+            }
+        }
+    }
+
+    /// Goes on when the key was accepted before: the store gives its first answer again, whatever has been
+    /// deleted since.
+    private func unlessKnown(
+        _ key: Submission.Idempotency?, _ call: Call, then: @escaping @Sendable () -> Void,
+        refuse: @escaping @Sendable () -> Void
+    ) {
+        guard let key else { return refuse() }
+        ports.dependencies.isKnown(key) { result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let isKnown): isKnown ? then() : refuse()
             }
         }
     }

@@ -104,6 +104,10 @@ extension StoreDoor: DependencyKeeper {
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         control.prepareDependencies(jobs, tenant: tenant, reply: reply)
     }
+
+    func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>) {
+        control.isKnown(key, reply: reply)
+    }
 }
 
 extension StoreDoor: EventReader {

@@ -52,10 +52,7 @@ extension ControlLane {
         _ idempotency: Submission.Idempotency, _ connection: inout Connection
     ) throws(PostgresError) -> Result<ScheduleID, StoreError> {
         var parameters = Parameters()
-        parameters.appendArray(.int32, [Int32(0)]) { $0.append(int32: $1) }
-        parameters.appendArray(.text, [idempotency.tenant]) { $0.append(text: $1) }
-        parameters.appendArray(.text, [idempotency.route]) { $0.append(text: $1) }
-        parameters.appendArray(.text, [idempotency.key]) { $0.append(text: $1) }
+        parameters.append(keys: [idempotency], numbered: [0])
         let rows = try connection.execute(Statements.readKeys, parameters)
         // A key that housekeeping has just removed: the client's next try will find it free.
         guard rows.rowCount == 1, let id = rows.uuidArray(0, 2).first ?? nil else {

@@ -81,6 +81,16 @@ extension ControlLane {
             return .success(Set(try connection.execute(Statements.knownJobs, parameters).identifiers()))
         }
     }
+
+    /// Whether a request with this key was accepted before.
+    package func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>) {
+        perform("known_key", isRead: true, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Bool, StoreError> in
+            var parameters = Parameters()
+            parameters.append(keys: [key], numbered: [0])
+            return .success(try connection.execute(Statements.readKeys, parameters).rowCount == 1)
+        }
+    }
 }
 
 extension Parameters {

@@ -130,11 +130,17 @@ extension IntakeBatch {
     }
 
     func appendKeys(of chosen: [Int], to parameters: inout Parameters) {
-        let keys = chosen.map { submissions[$0].idempotency }
-        parameters.appendArray(.int32, chosen) { $0.append(int32: Int32($1)) }
-        parameters.appendArray(.text, keys) { $0.append(text: $1?.tenant) }
-        parameters.appendArray(.text, keys) { $0.append(text: $1?.route) }
-        parameters.appendArray(.text, keys) { $0.append(text: $1?.key) }
+        parameters.append(keys: chosen.map { submissions[$0].idempotency }, numbered: chosen)
+    }
+}
+
+extension Parameters {
+    /// As read_keys.sql takes them.
+    mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
+        appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }
+        appendArray(.text, keys) { $0.append(text: $1?.tenant) }
+        appendArray(.text, keys) { $0.append(text: $1?.route) }
+        appendArray(.text, keys) { $0.append(text: $1?.key) }
     }
 }
 

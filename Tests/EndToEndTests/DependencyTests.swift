@@ -60,6 +60,44 @@ struct DependencyTests {
         #expect(late.status == 422)
     }
 
+    @Test("what was accepted with a key gets its first answer again when the jobs that it names are deleted")
+    func replay() throws {
+        let ferry = try FerryProcess.shared.get().ferry
+        let origin = try HalfwayOrigin(free: 100)
+        defer { origin.stop() }
+        let first = try ferry.submit(data("\(origin.url)/f/1"))
+        _ = try ferry.finished(first)
+        let after = data("\(origin.url)/f/2", after: [first])
+        let sending =
+            ##"{"kind":"upload","request":{"url":"\##(origin.url)/f/3","method":"PUT"},"##
+            + ##""source":{"job":"\##(first)"}}"##
+        let send = { (path: String, body: String, key: String) in
+            try ferry.call("POST", path, body, headers: ["Idempotency-Key": key])
+        }
+        let requests = [
+            ("/v1/jobs", after), ("/v1/jobs", sending),
+            ("/v1/jobs/batch", #"{"jobs":[\#(sending),\#(after)]}"#),
+        ]
+        let answers = try requests.enumerated().map { try send($1.0, $1.1, "named-\($0)") }
+        #expect(answers.map(\.status) == [201, 201, 201])
+        for job in try answers.flatMap({ try ids(in: $0.json) }) { _ = try ferry.finished(job) }
+        #expect(try ferry.call("DELETE", "/v1/jobs/\(first)").status == 204)
+        for (number, (path, body)) in requests.enumerated() {
+            let again = try send(path, body, "named-\(number)")
+            #expect(again.status == 201 && again.header("idempotency-replayed") == "true", "\(again.text)")
+            #expect(try ids(in: again.json) == ids(in: answers[number].json))
+            let late = try send(path, body, "late-\(number)")
+            #expect(try late.status == 422 && late.json["code"]?.string == "invalid_fields", "\(late.text)")
+            let other = try send(path, body + " ", "named-\(number)")
+            #expect(try other.json["code"]?.string == "idempotency_key_reused")
+        }
+        #expect(origin.requestCount == 5)
+    }
+
+    private func ids(in answer: JSON) -> [String] {
+        (answer["data"]?.array ?? [answer]).compactMap { $0["id"]?.string }
+    }
+
     @Test("after kill -9 in the middle of it, every job comes to the end that its dependencies allow")
     func crash() throws {
         let database = try TestDatabase()

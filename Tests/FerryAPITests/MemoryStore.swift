@@ -38,6 +38,10 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
     }
 
+    func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>) {
+        reply(.success(state.withLock { $0.idempotency["\(key.tenant) \(key.route) \(key.key)"] != nil }))
+    }
+
     struct State {
         var jobs: [JobID: JobRecord] = [:]
         var sources: [JobID: NewJob] = [:]

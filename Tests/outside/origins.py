@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import shutil
 import socket
@@ -96,7 +97,7 @@ def caddy(authority: Authority, folder: pathlib.Path):
         }}
         """)
     command = ["caddy", "run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
-    with _process(command, port, env={"HOME": str(folder), "PATH": "/usr/bin:/bin"}):
+    with _process(command, port, env={"HOME": str(folder), "PATH": os.environ["PATH"]}):
         yield port
 
 

@@ -73,7 +73,7 @@ bench-micro: install-test-deps
 bench-submit: install-test-deps release
 	python3 Benchmarks/submit/submit.py --ferry $(FERRY) $(ARGS)
 
-# The queue where queues become slow: make bench-queue QUEUE="backlog snapshot=100000"; alone, some minutes each.
+# The queue where queues become slow: make bench-queue QUEUE="backlog snapshot=60"; alone, some minutes each.
 bench-queue: install-test-deps
 	$(SWIFT) run -c release microbench $(or $(QUEUE),all)
 

@@ -33,7 +33,8 @@ struct Micro {
         print("\(nanoseconds) ns  store: claim and finish a job")
     }
 
-    /// `microbench all`, or names of figures, each with a number of rows if it is to be another.
+    /// `microbench all`, or names of figures, each with a number of rows, milliseconds or seconds if it is to
+    /// be another.
     private static func printQueueFigures() throws {
         let words = CommandLine.arguments.dropFirst()
         for word in words.first == "all" ? QueueFigures.all[...] : words {

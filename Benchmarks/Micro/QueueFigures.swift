@@ -1,5 +1,6 @@
 import FerryCore
 import FerryStore
+import Glibc
 import Postgres
 import Sys
 import TestSupport
@@ -9,14 +10,14 @@ import TestSupport
 enum QueueFigures {
     static let all = ["backlog", "limits", "slots", "nodes", "snapshot", "history"]
 
-    /// `count`: rows or jobs of the situation; 0: the figure's own.
+    /// `count`: rows of the situation, or its milliseconds or seconds; 0: the figure's own.
     static func print(_ name: String, count: Int) throws {
         switch name {
         case "backlog": try backlog(queued: count > 0 ? count : 1_000_000)
         case "limits": try limits(hostCount: count > 0 ? count : 1_000)
         case "slots": try slots(milliseconds: count > 0 ? Double(count) : 5)
         case "nodes": try nodes(milliseconds: count > 0 ? Double(count) : 20)
-        case "snapshot": try snapshot(jobCount: count > 0 ? count : 600_000)
+        case "snapshot": try snapshot(seconds: count > 0 ? count : 600)
         case "history": try history(finished: count > 0 ? count : 10_000_000)
         default: Swift.print("no such figure: \(name); there are \(all.joined(separator: ", "))")
         }
@@ -151,8 +152,9 @@ enum QueueFigures {
 
     // MARK: Rows that are dead and cannot be removed
 
-    /// Somebody keeps a snapshot open while so many jobs come and go; against the same without.
-    private static func snapshot(jobCount: Int) throws {
+    /// Somebody keeps a snapshot open for so long while jobs come and go as fast as they can; in turn with the
+    /// same without.
+    private static func snapshot(seconds: Int) throws {
         let benches = [try StoreBench(), try StoreBench()]
         for bench in benches {
             try bench.start()
@@ -161,13 +163,19 @@ enum QueueFigures {
         var holder = try Connection(url: benches[1].database.url)
         try holder.execute(script: "SET idle_in_transaction_session_timeout = 0")
         try holder.execute(script: "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobs;")
-        let stepCount = 10
-        for step in 1...stepCount {
-            var nanoseconds: [Int64] = []
-            for bench in benches { nanoseconds.append(bench.run(jobCount / stepCount)) }
+        let begin = monotonicNanoseconds()
+        var (endedCount, reportCount) = (0, 0)
+        var nanoseconds: [[Int64]] = [[], []]
+        while reportCount < 10 {
+            for (index, bench) in benches.enumerated() { nanoseconds[index].append(bench.run(10_000)) }
+            endedCount += 10_000
+            let passed = Int((monotonicNanoseconds() - begin) / 1_000_000_000)
+            guard passed * 10 >= seconds * (reportCount + 1) else { continue }
+            reportCount += 1
             report(
-                "submit, claim and finish a job, \(jobCount / stepCount * step) ended under an open snapshot",
-                [nanoseconds[1]], "no snapshot", [nanoseconds[0]])
+                "submit, claim and finish a job, \(passed) s and \(endedCount) jobs after a snapshot was opened",
+                nanoseconds[1], "no snapshot", nanoseconds[0])
+            nanoseconds = [[], []]
         }
         try holder.execute(script: "COMMIT")
         for bench in benches { bench.stop() }
@@ -230,6 +238,8 @@ enum QueueFigures {
         let (value, base) = (median(values), median(others))
         Swift.print(
             "\(value) ns  store: \(what); \(other): \(base) ns, \(percent(Double(value) / Double(base)))")
+        // The next one takes minutes.
+        fflush(nil)
     }
 
     private static func median(_ values: [Int64]) -> Int64 { values.sorted()[values.count / 2] }

@@ -11,6 +11,8 @@ RUN swift package resolve
 COPY migrations ./migrations
 COPY Sources ./Sources
 COPY Tests ./Tests
+# Not built, but a target whose folder is missing makes the package invalid.
+COPY Benchmarks/Micro ./Benchmarks/Micro
 RUN swift build -c release --product ferry --static-swift-stdlib \
     && install -s -D "$(swift build -c release --show-bin-path)/ferry" /image/usr/local/bin/ferry
 

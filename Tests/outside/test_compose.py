@@ -1,8 +1,10 @@
 """docker-compose.yml, the Dockerfile and the proxy's configuration, without a Docker daemon."""
 from __future__ import annotations
 
+import fnmatch
 import http.server
 import json
+import pathlib
 import re
 import shutil
 import socket
@@ -93,6 +95,35 @@ def test_the_image_is_small_and_unprivileged(dockerfile):
         if line.startswith("COPY ") and "--from" not in line:
             for source in line.split()[1:-1]:
                 assert f"!{source}" in let_through and (REPOSITORY / source).exists()
+
+
+def is_let_through(path: str) -> bool:
+    """What .dockerignore says of a path: the last line that names it, or a folder above it, decides."""
+    parts, verdict = path.split("/"), True
+    for line in (REPOSITORY / ".dockerignore").read_text().split():
+        pattern = line.removeprefix("!").split("/")
+        named = len(pattern) <= len(parts) and all(map(fnmatch.fnmatchcase, parts, pattern))
+        verdict = line.startswith("!") if named else verdict
+    return verdict
+
+
+def test_the_package_is_whole_in_the_image(dockerfile, tmp_path):
+    """The recipe's COPY lines before the build bring every target's folder: SwiftPM refuses anything less."""
+    build = next(i for i, line in enumerate(dockerfile) if line.startswith("RUN swift build"))
+    copies = [line.split()[1:] for line in dockerfile[:build] if line.startswith("COPY ")]
+    for *sources, destination in copies:
+        for source in sources:
+            target = tmp_path / destination / (pathlib.Path(source).name if destination.endswith("/") else "")
+            if (REPOSITORY / source).is_file():
+                assert is_let_through(source), f"{source} does not reach the daemon"
+                shutil.copy(REPOSITORY / source, target)
+                continue
+            shutil.copytree(REPOSITORY / source, target, symlinks=True, ignore=lambda folder, names: [
+                name for name in names
+                if not is_let_through(str((pathlib.Path(folder) / name).relative_to(REPOSITORY)))])
+    said = subprocess.run(["swift", "package", "describe"], cwd=tmp_path, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    assert "Name: ferry" in said.stdout
 
 
 def test_the_image_has_the_libraries_of_the_build(dockerfile):

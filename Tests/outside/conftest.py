@@ -48,6 +48,14 @@ def eventually(seconds: float, condition, what: str):
     return value
 
 
+def missing(what: str):
+    """Ends a check that cannot be made: as a failure where make test should have installed what it needs."""
+    if shutil.which("apt-get"):
+        pytest.fail(f"{what} is missing, and this is a Debian: make install-test-deps, scripts/outside-checks",
+                    pytrace=False)
+    pytest.skip(f"{what} is missing")
+
+
 @dataclasses.dataclass
 class Ferry:
     """A running `ferry serve`."""

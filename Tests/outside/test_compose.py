@@ -14,7 +14,7 @@ import threading
 import pytest
 import yaml
 
-from conftest import REPOSITORY, eventually, free_port
+from conftest import REPOSITORY, eventually, free_port, missing
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ class UpstreamHandler(http.server.BaseHTTPRequestHandler):
 def proxy(tmp_path_factory):
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if not nginx:
-        pytest.skip("nginx is not installed")
+        missing("nginx")
     folder, port, upstream = tmp_path_factory.mktemp("nginx"), free_port(), Upstream()
     threading.Thread(target=upstream.serve_forever, args=(0.02,), daemon=True).start()
     text = (REPOSITORY / "deploy/nginx.conf").read_text()

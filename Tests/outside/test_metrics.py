@@ -4,7 +4,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-import pytest
+from conftest import missing
 
 
 def test_promtool_finds_nothing(ferry, receiver):
@@ -18,6 +18,6 @@ def test_promtool_finds_nothing(ferry, receiver):
     assert "ferry_" in answer.text and ferry.key not in answer.text
     tool = shutil.which("promtool")
     if not tool:
-        pytest.skip("promtool is not installed")
+        missing("promtool")
     verdict = subprocess.run([tool, "check", "metrics"], input=answer.text, capture_output=True, text=True)
     assert verdict.returncode == 0, verdict.stdout + verdict.stderr

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from conftest import binary, running
+from conftest import binary, missing, running
 from origins import Authority, Script, caddy, nginx
 
 LIBRARIES = pathlib.Path(sysconfig.get_path("platlib")) / "pycurl.libs"
@@ -23,7 +23,7 @@ LIBRARIES = pathlib.Path(sysconfig.get_path("platlib")) / "pycurl.libs"
 def preload() -> str:
     found = [sorted(LIBRARIES.glob(f"lib{name}-*.so*")) for name in ("crypto", "ssl", "curl")]
     if not all(found):
-        pytest.skip("this platform's pycurl brings no libcurl of its own")
+        missing("a pycurl that brings a libcurl of its own")
     return ":".join(str(paths[0]) for paths in found)
 
 
@@ -135,7 +135,7 @@ def test_http3(modern, authority, tmp_path):
     (tmp_path / "file").write_bytes(b"over QUIC" * 100_000)
     with caddy(authority, tmp_path) as port:
         if port is None:
-            pytest.skip("Caddy is not installed")
+            missing("Caddy")
         before = answered(modern, "3")
         job = run(modern, authority, "download", f"https://127.0.0.1:{port}/file", request={"http_version": "3"})
         assert job["state"] == "succeeded" and job["result"]["size"] == 900_000, job

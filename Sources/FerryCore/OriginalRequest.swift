@@ -14,7 +14,7 @@ package struct OriginalRequest: Sendable, Equatable {
         writer.endObject()
     }
 
-    init(url: String, headers: [JobSpec.Pair]) {
+    package init(url: String, headers: [JobSpec.Pair]) {
         self.url = url
         self.headers = headers
     }

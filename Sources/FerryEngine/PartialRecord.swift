@@ -42,6 +42,13 @@ enum Validator: Sendable, Equatable {
         }
     }
 
+    /// Whether an answer to our `If-Range` does without it, as it may with a date and must not with a tag
+    /// (RFC 9110 §15.3.7). Says something only of the same URL: others may not know `If-Range`.
+    func isLeftOut(of head: ResponseHead) -> Bool {
+        guard case .lastModified = self else { return false }
+        return head.first("last-modified") == nil && head.first("etag") == nil
+    }
+
     private static let byteCountMax = 1_024
 
     /// `entity-tag` (RFC 9110 §8.8.3), weak or strong.

@@ -85,7 +85,10 @@ struct ResponseJudge: Sendable {
 
     /// Status and type were accepted when the first byte came; only the length is new.
     private func resume(_ resumption: Resumption, _ head: ResponseHead, _ hop: Hop) -> Judgement {
-        guard let total = resumption.total(continuedBy: head, from: hop.url) else { return .restart }
+        let isRenewed = spec.request.original != nil
+        guard let total = resumption.total(continuedBy: head, from: hop.url, isRenewed: isRenewed) else {
+            return .restart
+        }
         return refusal(ofLength: total, hop) ?? .resume(total: total)
     }
 

@@ -67,12 +67,17 @@ final class Resumption: Sendable {
     /// Whether a 206 continues exactly these bytes: its range begins where they end, the file is as long as
     /// it was, from the same place, with the same validator, in no coding. The length of the whole file, or
     /// nil.
-    func total(continuedBy head: ResponseHead, from url: WebURL) -> Int64? {
+    ///
+    /// `isRenewed`: the job's link is another one now.
+    func total(continuedBy head: ResponseHead, from url: WebURL, isRenewed: Bool) -> Int64? {
         guard head.status == 206, head.contentCodings.isEmpty, PartialRecord.source(of: url) == record.source,
-            record.validator?.matches(head) ?? true,
             let range = ContentRange(head), range.first == offset,
             head.contentLength ?? range.byteCount == range.byteCount
         else { return nil }
+        if let validator = record.validator, !validator.matches(head) {
+            guard validator.isLeftOut(of: head), !isRenewed, record.total != nil, range.total == record.total
+            else { return nil }
+        }
         switch (range.total, record.total) {
         case (let total?, let known?): return total == known ? total : nil
         // Without a validator two lengths that agree are the least.

@@ -12,6 +12,8 @@ struct SegmentSources: Sendable {
         /// Where redirects have led; asked directly for further parts.
         var landing: Hop?
         var validator: Validator?
+        /// Where that was named (`PartialRecord.source`); nil: nobody knows whether it was here.
+        var validatorPlace: String?
         /// Whether it gives ranges of the file that is being fetched; nil: not known yet.
         var givesRanges: Bool?
         /// Its first answer was to a range and useless: asked for the whole from now on.
@@ -66,11 +68,24 @@ struct SegmentSources: Sendable {
         set { sources[index] = newValue }
     }
 
-    /// The file that an earlier attempt began came from there (`PartialRecord.source`).
-    mutating func expect(_ validator: Validator, of source: String) {
-        for index in sources.indices where PartialRecord.source(of: sources[index].url) == source {
-            sources[index].validator = validator
+    /// An earlier attempt began the file with an answer from there (`PartialRecord.source`): it was the only
+    /// source's, or that of the one which has this URL. Whose a redirect was among several nobody knows; then
+    /// each has to prove that it has the same file.
+    ///
+    /// `isRenewed`: the job's link is another one now.
+    mutating func expect(_ validator: Validator, of source: String, isRenewed: Bool) {
+        let fit = sources.indices.filter {
+            sources.count == 1 || PartialRecord.source(of: sources[$0].url) == source
         }
+        guard fit.count == 1 else { return }
+        sources[fit[0]].validator = validator
+        sources[fit[0]].validatorPlace = isRenewed ? nil : source
+    }
+
+    /// An answer from that URL has said so.
+    mutating func learn(_ validator: Validator, of index: Int, at url: WebURL) {
+        sources[index].validator = validator
+        sources[index].validatorPlace = PartialRecord.source(of: url)
     }
 
     var count: Int { sources.count }

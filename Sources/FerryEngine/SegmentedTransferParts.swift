@@ -139,7 +139,7 @@ extension SegmentedTransfer {
             givesRanges = units == ["bytes"] && validator != nil && total != nil
         }
         if let refusal = refusal(ofLength: total) { return .refused(refusal, retryAfter: nil) }
-        sources[part.source].validator = validator
+        if let validator { sources.learn(validator, of: part.source, at: part.hop.url) }
         sources[part.source].givesRanges = givesRanges
         target = Target(total: total, validator: validator, lead: part.source)
         show(head, from: part.hop.url)
@@ -194,15 +194,7 @@ extension SegmentedTransfer {
             range.last < asked.upperBound
         else { return .givesNoRanges }
         guard range.total == target.total else { return .changed }
-        if let known {
-            guard known.isKept(by: head) else { return .changed }
-        } else if !isTrusted(part) {
-            // A mirror that was asked with the file's own validator says by 206 that it has that file.
-            let own = Validator(head) ?? (hasDigest ? nil : target.validator)
-            guard let own else { return .givesNoRanges }
-            guard hasDigest || own == target.validator else { return .changed }
-            sources[part.source].validator = own
-        }
+        if let failure = lackOfProof(head, of: part, target) { return failure }
         // Who was asked first has gone without a byte.
         if self.head == nil
             || suppliers.isEmpty && !parts.values.contains(where: { $0.source == target.lead })
@@ -216,14 +208,23 @@ extension SegmentedTransfer {
         fill()
         return nil
     }
-}
 
-extension Validator {
-    /// Whether an answer that was asked for this validator does not deny it: a 206 need not repeat a date
-    /// (RFC 9110 §15.3.7).
-    fileprivate func isKept(by head: ResponseHead) -> Bool {
-        if case .lastModified = self, head.first("last-modified") == nil { return true }
-        return matches(head)
+    /// Nil when the answer itself says that its bytes are the file's: a 206 alone may come from a server that
+    /// does not know `If-Range`.
+    private func lackOfProof(
+        _ head: ResponseHead, of part: SegmentPart, _ target: Target
+    ) -> PartFailure? {
+        let source = sources[part.source]
+        if let known = source.validator {
+            let isSamePlace = source.validatorPlace == PartialRecord.source(of: part.hop.url)
+            return known.matches(head) || isSamePlace && known.isLeftOut(of: head) ? nil : .changed
+        }
+        if isTrusted(part) { return nil }
+        guard let own = Validator(head) else { return .givesNoRanges }
+        // What a mirror calls the file does not matter where a digest will prove it.
+        guard hasDigest || own == target.validator else { return .changed }
+        sources.learn(own, of: part.source, at: part.hop.url)
+        return nil
     }
 }
 

@@ -18,7 +18,10 @@ extension SegmentedTransfer {
         else { return false }
         let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
         target = Target(total: total, validator: record.validator, lead: nil)
-        if let validator = record.validator { sources.expect(validator, of: record.source) }
+        if let validator = record.validator {
+            sources.expect(
+                validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
+        }
         let drain = makeDrain(resumption.file, claim, [])
         drain.advance(to: plan.prefix)
         self.drain = drain

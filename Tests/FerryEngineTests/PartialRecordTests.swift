@@ -59,6 +59,9 @@ import Testing
         let tag = Validator.entityTag("\"a\"")
         #expect(tag.matches(head([("etag", "\"a\"")])) && !tag.matches(head([("etag", "\"b\"")])))
         #expect(!tag.matches(head([])))
+        let dated = Validator.lastModified(date)
+        #expect(dated.isLeftOut(of: head([])) && !tag.isLeftOut(of: head([])))
+        #expect(!dated.isLeftOut(of: head(dates)) && !dated.isLeftOut(of: head([("ETag", "\"a\"")])))
     }
 
     @Test("Content-Range is taken strictly")

@@ -21,6 +21,8 @@ package final class RangeOrigin: Sendable {
         package let range: Range<Int>?
         package let ifRange: String?
         package let authorization: String?
+        /// The same for a server that does not know `If-Range`.
+        package var unconditional: Asked { Asked(range: range, ifRange: nil, authorization: authorization) }
     }
 
     private final class Record: Sendable {

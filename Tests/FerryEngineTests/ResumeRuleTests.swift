@@ -1,0 +1,102 @@
+import FerryCore
+import FerryEngine
+import Synchronization
+import TestSupport
+import Testing
+
+private let bytes = patternBytes(3_000_000, seed: 41)
+private let dates = [
+    "Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Date": "Sun, 06 Nov 1994 08:49:39 GMT",
+]
+
+/// A second attempt whose job, or whose server, is not quite what the first one's was.
+@Suite(.serialized) struct ResumeRuleTests {
+    private final class Phase: Sendable {
+        let isCutting = Atomic<Bool>(true)
+    }
+
+    /// Cut after 100 kB until `attempts` runs the second one. `answers` may change what is answered, and is
+    /// told whether it is the rest that the second one asks for.
+    private static func attempts(
+        segments: Int = 1, _ answers: @escaping @Sendable (inout RangeOrigin.Answer, Bool) -> Void,
+        first: (inout Draft) -> Void = { _ in }, second: (inout Draft) -> Void = { _ in },
+        check: (AttemptResult, RangeOrigin, Fixture) throws -> Void
+    ) throws {
+        let phase = Phase()
+        let origin = try RangeOrigin(bytes) { answer, asked, _ in
+            answer = RangeOrigin.proper(bytes, "\"one\"", asked.unconditional)
+            let isCutting = phase.isCutting.load(ordering: .sequentiallyConsistent)
+            answers(&answer, !isCutting && asked.range.map { $0.lowerBound > 0 } ?? false)
+            if isCutting { answer.cutAfter = 100_000 }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        func run(_ number: Int32, _ job: JobID? = nil, _ change: (inout Draft) -> Void) throws
+            -> AttemptResult
+        {
+            try #require(
+                fixture.run(.download, origin.url, job: job, number: number) {
+                    $0.to("file")
+                    $0.spec.segmentCountMax = segments
+                    change(&$0)
+                })
+        }
+        let failed = try run(1, nil, first)
+        #expect(failed.failure?.code == .incompleteBody && failed.leavesBytes)
+        phase.isCutting.store(false, ordering: .sequentiallyConsistent)
+        let before = (origin.requests.count, fixture.engine.snapshot.bytesReceived)
+        let result = try run(2, failed.attempt.job, second)
+        #expect(origin.requests.dropFirst(before.0).first?.range.map { $0.lowerBound > 0 } == true)
+        // Whatever goes on fetches nothing twice.
+        if result.success?.resumedAtOffset ?? 0 > 0 {
+            let received = fixture.engine.snapshot.bytesReceived - before.1
+            #expect(received == Int64(bytes.count) - failed.bytesReceived)
+        }
+        try check(result, origin, fixture)
+    }
+
+    private static func expectWhole(_ result: AttemptResult, _ status: Int) {
+        if let failure = result.failure { Issue.record("\(failure)") }
+        #expect(result.success?.sha256 == sha256(bytes) && result.response?.status == status)
+        #expect((result.success?.resumedAtOffset ?? 0 > 0) == (status == 206))
+    }
+
+    /// What is different about a server that knows its file by a date.
+    enum Dated: CaseIterable { case leftOut, repeated, otherDate, otherTotal, tagged, renewed }
+
+    @Test(
+        "a date need not be repeated by the URL that named it; whatever else differs, the file begins anew",
+        arguments: [1, 4], Dated.allCases)
+    func dated(segments: Int, case dated: Dated) throws {
+        try Self.attempts(
+            segments: segments,
+            { answer, isRest in
+                answer.headers["ETag"] = isRest && dated == .tagged ? "\"one\"" : nil
+                answer.headers.merge(dates) { $1 }
+                guard isRest else { return }
+                if dated != .repeated { answer.headers["Last-Modified"] = nil }
+                if dated == .otherDate { answer.headers["Last-Modified"] = dates["Date"] }
+                if dated == .otherTotal {
+                    answer.headers["Content-Range"]?.replace("/\(bytes.count)", with: "/*")
+                }
+            },
+            second: {
+                // As a change of the link leaves it.
+                guard dated == .renewed else { return }
+                $0.spec.request.original = OriginalRequest(url: $0.spec.request.url, headers: [])
+                $0.spec.request.url += "?renewed"
+            }
+        ) { result, _, _ in
+            let goesOn = dated == .leftOut || dated == .repeated
+            // In parts a new file's first answer is a 206 as well.
+            guard segments == 1 || goesOn else {
+                #expect(result.success?.sha256 == sha256(bytes) && result.success?.resumedAtOffset == 0)
+                return
+            }
+            Self.expectWhole(result, goesOn ? 206 : 200)
+        }
+    }
+}

@@ -13,6 +13,8 @@ final class Digests: @unchecked Sendable {
     private let expected: [ExpectedDigest]
     private let expectedSize: Int64?
     private let isRepeatable: Bool
+    /// What was named after the hashing had begun.
+    private let later = Mutex<[ExpectedDigest]>([])
     private(set) var byteCount: Int64 = 0
 
     /// `isRepeatable`: whether another attempt may fetch (or send) the bytes again.
@@ -29,7 +31,19 @@ final class Digests: @unchecked Sendable {
     }
 
     /// Whether a digest will have proved the bytes once `finish` has not thrown.
-    var isProof: Bool { !expected.isEmpty }
+    var isProof: Bool { !expected.isEmpty || later.withLock { !$0.isEmpty } }
+
+    /// These must hold too, as far as they are computed anyway: what is hashed already is not hashed again.
+    /// Any thread, before `finish`.
+    func expect(_ announced: [ExpectedDigest]) {
+        for one in announced where one.algorithm == .sha256 || others.contains(where: one.isOf) {
+            guard !expected.contains(one) else { continue }
+            later.withLock { later in
+                guard !later.contains(one), later.count < EngineLimits.laterDigestCountMax else { return }
+                later.append(one)
+            }
+        }
+    }
 
     func update(_ bytes: UnsafeRawBufferPointer) {
         byteCount += Int64(bytes.count)
@@ -54,6 +68,7 @@ final class Digests: @unchecked Sendable {
                 phase: .finishing, isRetryable: isRepeatable)
         }
         let actual = sha256.finish()
+        let expected = expected + later.withLock { $0 }
         for one in expected where one.algorithm == .sha256 { try check(one, actual) }
         for other in others {
             let actual = other.finish()

@@ -106,6 +106,10 @@ enum EngineLimits {
     static let recordedByteCountMin: Int64 = 1 << 20
     /// Bytes of a record; a file in hundreds of pieces fits.
     static let recordByteCountMax = 64 << 10
+    /// Bytes of a media type that a record keeps: RFC 6838 §4.2 allows 127 for each of its halves.
+    static let recordedTypeByteCountMax = 255
+    /// Digests that a record keeps of one file, and that later answers may add.
+    static let laterDigestCountMax = 8
     /// Nanoseconds between two records of one body, each with what has reached stable storage.
     static let recordInterval: Int64 = 10_000_000_000
     /// Jobs of this process whose partial files are remembered.

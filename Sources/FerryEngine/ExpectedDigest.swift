@@ -44,6 +44,8 @@ struct ExpectedDigest: Sendable, Equatable {
         self.value = value
         self.source = source
     }
+
+    func isOf(_ running: RunningDigest) -> Bool { algorithm == running.algorithm }
 }
 
 extension JobSpec.Integrity {

@@ -36,7 +36,9 @@ extension LiveTransfer {
     func announced(_ head: ResponseHead, isDecoded: Bool, isContinued: Bool) -> [ExpectedDigest] {
         // Without a body they are about the one that another request would have got.
         if hop.method == "HEAD" || [204, 205, 304].contains(head.status) { return [] }
-        if isContinued { return head.announcedDigests(of: .continued) }
+        if isContinued {
+            return (resumption?.record.announced ?? []) + head.announcedDigests(of: .continued)
+        }
         return head.announcedDigests(of: isDecoded ? .decoded : head.status == 206 ? .part : .whole)
     }
 

@@ -70,6 +70,11 @@ struct PartialRecord: Sendable, Equatable {
     var validator: Validator?
     /// Bytes of the whole file; nil while nobody knows.
     var total: Int64?
+    /// What the first answer said of the file, `type/subtype`: later ones need not repeat it. Nil: nothing,
+    /// or an earlier version wrote the record.
+    var mimeType: String?
+    /// And what its digests are.
+    var announced: [ExpectedDigest] = []
     /// The inode of the partial: a file that was put in its place is another one.
     var inode: UInt64 = 0
     /// Bytes were only ever appended: within one boot the file's size says how many there are.
@@ -80,6 +85,12 @@ struct PartialRecord: Sendable, Equatable {
     var ranges = ByteRanges()
     /// Bytes that have reached stable storage.
     var synced = ByteRanges()
+
+    /// Notes what the first answer says of the file, as far as a record has room.
+    mutating func describe(_ type: String?, _ digests: [ExpectedDigest]) {
+        mimeType = type.flatMap { $0.utf8.count <= EngineLimits.recordedTypeByteCountMax ? $0 : nil }
+        announced = Array(digests.prefix(EngineLimits.laterDigestCountMax))
+    }
 
     /// The bytes that count now in a file of that size.
     func usable(size: Int64) -> ByteRanges {
@@ -120,6 +131,8 @@ extension PartialRecord {
         case nil: break
         }
         writer.memberOrNull("total", total)
+        if let mimeType { writer.member("content_type", mimeType) }
+        if !announced.isEmpty { writer.write(announced) }
         writer.member("inode", "\(inode)")
         writer.member("sequential", isSequential)
         writer.member("boot", boot)
@@ -143,6 +156,18 @@ extension PartialRecord {
                 ?? stored["last_modified"]?.string.map(Validator.lastModified),
             total: stored["total"]?.integer, inode: inode, isSequential: isSequential, boot: boot,
             ranges: ranges, synced: synced)
+        mimeType = stored["content_type"]?.string
+        announced = (stored["digests"]?.array ?? []).compactMap { ExpectedDigest($0) }
+    }
+}
+
+extension ExpectedDigest {
+    /// Of a record.
+    fileprivate init?(_ json: JSON) {
+        guard let algorithm = json["algorithm"]?.string.flatMap(DigestAlgorithm.init(rawValue:)),
+            let value = json["value"]?.string
+        else { return nil }
+        self.init(algorithm, Base64.decode(value), .server)
     }
 }
 
@@ -160,6 +185,19 @@ extension ByteRanges {
 }
 
 extension JSONWriter {
+    /// What the server has announced.
+    fileprivate mutating func write(_ digests: [ExpectedDigest]) {
+        name("digests")
+        beginArray()
+        for digest in digests {
+            beginObject()
+            member("algorithm", digest.algorithm.rawValue)
+            member("value", Base64.encode(digest.value))
+            endObject()
+        }
+        endArray()
+    }
+
     /// `[[start, end], …]`, the end not included.
     fileprivate mutating func write(_ name: String, _ ranges: ByteRanges) {
         self.name(name)

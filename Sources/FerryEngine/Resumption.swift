@@ -97,6 +97,7 @@ struct ContentRange: Sendable, Equatable {
     let total: Int64?
 
     var byteCount: Int64 { last - first + 1 }
+    var isWhole: Bool { first == 0 && last + 1 == total }
 
     /// Nil when there is none, or several, or one that makes no sense.
     init?(_ head: ResponseHead) {
@@ -146,5 +147,6 @@ extension PartialRecord {
         self.init(
             identity: Self.identity(of: spec.request), source: Self.source(of: hop.url),
             validator: validator, total: head.contentLength)
+        describe(head.mimeType, head.announcedDigests(of: .whole))
     }
 }

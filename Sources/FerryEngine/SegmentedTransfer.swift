@@ -23,6 +23,8 @@ final class SegmentedTransfer: RunningAttempt {
         let validator: Validator?
         /// Whose answer came first.
         let lead: Int?
+        /// As in `PartialRecord`.
+        let mimeType: String?
     }
 
     let attempt: Attempt

@@ -141,12 +141,13 @@ extension SegmentedTransfer {
         if let refusal = refusal(ofLength: total) { return .refused(refusal, retryAfter: nil) }
         if let validator { sources.learn(validator, of: part.source, at: part.hop.url) }
         sources[part.source].givesRanges = givesRanges
-        target = Target(total: total, validator: validator, lead: part.source)
+        target = Target(
+            total: total, validator: validator, lead: part.source, mimeType: head.mimeType)
         show(head, from: part.hop.url)
         noteResumption(at: 0)
+        let isWhole = head.status != 206 || ContentRange(head)?.isWhole ?? false
         let announced =
-            [204, 205].contains(head.status)
-            ? [] : head.announcedDigests(of: head.status == 206 ? .continued : .whole)
+            [204, 205].contains(head.status) ? [] : head.announcedDigests(of: isWhole ? .whole : .continued)
         begin(total, announced, with: part, until: limit)
         return nil
     }
@@ -177,7 +178,7 @@ extension SegmentedTransfer {
         if total ?? 0 >= EngineLimits.bulkByteCountMin { becomeBulk() }
         do throws(TransferError) {
             try openDrain(announced)
-            if let head { record(head.answer, from: head.url) }
+            if let head { record(head.url, announced) }
         } catch {
             fail(error)
             return
@@ -201,6 +202,7 @@ extension SegmentedTransfer {
         {
             show(head, from: part.hop.url)
         }
+        drain?.digests.expect(head.announcedDigests(of: .continued))
         part.isShort = range.last + 1 < asked.upperBound
         noteResumption(at: plan?.doneByteCount ?? 0)
         plan?.answered(part.id, until: range.last + 1)

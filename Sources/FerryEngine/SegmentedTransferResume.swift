@@ -17,12 +17,12 @@ extension SegmentedTransfer {
             let claim = try? context.space.claim(at: place, expecting: total - resumption.byteCount)
         else { return false }
         let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
-        target = Target(total: total, validator: record.validator, lead: nil)
+        target = Target(total: total, validator: record.validator, lead: nil, mimeType: record.mimeType)
         if let validator = record.validator {
             sources.expect(
                 validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
         }
-        let drain = makeDrain(resumption.file, claim, [])
+        let drain = makeDrain(resumption.file, claim, record.announced)
         drain.advance(to: plan.prefix)
         self.drain = drain
         self.plan = plan
@@ -59,7 +59,7 @@ extension SegmentedTransfer {
     }
 
     /// Makes the new file one that a later attempt can go on from, if the answer allows it.
-    func record(_ head: ResponseHead, from url: WebURL) {
+    func record(_ url: WebURL, _ announced: [ExpectedDigest]) {
         guard PartialRecord.isPossible(attempt.spec), let target, let total = target.total,
             target.validator != nil || mayGoByLength
         else { return }
@@ -67,6 +67,7 @@ extension SegmentedTransfer {
             identity: PartialRecord.identity(of: attempt.spec.request), source: PartialRecord.source(of: url),
             validator: target.validator, total: total)
         record.isSequential = false
+        record.describe(target.mimeType, announced)
         drain?.file.becomeResumable(record)
         recorded = (now, 0)
     }

@@ -27,12 +27,15 @@ import Testing
 
     @Test("a record is read as it was written; one that is cut, changed or of a later version is none")
     func record() {
+        let digest = Base64.encode([UInt8](0..<16))
         var record = PartialRecord(
             identity: "i", source: "s", validator: .entityTag("\"a\""), total: 99, inode: .max)
         record.boot = Boot.identifier
         record.ranges = ByteRanges([0..<10, 20..<30])
         record.synced = ByteRanges([0..<4])
         record.isSequential = false
+        record.describe("text/html", head([("Repr-Digest", "md5=:\(digest):")]).announcedDigests(of: .whole))
+        #expect(record.mimeType == "text/html" && record.announced.map(\.algorithm) == [.md5])
         let json = record.encode()
         #expect(PartialRecord(json: json) == record)
         for count in 0..<json.count { #expect(PartialRecord(json: Array(json.prefix(count))) == nil) }
@@ -43,6 +46,21 @@ import Testing
         #expect(record.usable(size: 25).ranges == [0..<25])
         record.boot = "before"
         #expect(record.usable(size: 3).ranges == [0..<3] && record.usable(size: 25).ranges == [0..<4])
+    }
+
+    @Test("a record of a version that kept neither type nor digests is read, and long ones are cut")
+    func earlierRecord() throws {
+        let json =
+            #"{"version":1,"identity":"i","source":"s","etag":"\"a\"","total":99,"inode":"7","#
+            + #""sequential":true,"boot":"b","ranges":[[0,10]],"synced":[]}"#
+        var record = try #require(PartialRecord(json: Array(json.utf8)))
+        #expect(record.validator == .entityTag("\"a\"") && record.ranges.byteCount == 10)
+        #expect(record.mimeType == nil && record.announced.isEmpty)
+        let one = try #require(ExpectedDigest(.crc32, [1, 2, 3, 4], .server))
+        record.describe(
+            String(repeating: "x", count: 300), Array(repeating: one, count: 5_000))
+        #expect(record.mimeType == nil && record.announced.count == 8)
+        #expect(PartialRecord(json: record.encode()) == record)
     }
 
     @Test("only strong tags and safe dates are validators")

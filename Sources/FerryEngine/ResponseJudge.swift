@@ -45,7 +45,7 @@ struct ResponseJudge: Sendable {
         if spec.asksOnChallenge, let question = question(head, hop, now) { return .ask(question) }
         if head.status == 417, expected { return .resend }
         if let resumption, head.status == 206 || head.status == 416 {
-            return resume(resumption, head, hop)
+            return resume(resumption, head, hop, now)
         }
         if head.status == 206, spec.kind == .download, !asksForRange {
             return .refuse(
@@ -53,12 +53,8 @@ struct ResponseJudge: Sendable {
                     .responseInvalid, "The server answered with a part although the whole was asked for.",
                     phase: .waiting, isRetryable: true), retryAfter: nil)
         }
-        guard acceptsStatus(head.status) else { return refuseStatus(head, hop, now: now) }
-        guard acceptsType(head.mimeType) else {
-            return .refuse(
-                TransferError(
-                    .unacceptableContentType, "The answer's content type is not one that the job accepts.",
-                    phase: .waiting, isRetryable: false), retryAfter: nil)
+        if let refusal = refusal(ofStatus: head, hop, now) ?? refusal(ofType: head.mimeType) {
+            return refusal
         }
         if !isDecoded, head.hasBody(hop.method), let length = head.contentLength,
             let refusal = refusal(ofLength: length, hop)
@@ -66,6 +62,18 @@ struct ResponseJudge: Sendable {
             return refusal
         }
         return .accept
+    }
+
+    private func refusal(ofStatus head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Judgement? {
+        acceptsStatus(head.status) ? nil : refuseStatus(head, hop, now: now)
+    }
+
+    private func refusal(ofType type: String?) -> Judgement? {
+        guard !acceptsType(type) else { return nil }
+        return .refuse(
+            TransferError(
+                .unacceptableContentType, "The answer's content type is not one that the job accepts.",
+                phase: .waiting, isRetryable: false), retryAfter: nil)
     }
 
     /// Whether a body of that length is none that the job can take.
@@ -83,11 +91,23 @@ struct ResponseJudge: Sendable {
         spec.request.headers.contains { equalIgnoringCase($0.name, "range") }
     }
 
-    /// Status and type were accepted when the first byte came; only the length is new.
-    private func resume(_ resumption: Resumption, _ head: ResponseHead, _ hop: Hop) -> Judgement {
+    /// What was accepted when the first byte came need not be accepted now: another job may go on, and a job
+    /// may have been changed.
+    private func resume(
+        _ resumption: Resumption, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp
+    ) -> Judgement {
         let isRenewed = spec.request.original != nil
         guard let total = resumption.total(continuedBy: head, from: hop.url, isRenewed: isRenewed) else {
             return .restart
+        }
+        // The file's; that a part of it comes is our doing.
+        var whole = head
+        whole.status = 200
+        let type = head.mimeType ?? resumption.record.mimeType
+        if let refusal = refusal(ofStatus: whole, hop, now) { return refusal }
+        if let refusal = refusal(ofType: type) {
+            // Nobody has said: the answer with the whole file will.
+            return type == nil ? .restart : refusal
         }
         return refusal(ofLength: total, hop) ?? .resume(total: total)
     }

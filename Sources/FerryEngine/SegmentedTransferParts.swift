@@ -95,14 +95,24 @@ extension SegmentedTransfer {
         var judged = head
         if part.asked != nil {
             // What was accepted is the file; that a part of it comes is our doing.
-            if head.status == 206 { judged.status = 200 }
+            if head.status == 206 {
+                judged.status = 200
+                // It need not be repeated (RFC 9110 §15.3.7).
+                if head.first("content-type") == nil, let type = target?.mimeType {
+                    judged.headers.append(.init("Content-Type", type))
+                }
+            }
             if head.status == 416 { return .failed(target == nil ? .givesNoRanges : .changed) }
         }
         let judge = ResponseJudge(
             spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
         switch judge.judge(judged, part.hop, expected: false, resumption: nil, now: context.clock.now()) {
         case .follow(let hop): return .follow(hop)
-        case .refuse(let error, let retryAfter): return .failed(.refused(error, retryAfter: retryAfter))
+        case .refuse(let error, let retryAfter):
+            // A part of which nobody has said the type: the answer with the whole file will.
+            let isUntyped = judged.mimeType == nil && target != nil
+            if error.code == .unacceptableContentType, isUntyped { return .failed(.givesNoRanges) }
+            return .failed(.refused(error, retryAfter: retryAfter))
         // Jobs in parts ask nothing; that is refused at the submission.
         case .resend, .resume, .restart, .ask: return .failed(.givesNoRanges)
         case .accept: break

@@ -64,6 +64,38 @@ private let dates = [
         #expect((result.success?.resumedAtOffset ?? 0 > 0) == (status == 206))
     }
 
+    /// How the answer to a range names its type: it need not repeat it (RFC 9110 §15.3.7).
+    enum Naming: CaseIterable { case repeated, leftOut }
+
+    @Test(
+        "a type that the job does not accept any more is refused, one that it does is gone on with",
+        arguments: [1, 4], Naming.allCases)
+    func type(segments: Int, naming: Naming) throws {
+        let answers: @Sendable (inout RangeOrigin.Answer, Bool) -> Void = { answer, isRest in
+            answer.headers["Content-Type"] = isRest && naming == .leftOut ? nil : "text/html"
+        }
+        try Self.attempts(
+            segments: segments, answers, second: { $0.spec.accept.contentTypes = ["image/*"] }
+        ) { result, _, _ in
+            #expect(result.failure?.code == .unacceptableContentType)
+            #expect(result.failure?.isRetryable == false)
+        }
+        try Self.attempts(
+            segments: segments, answers, second: { $0.spec.accept.contentTypes = ["text/*"] }
+        ) { result, _, _ in Self.expectWhole(result, 206) }
+    }
+
+    @Test(
+        "so is the status: the file's is 200, whatever a part of it comes with",
+        arguments: [1, 4], ["404", "200", "2xx"])
+    func status(segments: Int, accepted: String) throws {
+        try Self.attempts(segments: segments, { _, _ in }, second: { $0.spec.accept.status = [accepted] }) {
+            result, _, _ in
+            guard accepted == "404" else { return Self.expectWhole(result, 206) }
+            #expect(result.failure?.code == .unacceptableStatus && result.failure?.isRetryable == false)
+        }
+    }
+
     /// What is different about a server that knows its file by a date.
     enum Dated: CaseIterable { case leftOut, repeated, otherDate, otherTotal, tagged, renewed }
 

@@ -11,7 +11,7 @@ struct Destination: Sendable {
     var name: String
     let ifExists: JobSpec.Destination.IfExists
     let job: JobID
-    let attempt: Int32
+    private(set) var attempt: Int32
     /// The service keeps the file: its path is not shown.
     let isKept: Bool
 
@@ -84,6 +84,21 @@ struct Destination: Sendable {
             }
         }
         return best
+    }
+
+    /// Takes what an earlier attempt of this process has left from where the job's destination was then, and
+    /// removes it there. File thread.
+    func adopt(_ leftover: Leftover, identity: String?, withGaps: Bool) {
+        var earlier = leftover.destination
+        guard earlier.attempt < attempt, earlier.directory != directory || earlier.isKept != isKept else {
+            return
+        }
+        earlier.attempt = attempt
+        if let identity {
+            adopt(from: earlier, identity: identity, withGaps: withGaps)
+        }
+        // What could not be moved, as to another file system.
+        leftover.remove()
     }
 
     /// Takes the bytes that another job has left as if an attempt of this one had: once, by whoever comes

@@ -34,10 +34,11 @@ extension RunningAttempt {
         let withGaps = attempt.spec.isFetchedInParts
         let identity =
             PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
-        _ = context.leftovers.take([attempt.job])
+        let leftover = context.leftovers.take([attempt.job]).first
         let point = attempt.secrets.resumePoint
         context.lane.send(
             .run {
+                if let leftover { destination.adopt(leftover, identity: identity, withGaps: withGaps) }
                 if let point, let identity, let place = try? context.destination(of: point) {
                     destination.adopt(from: place, identity: identity, withGaps: withGaps)
                 }

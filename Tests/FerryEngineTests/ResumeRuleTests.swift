@@ -131,4 +131,42 @@ private let dates = [
             Self.expectWhole(result, goesOn ? 206 : 200)
         }
     }
+
+    @Test(
+        "a destination that was changed takes along what there is, and leaves nothing where it was",
+        arguments: [1, 4],
+        [("old/file", "new/deep/file"), (nil, "file"), ("file", nil)] as [(String?, String?)])
+    func destination(segments: Int, places: (String?, String?)) throws {
+        func place(_ path: String?) -> (inout Draft) -> Void {
+            { draft in draft.spec.destination = path.map { .init(path: $0, ifExists: .fail) } }
+        }
+        try Self.attempts(
+            segments: segments, { _, _ in }, first: place(places.0), second: place(places.1)
+        ) { result, _, fixture in
+            Self.expectWhole(result, 206)
+            fixture.engine.settled([result.attempt.job])
+            #expect(eventually { fixture.files().count == 1 }, "\(fixture.files())")
+            if let path = places.1 { #expect(fixture.files() == ["tenant/\(path)"]) }
+        }
+    }
+
+    @Test("and where its bytes are of no use any more they go as well")
+    func destinationAnew() throws {
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number == 0 { answer.cutAfter = 500_000 }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let failed = try #require(fixture.run(.download, origin.url) { $0.to("old/file") })
+        #expect(failed.leavesBytes)
+        let result = fixture.run(.download, origin.url, job: failed.attempt.job, number: 2) {
+            $0.to("new/file")
+            $0.spec.request.headers = [.init("Accept-Language", "eo")]
+        }
+        #expect(result?.response?.status == 200)
+        #expect(eventually { fixture.files() == ["tenant/new/file"] }, "\(fixture.files())")
+    }
 }

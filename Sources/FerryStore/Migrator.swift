@@ -128,6 +128,8 @@ package enum Migrator {
         options.applicationName = "ferry migrate"
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil
+        // Whoever starts comes by here: a pooler that shares sessions would fail later, and at random.
+        try Connection.checkSessions(url: url, options: options)
         return try Connection(url: url, options: options)
     }
 }

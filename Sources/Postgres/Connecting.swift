@@ -1,5 +1,6 @@
 import CPostgres
 import Glibc
+import Sys
 
 extension Connection {
     /// Opens a PGconn, or throws why not. Never tells the password.
@@ -18,7 +19,6 @@ extension Connection {
             ("tcp_user_timeout", String(options.tcpUserTimeout.milliseconds)),
             ("dbname", url),
             ("client_encoding", "UTF8"),
-            ("options", [given["options"] ?? "", options.commandLine].joined(separator: " ")),
         ]
         let keys = parameters.map { UnsafePointer(strdup($0.0)) } + [nil]
         let values = parameters.map { UnsafePointer(strdup($0.1)) } + [nil]
@@ -35,6 +35,52 @@ extension Connection {
             throw PostgresError(.connectionLost, message: redacted(text, password: given["password"]))
         }
         return raw
+    }
+
+    private static let settings = Statement(
+        "session_settings",
+        "SELECT set_config(s.name, s.value, false) FROM unnest($1::text[], $2::text[]) AS s(name, value)",
+        parameters: 2)
+
+    /// Sets up the session, in one round trip. Not with the start-up parameter `options`: poolers refuse it,
+    /// or drop it without a word.
+    static func configure(_ raw: OpaquePointer, _ options: ConnectionOptions) throws(PostgresError) {
+        let all = options.sessionSettings
+        var parameters = Parameters()
+        parameters.appendArray(.text, all) { $0.append(text: $1.name) }
+        parameters.appendArray(.text, all) { $0.append(text: $1.value) }
+        var pipeline = Pipeline(raw: raw, statements: StatementCache())
+        pipeline.send(settings, parameters)
+        let deadline = Sys.monotonicNanoseconds() + options.connectTimeout.nanoseconds
+        _ = try pipeline.finish(Exchange(raw: raw, deadline: deadline))
+    }
+
+    // Planned anew, which is unnamed: nothing of it stays in a session that belongs to others too.
+    private static let process = Statement("server_process", "SELECT pg_backend_pid()", isPlannedAnew: true)
+
+    /// Throws `sessionsShared` when a pooler gives the transactions of one connection to several sessions.
+    ///
+    /// Two connections tell: while the second has a transaction open, the first one's own server process
+    /// must be there for it as before, and be another. Leaves no trace in sessions that others use as well.
+    package static func checkSessions(
+        url: String, options: ConnectionOptions = ConnectionOptions()
+    ) throws(PostgresError) {
+        let wait = options.connectTimeout
+        var first = try Connection(bare: url, options)
+        var second = try Connection(bare: url, options)
+        let before = try first.execute(process, timeout: wait).int32(0, 0)
+        try second.execute(script: "BEGIN", timeout: wait)
+        let inside = try second.execute(process, timeout: wait).int32(0, 0)
+        // Asked only where it cannot be kept waiting by the second one's transaction.
+        let meanwhile = try inside == before ? nil : first.execute(process, timeout: wait).int32(0, 0)
+        try second.execute(script: "COMMIT", timeout: wait)
+        let after = try second.execute(process, timeout: wait).int32(0, 0)
+        guard meanwhile == before, after == inside else {
+            throw PostgresError(
+                .sessionsShared,
+                message: "a pooler in front of the database gives each transaction another session, and "
+                    + "settings, prepared statements and locks need one that stays: pool_mode = session")
+        }
     }
 
     /// What the URL sets, by keyword; nil when libpq cannot parse it.

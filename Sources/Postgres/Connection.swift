@@ -17,8 +17,29 @@ package struct Connection: ~Copyable {
     package static let oldestServerVersion = 140_000
 
     /// Connects and waits until the session is ready. `url` is a libpq URI or a keyword string, with
-    /// several hosts if need be; what it names wins over `options`.
+    /// several hosts if need be; what it names wins over `options`, its `options` excepted.
     package init(url: String, options: ConnectionOptions = ConnectionOptions()) throws(PostgresError) {
+        let raw = try Self.openPipeline(url: url, options: options)
+        do throws(PostgresError) {
+            try Self.configure(raw, options)
+        } catch {
+            PQfinish(raw)
+            throw error
+        }
+        self.raw = raw
+        serverVersion = Int(PQserverVersion(raw))
+    }
+
+    /// A session as the server gives it, without the settings of `options`.
+    init(bare url: String, _ options: ConnectionOptions) throws(PostgresError) {
+        let raw = try Self.openPipeline(url: url, options: options)
+        self.raw = raw
+        serverVersion = Int(PQserverVersion(raw))
+    }
+
+    private static func openPipeline(
+        url: String, options: ConnectionOptions
+    ) throws(PostgresError) -> OpaquePointer {
         let raw = try Self.open(url: url, options: options)
         let version = Int(PQserverVersion(raw))
         guard version >= Self.oldestServerVersion else {
@@ -31,8 +52,7 @@ package struct Connection: ~Copyable {
             PQfinish(raw)
             throw PostgresError(.connectionLost, message: message)
         }
-        self.raw = raw
-        self.serverVersion = version
+        return raw
     }
 
     deinit {

@@ -28,8 +28,8 @@ package struct ConnectionOptions: Sendable {
 
     package init() {}
 
-    /// The `options` start-up parameter: `-c name=value …`, with backslashes before spaces and backslashes.
-    var commandLine: String {
+    /// What is set once the session is there.
+    var sessionSettings: [Setting] {
         var all: [Setting] = [
             // A pinned plan that has no index to use costs 10^10, and would be compiled first.
             Setting("jit", "off")
@@ -48,16 +48,7 @@ package struct ConnectionOptions: Sendable {
             // Planning a statement anew costs more than running it.
             all.append(Setting("plan_cache_mode", "force_generic_plan"))
         }
-        return (all + settings).map { "-c \($0.name)=\(Self.escaped($0.value))" }.joined(separator: " ")
-    }
-
-    private static func escaped(_ value: String) -> String {
-        var text = ""
-        for character in value.unicodeScalars {
-            if character == "\\" || character.properties.isWhitespace { text += "\\" }
-            text.unicodeScalars.append(character)
-        }
-        return text
+        return all + settings
     }
 }
 

@@ -11,6 +11,8 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         case serverTooOld
         /// The connection URL cannot be parsed.
         case invalidURL
+        /// A pooler gives one connection's transactions to several sessions.
+        case sessionsShared
     }
 
     package let kind: Kind
@@ -39,7 +41,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     package var isConnectionLost: Bool {
         switch kind {
         case .connectionLost, .timedOut: true
-        case .serverTooOld, .invalidURL: false
+        case .serverTooOld, .invalidURL, .sessionsShared: false
         case .statementFailed:
             sqlState.map { $0.hasPrefix("08") || Self.connectionStates.contains($0) } ?? false
         }

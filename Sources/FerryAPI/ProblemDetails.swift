@@ -212,7 +212,8 @@ struct Problem: Error, Sendable {
 }
 
 private let reasonPhrases: [Int: String] = [
-    400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 421: "Misdirected Request",
+    400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 414: "URI Too Long",
+    421: "Misdirected Request",
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
     503: "Service Unavailable",
 ]

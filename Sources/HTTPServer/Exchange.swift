@@ -56,7 +56,7 @@ final class Exchange: ResponseTarget, WakeTarget {
             method: String(cString: method), target: target, remoteAddress: peer.address,
             requestID: acceptedRequestID(check.fields) ?? core.makeRequestID())
         if strcmp(version, "HTTP/1.0") == 0 { head.httpVersion = "HTTP/1.0" }
-        let fault = check.finish(&head, maximumFields: core.limits.fields)
+        let fault = check.finish(&head, core.limits)
         self.head = head
         let reference = ConnectionReference(connection)
         let now = openedAt

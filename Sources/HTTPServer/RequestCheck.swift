@@ -20,6 +20,8 @@ struct RequestCheck {
     private var encodings = 0
     private var isChunked = false
     private var expectations = 0
+    /// As sent: with a colon, a space and the end of the line each.
+    private var fieldBytes = 0
     private var fault: Fault?
 
     init(_ connection: OpaquePointer) {
@@ -36,6 +38,7 @@ struct RequestCheck {
 
     mutating func add(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         fields.append(name: name, value: value)
+        fieldBytes += name.count + value.count + 4
         guard !name.isEmpty, name.allSatisfy(isTokenByte) else {
             return blame(400, "invalid_header_name", "A header's name holds a character that is not allowed.")
         }
@@ -67,19 +70,29 @@ struct RequestCheck {
     }
 
     /// What is wrong, or nil. Fills in what depends on the fields. The buffers of `add` must still be valid.
-    mutating func finish(_ head: inout RequestHead, maximumFields: Int) -> Fault? {
+    mutating func finish(_ head: inout RequestHead, _ limits: ServerLimits) -> Fault? {
         head.contentLength = encodings > 0 ? nil : length
         head.expectsBody = encodings > 0 || (length ?? 0) > 0
+        checkSize(head, limits)
         checkFraming(head)
-        if fields.count > maximumFields {
-            blame(431, "too_many_headers", "The request has more than \(maximumFields) header fields.")
-        }
         if !head.method.utf8.allSatisfy(isTokenByte) {
             blame(400, "invalid_method", "The method holds a character that is not allowed.")
         }
         checkTarget(head)
         head.fields = fields
         return fault
+    }
+
+    private mutating func checkSize(_ head: RequestHead, _ limits: ServerLimits) {
+        let targetBytes = head.target.utf8.count
+        if targetBytes > limits.headBytes {
+            blame(414, "uri_too_long", "The target has more than \(limits.headBytes) bytes.")
+        } else if targetBytes + fieldBytes > limits.headBytes {
+            blame(431, "headers_too_large", "The head has more than \(limits.headBytes) bytes.")
+        }
+        if fields.count > limits.fields {
+            blame(431, "too_many_headers", "The request has more than \(limits.fields) header fields.")
+        }
     }
 
     private mutating func checkFraming(_ head: RequestHead) {

@@ -6,9 +6,12 @@ package struct ServerLimits: Sendable {
     package var connectionsPerAddress = 0
     /// Seconds without a byte until a connection is closed, also between requests and within headers.
     package var idleTimeoutSeconds = 60
-    /// Bytes a connection owns: headers must fit (431 above), half of it is the largest piece of a body.
-    package var connectionMemory = 32_768
-    /// Header fields of one request; more are refused with 400.
+    /// Bytes a connection owns; half of it is the largest piece of a body. A head that does not fit gets
+    /// libmicrohttpd's own page, without a request id: `headBytes` leaves room for what it keeps beside.
+    package var connectionMemory = 65_536
+    /// Bytes of a target (414 above), and of target and header fields together (431 above).
+    package var headBytes = 32_768
+    /// Header fields of one request; more are refused with 431.
     package var fields = 100
     /// Connections that wait to be accepted (listen(2)).
     package var listenBacklog = 1_024

@@ -164,6 +164,27 @@ import Testing
         }
     }
 
+    @Test(
+        "a head above its limit is refused as everything else, with a request id",
+        arguments: [
+            (40_000, 0, 414, "uri_too_long"), (45_000, 10, 414, "uri_too_long"),
+            (1, 400, 431, "headers_too_large"), (20_000, 150, 431, "headers_too_large"),
+            (16_000, 150, 200, ""),
+        ])
+    func largeHead(target: Int, field: Int, status: Int, code: String) throws {
+        try serving(ScriptedHandler()) { server in
+            let client = try Client(server)
+            let value = String(repeating: "v", count: field)
+            let more = (0..<98).map { "X-\($0): \(value)\r\n" }.joined()
+            let answer = try client.get("/" + String(repeating: "t", count: target), more)
+            #expect(answer.status == status)
+            let id = try #require(answer.fields["X-Request-Id"])
+            guard status != 200 else { return }
+            #expect(answer.text == #"{"code":"\#(code)","request_id":"\#(id)"}"#)
+            #expect(client.isClosed())
+        }
+    }
+
     @Test("HTTP/1.0 needs no Host and closes")
     func old() throws {
         try serving(Self.mirror) { server in

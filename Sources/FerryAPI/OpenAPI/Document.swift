@@ -154,7 +154,7 @@ private func writeReference(_ kind: String, _ name: String, into writer: inout J
 }
 
 /// What any request may get: from the HTTP server itself, too.
-private let everyProblem = [400, 405, 408, 413, 421, 431, 500, 501, 503]
+private let everyProblem = [400, 405, 408, 413, 414, 421, 431, 500, 501, 503]
 private let keyProblems = [401, 403, 429]
 
 private let problemText: [Int: String] = [
@@ -163,7 +163,7 @@ private let problemText: [Int: String] = [
     404: "There is no such object, or it belongs to another tenant.", 405: "The path knows other methods.",
     408: "The request came too slowly.", 409: "The state, or a request in progress, does not allow it.",
     412: "The object has another revision.", 428: "The change needs If-Match.", 413: "The body is too large.",
-    415: "The media type is not supported.",
+    414: "The target is too long.", 415: "The media type is not supported.",
     416: "The range is beyond the content.", 421: "The target is of another host.",
     422: "Fields are wrong; errors names each. Nothing was stored.",
     429: "Too many requests with this key, unfinished jobs, or submissions at once.",

@@ -97,7 +97,63 @@ import Testing
         #expect(error.code == .hostNotFound && error.phase == .resolving && error.isRetryable)
     }
 
-    @Test("silence ends the attempt after the request's timeout, dripping does not")
+    /// Where a server drips: at its head's lines, or its body's bytes.
+    enum Place: CaseIterable { case head, body }
+
+    /// Sends a piece every 100 ms, so many or until the other end leaves; a body of as many bytes is then
+    /// whole.
+    private static func dripping(
+        _ place: Place, count: Int = 100_000, left: Signal<Void> = Signal()
+    ) throws -> ScriptedOrigin {
+        try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            let start = "HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n"
+            let body = String(repeating: "b", count: count)
+            connection.send(place == .head ? start : start + "\r\n")
+            for _ in 0..<count {
+                guard !connection.waitUntilClosed(milliseconds: 100) else { return left.fire(()) }
+                connection.send(place == .head ? "X-Drip: 1\r\n" : "b")
+            }
+            if place == .head { connection.send("\r\n" + body) }
+        }
+    }
+
+    @Test("a drip is no silence", arguments: Place.allCases)
+    func drip(place: Place) throws {
+        let began = monotonicNanoseconds()
+        let result = try Self.run(try Self.dripping(place, count: 45)) {
+            $0.spec.request.timeoutForRequest = 2
+        }
+        #expect(result.success?.size == 45, "\(result)")
+        #expect(monotonicNanoseconds() - began > 4_000_000_000)
+    }
+
+    @Test("an endless drip ends with the whole job's time", arguments: Place.allCases)
+    func endlessDrip(place: Place) throws {
+        let left = Signal<Void>()
+        let origin = try Self.dripping(place, left: left)
+        let error = try #require(
+            try Self.run(origin) {
+                $0.spec.request.timeoutForRequest = 60
+                $0.spec.schedule.timeoutForResource = 1
+            }.failure)
+        #expect(error.code == .resourceTimeout && !error.isRetryable)
+        #expect(error.phase == (place == .head ? .waiting : .receiving))
+        #expect(left.wait(for: 1).count == 1)
+    }
+
+    @Test("a line of a head that never ends is silence")
+    func endlessLine() throws {
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nX-Drip: ")
+            while !connection.waitUntilClosed(milliseconds: 100) { connection.send("x") }
+        }
+        let error = try #require(try Self.run(origin) { $0.spec.request.timeoutForRequest = 1 }.failure)
+        #expect(error.code == .timedOut && error.phase == .waiting && error.isRetryable)
+    }
+
+    @Test("silence ends the attempt after the request's timeout")
     func stall() throws {
         let silent = try Self.answer("HTTP/1.1 200 OK\nContent-Length: 9\n\nabc", keepsOpen: true)
         let error = try #require(try Self.run(silent) { $0.spec.request.timeoutForRequest = 5 }.failure)

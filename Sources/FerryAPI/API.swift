@@ -154,14 +154,18 @@ package final class API: RequestHandler {
     /// Streams of events that are open.
     package var listenerCount: Int { streams.count }
 
-    /// Ends the streams of events: their clients come again, to another node.
+    /// Ends the streams of events, whose clients come again, to another node.
     package func endStreams() { streams.stop() }
 
-    /// Ends the API's own threads; requests that wait are answered as if their time were over.
+    /// Answers the requests that wait for jobs (`Prefer: wait`) as if their time were over, and from now on
+    /// does not let one wait. While the store still answers: that is what they are answered from.
+    package func endWaits() { ports.waiters.stop() }
+
+    /// Ends the API's own threads.
     package func stop() {
         batches.stop()
-        streams.stop()
-        ports.waiters.stop()
+        endStreams()
+        endWaits()
     }
 
     /// Reads the keys anew, so that those made or revoked on other nodes count; to be called every few

@@ -1,6 +1,7 @@
 internal import FerryCore
 internal import HTTPServer
 internal import OpenSSL
+internal import Synchronization
 
 extension API {
     /// `POST /v1/jobs`
@@ -141,16 +142,26 @@ extension API {
                 })
             return
         }
-        // Registered before the submission: the job may end before its acceptance is told here.
+        submitAndWait(
+            job, call, idempotency: idempotency, sessionEpoch: sessionEpoch, seconds: seconds, again: again)
+    }
+
+    /// `Prefer: wait`: the answer follows the acceptance and the end of the wait, whichever comes last.
+    private func submitAndWait(
+        _ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
+        seconds: Double, again: @escaping @Sendable () -> Void
+    ) {
         let tenant = job.tenant
-        let answer: @Sendable (JobID) -> Void = { [self] id in
-            ports.reader.job(id, tenant: tenant) { [self] in
-                sendCreated($0, call, waited: seconds, replayed: false)
+        let wait = SubmissionWait()
+        let answer: @Sendable (Submission.Accepted) -> Void = { [self] accepted in
+            ports.reader.job(job.id, tenant: tenant) { [self] in
+                sendCreated($0, job, accepted, call, waited: seconds)
             }
         }
+        // Registered before the submission: the job may end before its acceptance is told here.
         let token = ports.waiters.wait(
             for: job.id, seconds: seconds, look: { [self] in lookAfter($0, tenant: tenant) },
-            done: { answer(job.id) })
+            done: { if let accepted = wait.end() { answer(accepted) } })
         ports.intake.submit(
             Submission(jobs: [job], idempotency: idempotency, sessionEpoch: sessionEpoch) { [self] result in
                 switch result {
@@ -160,14 +171,14 @@ extension API {
                 case .failure(let error):
                     ports.waiters.remove(token)
                     call.fail(error)
-                case .success(let accepted):
-                    guard accepted.isReplay, let first = accepted.jobs.first else { return }
+                case .success(let accepted) where accepted.isReplay:
+                    guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
                     ports.waiters.remove(token)
-                    whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] result in
-                        // Deleted since: its first answer is the one that is left.
-                        if case .failure(.notFound) = result { return sendAccepted(job, accepted, call) }
-                        sendCreated(result, call, waited: seconds, replayed: true)
+                    whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] in
+                        sendCreated($0, job, accepted, call, waited: seconds)
                     }
+                case .success(let accepted):
+                    if wait.accept(accepted) { answer(accepted) }
                 }
             })
     }
@@ -186,17 +197,17 @@ extension API {
         send(record, 201, call, location(of: first.id) + (accepted.isReplay ? replayed : []))
     }
 
+    /// What is accepted is told, whatever the last look at it says: the job may have been deleted since, and
+    /// the database may be away. An error would be a reason to submit it again.
     private func sendCreated(
-        _ result: Result<JobRecord, StoreError>, _ call: Call, waited: Double, replayed isReplay: Bool
+        _ result: Result<JobRecord, StoreError>, _ job: NewJob, _ accepted: Submission.Accepted, _ call: Call,
+        waited: Double
     ) {
-        switch result {
-        case .failure(let error): call.fail(error)
-        case .success(let record):
-            send(
-                record, 201, call,
-                location(of: record.id) + [("Preference-Applied", "wait=\(Int(waited))")]
-                    + (isReplay ? replayed : []))
-        }
+        guard case .success(let record) = result else { return sendAccepted(job, accepted, call) }
+        send(
+            record, 201, call,
+            location(of: record.id) + [("Preference-Applied", "wait=\(Int(waited))")]
+                + (accepted.isReplay ? replayed : []))
     }
 
     private func location(of id: JobID) -> [(name: String, value: String)] {
@@ -205,3 +216,29 @@ extension API {
 }
 
 let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]
+
+/// A submission whose answer has to wait for two things, in either order: its acceptance and the end of the
+/// wait. Whoever comes last answers.
+private final class SubmissionWait: Sendable {
+    private struct State {
+        var accepted: Submission.Accepted?
+        var isOver = false
+    }
+    private let state = Mutex(State())
+
+    /// The wait is over. Returns the acceptance when the answer is due.
+    func end() -> Submission.Accepted? {
+        state.withLock { state in
+            state.isOver = true
+            return state.accepted
+        }
+    }
+
+    /// The submission is committed. Returns whether the answer is due.
+    func accept(_ accepted: Submission.Accepted) -> Bool {
+        state.withLock { state in
+            state.accepted = accepted
+            return state.isOver
+        }
+    }
+}

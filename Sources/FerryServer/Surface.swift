@@ -70,10 +70,11 @@ final class Surface: Sendable {
         try server.start()
     }
 
-    /// Takes no new connections and answers what is in flight.
+    /// Takes no new connections and answers what is in flight, from the store: that has to stop later.
     func drain(seconds: Double) {
+        api.endWaits()
         api.endStreams()
-        if !server.drain(deadlineSeconds: seconds) { return }
+        server.drain(deadlineSeconds: seconds)
     }
 
     func stop() {

@@ -1,0 +1,83 @@
+import Curl
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Whoever waits for a job is answered from what is known", .onOwnThread)
+struct WaitTests {
+    @Test("a drain answers the requests that wait, at once, and what was accepted is a 201")
+    func drained() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_DRAIN_SECONDS": "1"])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let created = Background {
+            try ferry.call("POST", "/v1/jobs", download(origin, 0), headers: wait(40))
+        }
+        #expect(origin.stopped.wait() == [0])
+        let id = try #require(try ferry.allJobs().first?["id"]?.string)
+        let read = Background { try ferry.call("GET", "/v1/jobs/\(id)", headers: wait(40)) }
+        let begin = monotonicNanoseconds()
+        #expect(ferry.terminate() == 0)
+        let seconds = Double(monotonicNanoseconds() - begin) / 1e9
+        #expect(seconds < 5, "those who wait hold up the end: \(seconds) s")
+        let (first, second) = (try created.value(), try read.value())
+        #expect(first.status == 201, "\(first.text)")
+        #expect(try first.json["id"]?.string == id)
+        #expect(first.header("location") == "/v1/jobs/\(id)")
+        #expect(second.status == 200, "\(second.text)")
+        #expect(try second.json["id"]?.string == id)
+        origin.open()
+        try ferry.start()
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        #expect(try ferry.allJobs().count == 1)
+    }
+
+    @Test("a job whose database goes away during the wait is answered as accepted, not as lost")
+    func databaseAway() throws {
+        let server = try TestServer()
+        defer { server.remove() }
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": server.url()])
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let created = Background { try ferry.call("POST", "/v1/jobs", download(origin, 0), headers: wait(2)) }
+        #expect(origin.stopped.wait() == [0])
+        server.stop(SIGQUIT)
+        let answer = try created.value()
+        #expect(answer.status == 201, "\(answer.text)")
+        let id = try #require(try answer.json["id"]?.string)
+        #expect(answer.header("location") == "/v1/jobs/\(id)")
+        try server.start()
+        origin.open()
+        #expect(becomes(seconds: 60) { try ferry.finished(id)["state"]?.string == "succeeded" })
+        #expect(try ferry.allJobs().count == 1)
+    }
+
+    private func wait(_ seconds: Int) -> [String: String] { ["Prefer": "wait=\(seconds)"] }
+
+    private func download(_ origin: HalfwayOrigin, _ number: Int) -> String {
+        #"{"kind":"download","request":{"url":"\#(origin.url)/f/\#(number)"},"destination":{"path":"f/0"}}"#
+    }
+}
+
+/// Something that blocks, on a thread of its own, and what comes of it.
+private final class Background<Value: Sendable>: Sendable {
+    private let outcome = Signal<Result<Value, any Error>>()
+    private let thread: Thread
+
+    init(_ body: @escaping @Sendable () throws -> Value) {
+        let outcome = outcome
+        thread = Thread(name: "background") { outcome.fire(Result { try body() }) }
+    }
+
+    /// Waits for it.
+    func value() throws -> Value {
+        guard let outcome = outcome.wait(seconds: 90).first else { throw TestSupportError("it did not end") }
+        thread.join()
+        return try outcome.get()
+    }
+}

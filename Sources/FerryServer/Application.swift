@@ -18,13 +18,12 @@ final class Application: Sendable {
     private let identity: NodeIdentity
     private let database: Database
     private let surface: Surface
-    private let firstStart: FirstStart
     private let sweeper: Sweeper?
     private let logger: Logger
 
     private init(
         _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
-        surface: Surface, firstStart: FirstStart, sweeper: Sweeper?, logger: Logger
+        surface: Surface, sweeper: Sweeper?, logger: Logger
     ) {
         self.sweeper = sweeper
         self.configuration = configuration
@@ -32,7 +31,6 @@ final class Application: Sendable {
         self.identity = identity
         self.database = database
         self.surface = surface
-        self.firstStart = firstStart
         self.logger = logger
     }
 
@@ -91,8 +89,7 @@ final class Application: Sendable {
             configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)
         let observers = Observers()
         try store.start(runner: engine, observer: observers, prober: engine)
-        let firstStart = try FirstStart.settle(
-            configuration, store: store, box: box, now: clock.now(), logger: logger)
+        let firstStart = try FirstStart.settle(configuration, store: store, box: box)
         let webhooks = try makeWebhooks(
             configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
             places: places, logger: logger)
@@ -104,30 +101,29 @@ final class Application: Sendable {
             egress: egress, paths: StoragePaths(configuration), openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
         observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)
+        // The port is ours: what is shown once comes from a start that succeeds.
+        try firstStart.settleAdminKey(
+            configuration, store: store, address: address(configuration, surface), now: clock.now(),
+            logger: logger)
         try surface.listen()
-        var sweeper: Sweeper?
-        if isWorker {
-            let paths = StoragePaths(configuration)
-            sweeper = Sweeper(
-                store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,
-                retentionSeconds: configuration.retentionSeconds, logger: logger)
-        }
+        let sweeper = isWorker ? makeSweeper(configuration, store: store, clock: clock, logger: logger) : nil
         sweeper?.start()
         return Application(
             configuration, parts, identity: identity, database: database, surface: surface,
-            firstStart: firstStart, sweeper: sweeper, logger: logger)
+            sweeper: sweeper, logger: logger)
     }
 
-    /// Says that it is ready: one line on standard output; what is shown only once goes to standard error.
+    /// Says that it is ready: one line on standard output.
     func announce(json: Bool) {
-        let host =
-            configuration.listenHost.contains(":")
-            ? "[\(configuration.listenHost)]" : configuration.listenHost
-        let address = "http://\(host):\(surface.port)"
-        firstStart.announce(address: address)
+        let address = Self.address(configuration, surface)
         parts.health.becomeReady()
         let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
+    }
+
+    private static func address(_ configuration: Configuration, _ surface: Surface) -> String {
+        let host = configuration.listenHost
+        return "http://\(host.contains(":") ? "[\(host)]" : host):\(surface.port)"
     }
 
     /// False when a part has ended without which nothing works.
@@ -168,6 +164,15 @@ final class Application: Sendable {
         return try Engine(
             configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
             clock: clock, logger: logger)
+    }
+
+    private static func makeSweeper(
+        _ configuration: Configuration, store: Store, clock: DatabaseClock, logger: Logger
+    ) -> Sweeper {
+        let paths = StoragePaths(configuration)
+        return Sweeper(
+            store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,
+            retentionSeconds: configuration.retentionSeconds, logger: logger)
     }
 
     private static func makeWebhooks(

@@ -9,15 +9,10 @@ import Sys
 /// What a database gets once, at the first start of its first node, and what is shown once.
 struct FirstStart: Sendable {
     let webhookSecret: WebhookSecret
-    /// A key that was made just now; shown once.
-    private let newAdminKey: String?
-    private let isWebhookSecretNew: Bool
 
-    /// Checks that this node's key opens what the database holds, and makes what is missing. The store must
-    /// have started. Blocks for a few round trips.
-    static func settle(
-        _ configuration: Configuration, store: Store, box: SecretBox, now: Timestamp, logger: Logger
-    ) throws -> FirstStart {
+    /// Checks that this node's key opens what the database holds, and makes the webhook secret if there is
+    /// none. The store must have started. Blocks for a few round trips.
+    static func settle(_ configuration: Configuration, store: Store, box: SecretBox) throws -> FirstStart {
         let control = store.control
         let proof = try wait {
             control.putSettingIfAbsent("secret_key_proof", box.seal(Array("ferry".utf8)), reply: $0)
@@ -28,23 +23,20 @@ struct FirstStart: Sendable {
                     "This database was set up with another FERRY_SECRET_KEY. Use that of its first node "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
-        let (secret, isNew) = try settleWebhookSecret(configuration, control: control, box: box)
         return FirstStart(
-            webhookSecret: secret,
-            newAdminKey: try settleAdminKey(configuration, control: control, now: now, logger: logger),
-            isWebhookSecretNew: isNew)
+            webhookSecret: try settleWebhookSecret(configuration, control: control, box: box))
     }
 
     private static func settleWebhookSecret(
         _ configuration: Configuration, control: ControlLane, box: SecretBox
-    ) throws -> (WebhookSecret, isNew: Bool) {
+    ) throws -> WebhookSecret {
         if let text = configuration.webhookSecret {
             guard let secret = WebhookSecret(text) else {
                 throw Configuration.Failure(
                     description:
                         "FERRY_WEBHOOK_SECRET must be whsec_ followed by the base64 of 24 to 64 bytes.")
             }
-            return (secret, false)
+            return secret
         }
         guard let fresh = WebhookSecret(key: randomBytes(32)) else {
             preconditionFailure("32 bytes are a webhook secret")
@@ -57,30 +49,37 @@ struct FirstStart: Sendable {
         else {
             throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
         }
-        return (kept, kept == fresh)
+        return kept
     }
 
-    /// The key to show, when one was made.
-    private static func settleAdminKey(
-        _ configuration: Configuration, control: ControlLane, now: Timestamp, logger: Logger
-    ) throws -> String? {
+    /// Keeps the configured admin key, or makes the first one and shows it. To be called when nothing can
+    /// fail any more that would end this start; `address`: where this node answers.
+    func settleAdminKey(
+        _ configuration: Configuration, store: Store, address: String, now: Timestamp, logger: Logger
+    ) throws {
+        let control = store.control
         let generator = IdentifierGenerator { now }
         func record(_ key: String, name: String) -> APIKey {
             APIKey(id: generator.make(), role: .admin, name: name, hash: digest(ofKey: key), createdAt: now)
         }
         if let key = configuration.adminKey {
             let configured = record(key, name: "FERRY_ADMIN_KEY")
-            _ = try wait { control.createKey(configured, reply: $0) }
-            tell(of: configured, among: try wait { control.keys(reply: $0) }, logger)
-            return nil
+            _ = try Self.wait { control.createKey(configured, reply: $0) }
+            Self.tell(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
+            return
         }
         let key = makeKey()
-        let fresh = record(key, name: "first admin key")
-        let first = try wait { control.putSettingIfAbsent("first_admin_key", fresh.hash, reply: $0) }
-        // Another node, or an earlier start, has made it.
-        guard first == fresh.hash else { return nil }
-        _ = try wait { control.createKey(fresh, reply: $0) }
-        return key
+        // A configured secret is known to whoever has set it.
+        let text = announcement(
+            of: key, address: address, showsWebhookSecret: configuration.webhookSecret == nil)
+        try Self.wait {
+            control.createFirstKey(
+                record(key, name: "first admin key"),
+                show: {
+                    let bytes = Array(text.utf8)
+                    _ = write(STDERR_FILENO, bytes, bytes.count)
+                }, reply: $0)
+        }
     }
 
     /// Whoever has set a key has to hear that it opens nothing, and that the one before still does.
@@ -108,16 +107,15 @@ struct FirstStart: Sendable {
         return try answer.get()
     }
 
-    /// Prints what is shown once, and an example to paste, to standard error.
-    func announce(address: String) {
-        guard let newAdminKey else { return }
-        var text = "\nThe admin key, shown this once:  \(newAdminKey)\n"
-        if isWebhookSecretNew { text += "Webhooks are signed with:         \(webhookSecret.text)\n" }
-        text += """
+    /// What is shown once, with an example to paste.
+    private func announcement(of key: String, address: String, showsWebhookSecret: Bool) -> String {
+        var text = "\nThe admin key, shown this once:  \(key)\n"
+        if showsWebhookSecret { text += "Webhooks are signed with:         \(webhookSecret.text)\n" }
+        return text + """
 
             Try it:
 
-              export FERRY_URL=\(address) FERRY_KEY=\(newAdminKey)
+              export FERRY_URL=\(address) FERRY_KEY=\(key)
               curl -s $FERRY_URL/v1/jobs -H "Authorization: Bearer $FERRY_KEY" \\
                 -H 'Content-Type: application/json' -H 'Prefer: wait=20' \\
                 -d '{"kind":"download","request":{"url":"https://www.debian.org/"},
@@ -125,7 +123,5 @@ struct FirstStart: Sendable {
 
 
             """
-        let bytes = Array(text.utf8)
-        _ = write(STDERR_FILENO, bytes, bytes.count)
     }
 }

@@ -98,6 +98,27 @@ extension ControlLane {
         }
     }
 
+    /// Keeps the service's first key, unless some node has made one, and calls `show` right before it counts:
+    /// a key that was not shown is never kept, whenever this process ends, and the next start makes another
+    /// one. Nodes that start at the same moment wait for each other here, so that only one shows its own.
+    package func createFirstKey(
+        _ key: APIKey, show: @escaping @Sendable () -> Void, reply: @escaping Reply<Void>
+    ) {
+        let node = context.configuration.node
+        perform("create_first_key", isRead: false, reply) { connection throws(PostgresError) in
+            let isSettled = try connection.transaction { connection throws(PostgresError) in
+                guard let first = try Self.putSetting("first_admin_key", key.hash, &connection) else {
+                    return false
+                }
+                guard first == key.hash else { return true }
+                _ = try connection.execute(Statements.createKey, .new(NewKey(key), node: node))
+                show()
+                return true
+            }
+            return isSettled ? .success(()) : .failure(.unavailable)
+        }
+    }
+
     /// All keys, revoked ones included.
     package func keys(reply: @escaping Reply<[APIKey]>) {
         perform("all_keys", isRead: true, reply) { connection throws(PostgresError) in
@@ -148,16 +169,23 @@ extension ControlLane {
     /// Keeps a setting unless there is one, and answers with the one that counts.
     package func putSettingIfAbsent(_ name: String, _ value: [UInt8], reply: @escaping Reply<[UInt8]>) {
         perform("put_setting", isRead: false, reply) { connection throws(PostgresError) in
-            var parameters = Parameters()
-            parameters.append(text: name)
-            parameters.append(bytea: value)
-            // Somebody who puts it at the same moment may be invisible to the first look.
-            for _ in 0..<3 {
-                let rows = try connection.execute(Statements.putSetting, parameters)
-                if rows.rowCount == 1 { return .success(rows.bytes(0, 0)) }
-            }
-            return .failure(.unavailable)
+            try Self.putSetting(name, value, &connection).map { .success($0) } ?? .failure(.unavailable)
         }
+    }
+
+    /// The value that counts; nil when it could not be seen.
+    private static func putSetting(
+        _ name: String, _ value: [UInt8], _ connection: inout Connection
+    ) throws(PostgresError) -> [UInt8]? {
+        var parameters = Parameters()
+        parameters.append(text: name)
+        parameters.append(bytea: value)
+        // Somebody who puts it at the same moment may be invisible to the first look.
+        for _ in 0..<3 {
+            let rows = try connection.execute(Statements.putSetting, parameters)
+            if rows.rowCount == 1 { return rows.bytes(0, 0) }
+        }
+        return nil
     }
 }
 

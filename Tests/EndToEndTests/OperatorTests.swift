@@ -101,6 +101,29 @@ struct OperatorTests {
         #expect(dump.status == 0 && !dump.output.contains(key))
     }
 
+    @Test("a first start that fails shows no key and makes none: the next one shows a key that works")
+    func failedFirstStart() throws {
+        let database = try TestDatabase()
+        let directory = try TemporaryDirectory.make("first")
+        defer { TemporaryDirectory.remove(directory) }
+        let other = try ScriptedOrigin.answering { _, _ in [] }
+        defer { other.stop() }
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_ADMIN_KEY": "", "FERRY_DATA_DIR": directory,
+            "FERRY_WEBHOOK_SECRET": "",
+        ]
+        let busy = ["FERRY_LISTEN": String(other.url.dropFirst("http://".count)), "PATH": "/usr/bin:/bin"]
+        let failed = try Program.run([Program.ferry, "serve"], environment: settings.merging(busy) { $1 })
+        #expect(failed.status == 1 && failed.messages.contains("is in use by another server"), "\(failed)")
+        #expect(!failed.messages.contains("fk_"))
+        let ferry = try FerryProcess(settings)
+        defer { ferry.remove() }
+        let key = try #require(ferry.log.firstMatch(of: /fk_[0-9a-z]{32,}/), "\(ferry.log)").output
+        #expect(ferry.log.contains(/signed with: +whsec_/), "\(ferry.log)")
+        let keys = try ferry.json("GET", "/v1/admin/keys", key: String(key))["data"]?.array
+        #expect(keys?.map { $0["name"]?.string } == ["first admin key"], "\(keys ?? [])")
+    }
+
     @Test("the key of the configuration is revoked for good, and named in the audit as long as it works")
     func configuredKey() throws {
         let database = try TestDatabase()

@@ -108,6 +108,8 @@ package struct TransferResult: Sendable, Equatable {
         }
     }
     package var parts: Parts?
+    /// The file at `path` as it was when it got its name.
+    package var file: FileIdentity?
 
     package enum Verification: String, Sendable { case digest, length, none }
 

@@ -2,8 +2,9 @@
 package struct JobContent: Sendable {
     package enum Place: Sendable {
         case body([UInt8])
-        /// Below the tenant's storage root.
-        case path(String)
+        /// Below the tenant's storage root, where others may put another file. The identity is that of the
+        /// file that was published; nil when it was not noted.
+        case path(String, FileIdentity?)
         /// Among the files that the service keeps.
         case kept
     }
@@ -30,7 +31,8 @@ package struct JobContent: Sendable {
         let path = result["path"]?.string
         let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
         fileName = name ?? response?["suggested_filename"]?.string ?? job.id.description
-        place = if let body = job.body { .body(body) } else if let path { .path(path) } else { .kept }
+        let file = result["file"]?.string.flatMap { FileIdentity($0) }
+        place = if let body = job.body { .body(body) } else if let path { .path(path, file) } else { .kept }
     }
 
     /// `mime_type`, and what the server's field says beyond it.

@@ -76,7 +76,7 @@ extension JobRecord {
     private func writeResult(into writer: inout JSONWriter) {
         guard let resultJSON else { return writer.null() }
         writer.beginObject()
-        writer.rawMembers(of: resultJSON)
+        writer.rawMembers(of: TransferResult.shown(resultJSON))
         // The body is kept beside the result, so that lists need not read it.
         writer.name("body")
         if let body { writer.value(bodyJSON(body)) } else { writer.null() }
@@ -173,11 +173,23 @@ extension TransferResponse {
 }
 
 extension TransferResult {
+    /// Only the service reads it. First in what is stored, so that it is left out without reading the rest.
+    private static let fileMember = Array(#"{"file":""#.utf8)
+
+    /// What clients see of a stored result.
+    fileprivate static func shown(_ stored: [UInt8]) -> [UInt8] {
+        guard stored.starts(with: fileMember), let comma = stored.firstIndex(of: UInt8(ascii: ",")) else {
+            return stored
+        }
+        return [UInt8(ascii: "{")] + stored[(comma + 1)...]
+    }
+
     /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it
-    /// in.
+    /// in; and with what only the service reads.
     package func json(job: JobID) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         writer.beginObject()
+        if let file { writer.member("file", file.text) }
         writer.memberOrNull("path", path)
         writer.member("size", size)
         writer.member("sha256", sha256)

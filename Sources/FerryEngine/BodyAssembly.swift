@@ -121,7 +121,7 @@ struct BodyAssembly: Sendable {
         let file: SourceFile
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
-        case .path(let path): file = try self.file(path)
+        case .path(let path, _): file = try self.file(path)
         case .kept:
             let root = try context.root(context.configuration.keptDirectory)
             file = try SourceFile(KeptFiles.path(for: job), below: root)

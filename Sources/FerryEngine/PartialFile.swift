@@ -143,6 +143,12 @@ final class PartialFile: Sendable {
         place.remove(PartialNames.record(of: name))
     }
 
+    /// Of the file, whatever its name. Nil when the file system does not say.
+    var identity: FileIdentity? {
+        var status = stat()
+        return fstat(descriptor, &status) == 0 ? FileIdentity(status) : nil
+    }
+
     /// Whether a record is on disk. No other one is written.
     private func end() -> Bool {
         keeping.withLock { keeping in

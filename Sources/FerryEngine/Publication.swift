@@ -181,13 +181,15 @@ final class Publication: Sendable {
             return .revoked
         }
         do throws(TransferError) {
+            let identity = staged.file.identity
             let name = try give(staged)
             staged.file.forgetRecord()
-            return .stored(
-                TransferResult(
-                    path: plan.destination.isKept ? nil : plan.destination.path(of: name), size: staged.size,
-                    sha256: staged.sha256, body: nil, isKept: plan.destination.isKept, verified: plan.verified
-                ))
+            var result = TransferResult(
+                path: plan.destination.isKept ? nil : plan.destination.path(of: name), size: staged.size,
+                sha256: staged.sha256, body: nil, isKept: plan.destination.isKept, verified: plan.verified)
+            // Nobody else writes where the service keeps files.
+            if !plan.destination.isKept { result.file = identity }
+            return .stored(result)
         } catch {
             staged.file.discard()
             return .failed(error)

@@ -33,8 +33,11 @@ final class ContentDoor: ContentStore {
     func stop() { mailbox.close() }
 
     private static func open(_ job: JobRecord, _ paths: StoragePaths) -> Result<OpenContent, StoreError> {
+        guard let content = JobContent(job) else { return .failure(.notFound) }
         let descriptor: Int32
-        if case .path(let path)? = JobContent(job)?.place {
+        var identity: FileIdentity?
+        if case .path(let path, let published) = content.place {
+            identity = published
             let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             guard root >= 0 else { return .failure(.notFound) }
             defer { close(root) }
@@ -43,12 +46,19 @@ final class ContentDoor: ContentStore {
         } else {
             descriptor = Glibc.open("\(paths.kept)/\(KeptFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
         }
-        var information = stat()
-        guard descriptor >= 0, fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG
-        else {
-            if descriptor >= 0 { close(descriptor) }
+        guard descriptor >= 0 else { return .failure(.notFound) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, isContent(status, size: content.size, identity) else {
+            close(descriptor)
             return .failure(.notFound)
         }
-        return .success(OpenContent(descriptor: descriptor, byteCount: Int64(information.st_size)))
+        return .success(OpenContent(descriptor: descriptor, byteCount: content.size))
+    }
+
+    /// Whether it is what the job has fetched: digest, tag and type are that job's. Another job or a user may
+    /// have put another file in its place since.
+    private static func isContent(_ status: stat, size: Int64, _ identity: FileIdentity?) -> Bool {
+        guard status.st_mode & S_IFMT == S_IFREG, Int64(status.st_size) == size else { return false }
+        return identity.map { $0 == FileIdentity(status) } ?? true
     }
 }

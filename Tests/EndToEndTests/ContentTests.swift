@@ -1,0 +1,95 @@
+import Curl
+import FerryCore
+import Glibc
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Content is what the job has fetched, or nothing", .onOwnThread)
+struct ContentTests {
+    let ferry: FerryProcess
+    let database: TestDatabase
+
+    init() throws { (ferry, database) = try FerryProcess.shared.get() }
+
+    /// Downloads a file to a place of its own and returns the job's content.
+    private func download(_ nginx: Nginx, _ name: String, to path: String) throws -> (
+        id: String, path: String
+    ) {
+        let job = try ferry.run(
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/\#(name)"},"#
+                + #""destination":{"path":"\#(path)"}}"#)
+        try #require(job["state"]?.string == "succeeded", "\(job)")
+        #expect(job["result"]?["file"] == nil, "what the service knows a file by is not shown: \(job)")
+        let id = try #require(job["id"]?.string)
+        return (id, "/v1/jobs/\(id)/content")
+    }
+
+    private func expectNoContent(_ path: String, _ headers: [String: String] = [:]) throws {
+        let answer = try ferry.call("GET", path, headers: headers)
+        #expect(answer.status == 404, "\(answer.header("etag") ?? "")")
+        guard answer.status == 404 else { return }
+        #expect(try answer.json["code"]?.string == "no_content")
+        #expect(answer.header("etag") == nil && answer.header("repr-digest") == nil)
+    }
+
+    @Test("a file that another job has replaced is not sent under the digest of the first one")
+    func replaced() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let (old, new) = (patternBytes(50_000, seed: 1), patternBytes(50_000, seed: 2))
+        try nginx.serve("old", old)
+        try nginx.serve("new", new)
+        let first = try download(nginx, "old", to: "content/replaced").path
+        let whole = try ferry.call("GET", first)
+        #expect(whole.status == 200 && whole.body == old)
+        let tag = try #require(whole.header("etag"))
+        let second = try download(nginx, "new", to: "content/replaced").path
+        try expectNoContent(first)
+        try expectNoContent(first, ["Range": "bytes=100-199", "If-Range": tag])
+        let answer = try ferry.call("GET", second)
+        #expect(answer.status == 200 && answer.body == new && answer.header("etag") != tag)
+    }
+
+    @Test("a file that somebody has written into is not sent, whatever its size")
+    func edited() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(1_000))
+        let path = try download(nginx, "file", to: "content/edited").path
+        #expect(try ferry.call("GET", path).status == 200)
+        let descriptor = open(ferry.files + "/content/edited", O_WRONLY | O_CLOEXEC)
+        defer { close(descriptor) }
+        let before = modified(descriptor)
+        // A file's time is that of the kernel's last tick.
+        #expect(becomes { pwrite(descriptor, "x", 1, 500) == 1 && modified(descriptor) != before })
+        try expectNoContent(path)
+    }
+
+    @Test("of a file whose identity was not noted the size has to be right at least")
+    func withoutIdentity() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(1_000)
+        try nginx.serve("file", bytes)
+        let (id, path) = try download(nginx, "file", to: "content/old")
+        let job = try ferry.json("GET", "/v1/jobs/\(id)")
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: #"""
+                UPDATE finished_jobs SET result = regexp_replace(result, '"file":"[^"]*",', '')
+                WHERE result LIKE '%/\#(id)/content%'
+                """#)
+        #expect(try ferry.json("GET", "/v1/jobs/\(id)") == job)
+        #expect(try ferry.call("GET", path).body == bytes)
+        #expect(truncate(ferry.files + "/content/old", 999) == 0)
+        try expectNoContent(path)
+    }
+
+    private func modified(_ descriptor: Int32) -> Int64 {
+        var status = stat()
+        fstat(descriptor, &status)
+        return Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec)
+    }
+}

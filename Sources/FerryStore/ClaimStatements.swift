@@ -10,6 +10,8 @@ struct Claims: Sendable {
         let sessionLimit: Int?
     }
     var wide: [LotSchedule.Ask] = []
+    /// Of wide lots the urgency of the first job that may be there, where it is known.
+    var heads: [Int64: Timestamp] = [:]
     /// Wide lots whose session is limited by now: what queues there is diverted.
     var limited: Set<Int64> = []
     /// Wide lots that may have jobs of limited origins.
@@ -109,6 +111,9 @@ struct Claims: Sendable {
         appendLease(to: &parameters, context)
         parameters.append(bool: hasHosts || hasAway)
         parameters.append(bool: holds)
+        parameters.appendArray(.timestamp, asks) {
+            $0.append(timestamp: heads[$1.lot.id]?.microseconds ?? .min)
+        }
         return parameters
     }
 
@@ -183,12 +188,10 @@ extension Claims.Outcome {
         }
         for row in order {
             jobs.append(StoredJob(claimed: rows, row))
-            guard only == nil else { continue }
-            let (lot, urgency) = (rows.int64(row, 20), rows.instant(row, 21))
+            let (lot, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
             let before = leased[lot] ?? (0, nil)
             leased[lot] = (before.count + 1, max(urgency, before.last ?? urgency))
         }
-        if let only { leased[only] = (order.count, nil) }
     }
 
     fileprivate mutating func read(diverted rows: borrowing ResultSet) {

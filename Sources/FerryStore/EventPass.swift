@@ -47,20 +47,23 @@ struct EventPass {
     private var outcome = Outcome()
     private var lastID: EventID?
     private let rowMax: Int32
+    /// `InboxFloor.position`.
+    private let floor: Int64
     /// False: nobody is told.
     private let makesDeliveries: Bool
     private let handover: DeliveryHandover?
 
-    /// Waits for the pass of another node. `handover`: to be told of the commit, or of the failure.
+    /// Waits for the pass of another node. `floor`: `InboxFloor.position`. `handover`: to be told of the
+    /// commit, or of the failure.
     static func commit(
-        _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax,
+        _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax, floor: Int64 = 0,
         handover: DeliveryHandover? = nil
     ) throws(PostgresError) -> Outcome {
         // Not inside the transaction: whoever changes sessions would wait for it, and everybody for them.
         let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
         if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
         return try connection.transaction { connection throws(PostgresError) in
-            var pass = EventPass(context, rowMax: rowMax, handover: handover)
+            var pass = EventPass(context, rowMax: rowMax, floor: floor, handover: handover)
             try pass.run(&connection)
             return pass.outcome
         }
@@ -70,11 +73,12 @@ struct EventPass {
     /// way, that their events are over: one event each.
     static func drain(
         _ sessions: [(tenant: String, session: String)], _ connection: inout Connection,
-        _ context: StoreContext, handover: DeliveryHandover?
+        _ context: StoreContext, floor: Int64, handover: DeliveryHandover?
     ) throws(PostgresError) -> Outcome {
         var parameters = Parameters()
         parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
+        parameters.append(int64: floor)
         return try connection.transaction { [parameters] connection throws(PostgresError) in
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.lockRescue, .int64(Self.lock))
@@ -108,7 +112,7 @@ struct EventPass {
             if isNumbered {
                 try pass.run(&connection)
             } else {
-                _ = try connection.execute(Statements.takeEvents, Self.most(1))
+                _ = try connection.execute(Statements.takeEvents, Self.most(1, behind: 0))
             }
             pass.outcome.isFull = true
             pass.outcome.rejected = (rejected.text(0, 0), rejected.text(0, 1))
@@ -117,11 +121,12 @@ struct EventPass {
     }
 
     private init(
-        _ context: StoreContext, rowMax: Int32, makesDeliveries: Bool = true,
+        _ context: StoreContext, rowMax: Int32, floor: Int64 = 0, makesDeliveries: Bool = true,
         handover: DeliveryHandover? = nil
     ) {
         self.context = context
         self.rowMax = rowMax
+        self.floor = floor
         self.makesDeliveries = makesDeliveries
         self.handover = handover
     }
@@ -130,7 +135,7 @@ struct EventPass {
         var results = try connection.pipeline { pipeline in
             pipeline.send(Statements.lockRescue, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
-            pipeline.send(Statements.takeEvents, Self.most(rowMax))
+            pipeline.send(Statements.takeEvents, Self.most(rowMax, behind: floor))
         }
         note(last: results.take(1))
         let taken = results.take(2)
@@ -147,9 +152,10 @@ struct EventPass {
     }
 
     /// The parameters of take_events.sql.
-    private static func most(_ rowCount: Int32) -> Parameters {
+    private static func most(_ rowCount: Int32, behind floor: Int64) -> Parameters {
         var parameters = Parameters.int32(rowCount)
         parameters.append(int64: byteCountMax)
+        parameters.append(int64: floor)
         return parameters
     }
 

@@ -31,6 +31,7 @@ final class EventRelay: Sendable {
         let mailbox = context.events.mailbox
         let handover = DeliveryHandover(context)
         var ends = SessionEnds(context)
+        var floor = InboxFloor()
         var pace = RelayPace()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
@@ -53,7 +54,7 @@ final class EventRelay: Sendable {
                 if context.events.takePending() { isDue = true }
                 var eventCount = 0
                 if isDue || now >= nextLook {
-                    eventCount = relay(lane, handover, &ends, isDue: isDue, looks: now >= nextLook)
+                    eventCount = relay(lane, handover, &ends, &floor, isDue: isDue, looks: now >= nextLook)
                     if now >= nextLook { nextLook = now + Self.lookInterval }
                 }
                 isDue = false
@@ -69,18 +70,19 @@ final class EventRelay: Sendable {
     /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
     /// events it found.
     private func relay(
-        _ lane: LaneConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds, isDue: Bool,
-        looks: Bool
+        _ lane: LaneConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
+        _ floor: inout InboxFloor, isDue: Bool, looks: Bool
     ) -> Int {
         do {
             return try lane.withConnection { connection throws(PostgresError) in
+                floor.connected(lane.connectionCount)
                 var isFound = false
-                if looks { isFound = try look(&connection, &ends) }
+                if looks { isFound = try look(&connection, &ends, &floor) }
                 var eventCount = 0
-                if isDue || isFound { eventCount = try passes(&connection, handover, &ends) }
+                if isDue || isFound { eventCount = try passes(&connection, handover, &ends, floor.position) }
                 if context.events.takeEndedDeliveries() { ends.isDue = true }
                 // When no event waits for its number: each session would have to be looked for among them.
-                return eventCount + (try ends.tell(&connection, handover))
+                return eventCount + (try ends.tell(&connection, handover, floor: floor.position))
             }
         } catch {
             // What was written is still there, and is looked for when others are.
@@ -93,26 +95,43 @@ final class EventRelay: Sendable {
 
     /// Whether there is anything that other nodes, or an earlier process, have left.
     private func look(
-        _ connection: inout Connection, _ ends: inout SessionEnds
+        _ connection: inout Connection, _ ends: inout SessionEnds, _ floor: inout InboxFloor
     ) throws(PostgresError) -> Bool {
-        let found = try connection.execute(Statements.hasEvents)
-        if !found.bool(0, 0) { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
-        context.events.hasEndpoints.store(found.bool(0, 2), ordering: .relaxed)
-        if found.bool(0, 1) { ends.isDue = true }
-        return found.bool(0, 0)
+        let now = Sys.monotonicNanoseconds()
+        let found = try Self.look(floor.question(now), &connection)
+        floor.note(found.look, at: now)
+        let isEmpty = found.look.first == nil
+        if isEmpty { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
+        context.events.hasEndpoints.store(found.hasEndpoints, ordering: .relaxed)
+        if found.hasDrained { ends.isDue = true }
+        return !isEmpty
+    }
+
+    static func look(
+        _ question: InboxFloor.Question, _ connection: inout Connection
+    ) throws(PostgresError) -> (look: InboxFloor.Look, hasDrained: Bool, hasEndpoints: Bool) {
+        var parameters = Parameters.int64(question.position)
+        parameters.append(bool: question.isNumbered)
+        let found = try connection.execute(Statements.hasEvents, parameters)
+        let look = InboxFloor.Look(
+            first: found.isNull(0, 0) ? nil : found.int64(0, 0), drawn: found.int64(0, 3),
+            oldest: found.int64(0, 4), number: found.isNull(0, 5) ? nil : found.int64(0, 5))
+        return (look, found.bool(0, 1), found.bool(0, 2))
     }
 
     /// Until the inbox is empty. What the database refuses is looked for with ever smaller passes, and set
     /// aside: one row must not hold up all others.
     private func passes(
-        _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds
+        _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
+        _ floor: Int64
     ) throws(PostgresError) -> Int {
         var rowMax = EventPass.rowMax
         var eventCount = 0
         while true {
             let outcome: EventPass.Outcome
             do throws(PostgresError) {
-                outcome = try EventPass.commit(&connection, context, rowMax: rowMax, handover: handover)
+                outcome = try EventPass.commit(
+                    &connection, context, rowMax: rowMax, floor: floor, handover: handover)
             } catch {
                 handover.discard()
                 guard error.isOfData else { throw error }

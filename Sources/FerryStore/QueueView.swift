@@ -11,6 +11,10 @@ struct QueueView {
     /// Wide lots of which a claim has found less than it asked for while origins are limited or away: either
     /// they are empty, or the next round has something to divert.
     private var suspects: Set<Int64> = []
+    /// Wide lots whose first jobs a claim has taken, up to an urgency. Until an instant claims begin there:
+    /// they would step over everything that was claimed before and is not vacuumed yet, because somebody
+    /// keeps a snapshot open.
+    private var heads: [Int64: (urgency: Timestamp, until: Int64)] = [:]
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.
@@ -23,8 +27,11 @@ struct QueueView {
 
     /// Rows beyond those that are known that a claim asks for: others may have queued some.
     private static let lookMax = 8
-    /// Looks take at most a twentieth of the time.
+    /// Looks take at most a twentieth of the time, and so do claims from the beginning of a lot.
     private static let lookPause: Int64 = 20
+    /// Until a claim begins at the beginning again: others may have queued something more urgent, or given it
+    /// back.
+    private static let headLifetimeMax: Int64 = 5_000_000_000
     /// Seconds until a lot is tried again that somebody else is claiming from.
     private static let takenPause = 0.005
     /// Seconds until a lot without permits is tried again, and more for each of the others, because only what
@@ -74,6 +81,7 @@ struct QueueView {
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
         }
         schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
+        if let head = heads[found.lot.id], found.head < head.urgency { heads[found.lot.id] = nil }
     }
 
     // MARK: Rounds
@@ -97,7 +105,7 @@ struct QueueView {
         var claims = Claims()
         claims.hasHosts = !context.configuration.hosts.isEmpty
         claims.hasAway = context.health.hasAway
-        let sessions = context.sessions.current
+        let (sessions, now) = (context.sessions.current, Sys.monotonicNanoseconds())
         var asks = count + held > 0 ? schedule.plan(count + held) : []
         claims.holds = held > 0 && !asks.isEmpty
         if claims.holds, asks.contains(where: { isLimited($0.lot, sessions) }) {
@@ -113,6 +121,9 @@ struct QueueView {
                 claims.wide.append(ask)
                 if share.connectionLimit != nil { claims.limited.insert(ask.lot.id) }
                 if suspects.contains(ask.lot.id) { claims.suspects.insert(ask.lot.id) }
+                if let head = heads[ask.lot.id], now < head.until {
+                    claims.heads[ask.lot.id] = head.urgency
+                }
             }
             if claims.hasAway, mayAwait(ask.lot, claims) { claims.away.append(ask) }
         }
@@ -150,6 +161,12 @@ struct QueueView {
         let isClosed = !context.configuration.downloads.isOpen
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
+            note(head: leased.last, of: ask, isFull: leased.count == ask.count, claims, outcome, nanoseconds)
+            // What is before may have been left by others.
+            if leased.count < ask.count, claims.heads[ask.lot.id] != nil {
+                schedule.settle(ask, claimed: leased.count, .more)
+                continue
+            }
             var depth = depth(ask, leased.count, claims, outcome)
             if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
             schedule.settle(ask, claimed: leased.count, depth, head: leased.last)
@@ -173,6 +190,24 @@ struct QueueView {
             }
         }
         if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
+    }
+
+    /// What a claim has left behind is looked for again when that has taken a twentieth of the time, and as
+    /// soon as a claim finds less than it asked for.
+    private mutating func note(
+        head: Timestamp?, of ask: LotSchedule.Ask, isFull: Bool, _ claims: Claims, _ outcome: Claims.Outcome,
+        _ nanoseconds: Int64
+    ) {
+        let lot = ask.lot.id
+        guard isFull, let head, !outcome.passesOver, !claims.diverts(ask.lot) else {
+            heads[lot] = nil
+            return
+        }
+        var until = heads[lot]?.until ?? 0
+        if claims.heads[lot] == nil {
+            until = Sys.monotonicNanoseconds() + min(Self.lookPause * nanoseconds, Self.headLifetimeMax)
+        }
+        heads[lot] = (head, until)
     }
 
     /// Seconds. While no download may begin, a claim steps over all that queue: it takes no more time than

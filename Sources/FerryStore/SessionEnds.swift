@@ -23,7 +23,7 @@ struct SessionEnds {
 
     /// Goes through the sessions that have drained, if anything has changed. Returns how many are told.
     mutating func tell(
-        _ connection: inout Connection, _ handover: DeliveryHandover
+        _ connection: inout Connection, _ handover: DeliveryHandover, floor: Int64
     ) throws(PostgresError) -> Int {
         guard isDue else { return 0 }
         isDue = false
@@ -34,7 +34,7 @@ struct SessionEnds {
         var (count, areAllTold) = (0, true)
         while true {
             let sessions = try next(&connection)
-            let told = try tell(sessions[...], &connection, handover)
+            let told = try tell(sessions[...], &connection, handover, floor)
             count += told
             if told < sessions.count { areAllTold = false }
             if sessions.count < Self.batchMax {
@@ -69,11 +69,12 @@ struct SessionEnds {
     /// What the database refuses it refuses of one session: the others are told.
     private func tell(
         _ sessions: ArraySlice<(tenant: String, session: String)>, _ connection: inout Connection,
-        _ handover: DeliveryHandover
+        _ handover: DeliveryHandover, _ floor: Int64
     ) throws(PostgresError) -> Int {
         guard let first = sessions.first else { return 0 }
         do throws(PostgresError) {
-            let outcome = try EventPass.drain(Array(sessions), &connection, context, handover: handover)
+            let outcome = try EventPass.drain(
+                Array(sessions), &connection, context, floor: floor, handover: handover)
             let handedCount = handover.commit()
             guard outcome.eventCount > 0 else { return 0 }
             context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
@@ -86,8 +87,8 @@ struct SessionEnds {
             if error.isConnectionLost || error.isRetryable { throw error }
             if error.isOfData, sessions.count > 1 {
                 let middle = sessions.startIndex + sessions.count / 2
-                let before = try tell(sessions[..<middle], &connection, handover)
-                return before + (try tell(sessions[middle...], &connection, handover))
+                let before = try tell(sessions[..<middle], &connection, handover, floor)
+                return before + (try tell(sessions[middle...], &connection, handover, floor))
             }
             context.logger.error(
                 "the end of a session's events could not be told",

@@ -19,7 +19,8 @@ package enum Statements {
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 7)
+    package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 8)
     package static let claimLimitedJobs = make(
         "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
@@ -28,7 +29,7 @@ package enum Statements {
     package static let drainedSessions = make(
         "drained_sessions", PackageResources.drained_sessions_sql, parameters: 3)
     package static let drainSessions = make(
-        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 2)
+        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 3)
     package static let dueDeadlines = make(
         "due_deadlines", PackageResources.due_deadlines_sql, parameters: 1)
     package static let divertJobs = make("divert_jobs", PackageResources.divert_jobs_sql, parameters: 3)
@@ -52,7 +53,7 @@ package enum Statements {
     package static let hasDueQuestions = make(
         "has_due_questions", PackageResources.has_due_questions_sql)
     package static let hasEvent = make("has_event", PackageResources.has_event_sql, parameters: 1)
-    package static let hasEvents = make("has_events", PackageResources.has_events_sql)
+    package static let hasEvents = make("has_events", PackageResources.has_events_sql, parameters: 2)
     package static let hasUnnumberedEvents = make(
         "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
@@ -122,7 +123,7 @@ package enum Statements {
         "request_cancel", PackageResources.request_cancel_sql, parameters: 3)
     package static let requestSuspend = make(
         "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
-    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 3)
+    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 4)
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
@@ -135,7 +136,7 @@ package enum Statements {
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 2)
-    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 2)
+    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 3)
     package static let takeSessionReceivers = make(
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 4)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
@@ -153,7 +154,8 @@ package enum Statements {
             hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
             rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers,
             resolveDependencies,
-            beginAudit, changeDrain, changePause, changeSetting, claimDeliveries, claimJobs, claimLimitedJobs,
+            beginAudit, changeDrain, changePause, changeSetting, checkLeases, claimDeliveries, claimJobs,
+            claimLimitedJobs,
             countTenants, createKey, deleteJob, divertJobs, divertRunning, dueDeadlines, editJob, endAudit,
             expiredJobs, findLots, finishJobs, listAudit, readOperations, removeOldAudit,
             foldCounts,

@@ -13,6 +13,8 @@ package final class WatchLane: LeaseHolder {
     private static let rescueLock: Int64 = 0x6665_7272_7972_6573
     /// Seconds of silence after which a node is forgotten.
     private static let nodeLifetimeSeconds = 3_600.0
+    /// Nanoseconds between looks at all that runs, for jobs of nodes without a trace.
+    private static let wholeRescueInterval: Int64 = 60_000_000_000
     /// Seconds after which a narrow lot without jobs goes; nodes know lots for ten minutes.
     private static let lotLifetimeSeconds = 7_200.0
 
@@ -72,11 +74,13 @@ package final class WatchLane: LeaseHolder {
     func run() {
         let lane = makeConnection()
         var nextSweep = Sys.monotonicNanoseconds()
+        var nextWholeRescue = nextSweep
         while !context.deadlines.isClosed {
             let start = Sys.monotonicNanoseconds()
             do {
                 try beat(lane)
-                try rescue(lane)
+                try rescue(lane, isWhole: start >= nextWholeRescue)
+                if start >= nextWholeRescue { nextWholeRescue = start + Self.wholeRescueInterval }
                 if start >= nextSweep {
                     nextSweep = start + 30_000_000_000
                     try expire(lane)
@@ -100,28 +104,21 @@ package final class WatchLane: LeaseHolder {
     /// One heartbeat. Also sets the clock, and finds cancellations whose notification was lost.
     func beat(_ lane: LaneConnection) throws(PostgresError) {
         let configuration = context.configuration
-        var parameters = Parameters()
-        parameters.append(configuration.node)
-        parameters.append(text: configuration.nodeName)
-        parameters.append(text: configuration.version)
-        parameters.append(context.startedAt)
-        parameters.append(int32: Int32(configuration.slots.busyCount))
-        parameters.append(bool: configuration.isWorker && context.isDraining)
-        parameters.append(bool: configuration.isWorker)
-        parameters.append(float64: configuration.leaseSeconds)
         var limits = Parameters()
         limits.append(text: LimitsBoard.setting)
         let start = Sys.monotonicNanoseconds()
         let reading = configuration.hosts.beginReading()
         let limitsReading = context.limits.beginReading()
-        // Whoever was silent for too long may have lost any of these.
+        let leases = context.book.all
+        // Whoever was silent for too long may have lost any of them.
         let hasLapsed = !holdsLease
-        let doubtful = hasLapsed ? context.book.all : [:]
+        var held = Parameters.identifier(configuration.node)
+        held.appendArray(.uuid, leases.keys) { $0.append($1) }
         var results = try lane.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
-                pipeline.send(Statements.heartbeat, parameters)
-                pipeline.send(Statements.heldJobs, .identifier(configuration.node))
+                pipeline.send(Statements.heartbeat, .heartbeat(context))
+                pipeline.send(Statements.checkLeases, held)
                 pipeline.send(Statements.readSetting, limits)
                 pipeline.send(Statements.nextDeadline)
                 pipeline.send(Statements.readHosts, HostsBoard.parameters)
@@ -131,14 +128,16 @@ package final class WatchLane: LeaseHolder {
         }
         let end = Sys.monotonicNanoseconds()
         let answer = results.take(1)
-        let held = results.take(2)
+        let confirmedLeases = results.take(2)
         let stored = results.take(3)
         note(deadline: results.take(4))
         let hosts = results.take(5)
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
-        if !doubtful.isEmpty { forgetLost(doubtful, held) }
-        if hasLapsed { lapseCount.add(1, ordering: .releasing) }
+        if hasLapsed {
+            if !leases.isEmpty { forgetLost(leases, confirmedLeases) }
+            lapseCount.add(1, ordering: .releasing)
+        }
         // After it: from here on the others count on us again.
         confirmed.store(start, ordering: .releasing)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
@@ -155,11 +154,11 @@ package final class WatchLane: LeaseHolder {
             context.backlog.addUnknown()
             wakeDispatcher()
         }
-        stopAsked(held)
+        stopAsked(confirmedLeases)
         if epoch != context.sessions.current.epoch { try context.readSessions(lane) }
     }
 
-    /// Of rows of held_jobs.sql.
+    /// Of rows of check_leases.sql.
     private func stopAsked(_ held: borrowing ResultSet) {
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
@@ -179,11 +178,13 @@ package final class WatchLane: LeaseHolder {
             "leases were lost while the node was silent", metadata: ["count": "\(lost.count)"])
     }
 
-    func rescue(_ lane: LaneConnection) throws(PostgresError) {
+    /// `isWhole`: jobs of nodes of which there is no trace as well.
+    private func rescue(_ lane: LaneConnection, isWhole: Bool) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(float64: context.configuration.leaseSeconds)
         parameters.append(int32: Self.roundMax)
         parameters.append(text: TransferError.attemptLostText)
+        parameters.append(bool: isWhole)
         while true {
             var results = try lane.withConnection { connection throws(PostgresError) in
                 try connection.pipeline(timeout: .seconds(5)) { pipeline in
@@ -322,5 +323,22 @@ package final class WatchLane: LeaseHolder {
         } catch {
             context.logger.warning("the node could not say goodbye", metadata: ["error": "\(error)"])
         }
+    }
+}
+
+extension Parameters {
+    /// The parameters of heartbeat.sql.
+    fileprivate static func heartbeat(_ context: StoreContext) -> Parameters {
+        let configuration = context.configuration
+        var parameters = Parameters()
+        parameters.append(configuration.node)
+        parameters.append(text: configuration.nodeName)
+        parameters.append(text: configuration.version)
+        parameters.append(context.startedAt)
+        parameters.append(int32: Int32(configuration.slots.busyCount))
+        parameters.append(bool: configuration.isWorker && context.isDraining)
+        parameters.append(bool: configuration.isWorker)
+        parameters.append(float64: configuration.leaseSeconds)
+        return parameters
     }
 }

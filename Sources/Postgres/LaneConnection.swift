@@ -17,6 +17,10 @@ package final class LaneConnection {
     package static let retryDelayMin: Duration = .milliseconds(50)
     package static let retryDelayMax: Duration = .seconds(2)
 
+    /// How often it has connected: what was learned of rows over an earlier connection another server may not
+    /// have.
+    package private(set) var connectionCount = 0
+
     private let url: String
     private let options: ConnectionOptions
     private let setUp: (inout Connection) throws(PostgresError) -> Void
@@ -92,6 +96,7 @@ package final class LaneConnection {
             try setUp(&fresh)
             let version = fresh.serverVersion
             connection = consume fresh
+            connectionCount += 1
             nextRenewal = 0
             retryDelay = .zero
             onStateChange(.connected(serverVersion: version))

@@ -1,9 +1,10 @@
 import FerryCore
-import FerryStore
 import Postgres
 import Sys
 import TestSupport
 import Testing
+
+@testable import FerryStore
 
 @Suite("Nodes that die, and databases that do")
 struct ClusterTests {
@@ -57,6 +58,26 @@ struct ClusterTests {
         let other = try TestNode(database.url, leaseSeconds: 10)
         defer { other.store.stop() }
         #expect(other.runner.begun.wait(milliseconds: 700).isEmpty)
+    }
+
+    @Test(
+        "jobs of a node of which there is no trace are rescued as well, and a node that holds jobs leaves one"
+    )
+    func noTrace() throws {
+        let gone: NodeID = TestNode.identifiers.make()
+        let job = try leaveRunning(gone, age: 10_000)
+        var connection = try Connection(url: database.url)
+        // What housekeeping and a goodbye say; it holds a job.
+        _ = try connection.execute(Statements.removeNode, .identifier(gone))
+        var lifetime = Parameters()
+        lifetime.append(float64: 3_600)
+        _ = try connection.execute(Statements.foldCounts, lifetime)
+        let rows = Statement("count_nodes", "SELECT count(*) FROM nodes")
+        #expect(try connection.execute(rows).int64(0, 0) == 1)
+        try connection.execute(script: "DELETE FROM nodes")
+        let node = try TestNode(database.url, leaseSeconds: 10)
+        defer { node.store.stop() }
+        #expect(try node.attempt().job == job)
     }
 
     @Test("a job that was to be cancelled when its node died is cancelled, not run")

@@ -30,3 +30,11 @@ struct EventLog {
         }
     }
 }
+
+/// A node that has been silent for a minute. Returns its identifier.
+func silentNode(_ connection: inout Connection) throws -> String {
+    let id = (TestNode.identifiers.make() as NodeID).uuidText
+    let row = "'\(id)', 'dead', '0', now(), now() - interval '60 seconds', 1, false, true"
+    try connection.execute(script: "INSERT INTO nodes VALUES (\(row))")
+    return id
+}

@@ -308,9 +308,7 @@ struct EventTests {
         let nodes = try (0..<3).map { _ in try TestNode(database.url, slots: 16, leaseSeconds: 1) }
         let dead = nodes[0]
         for node in nodes.dropFirst() {
-            node.runner.react { [store = node.store] attempt in
-                store.dispatcher.record(result(attempt, success))
-            }
+            node.runner.react { [store = node.store] in store.dispatcher.record(result($0, success)) }
         }
         let jobs = (0..<300).map { newJob(session: ["a", "b", "c"][$0 % 3], attemptCountMax: 50) }
         eventually("the first jobs begin with their acceptance") { !dead.store.hasBacklog }
@@ -319,18 +317,19 @@ struct EventTests {
         }
         // What it holds is never answered, and its heartbeat is not its own any more.
         var connection = try Connection(url: database.url)
+        let grave = try silentNode(&connection)
         dead.store.drain()
         eventually("it runs something") { !dead.runner.begun.take().isEmpty }
         try eventually("all have ended") {
             // Each time: a claim of its may have been under way.
-            try connection.execute(
-                script: "UPDATE jobs SET node = gen_random_uuid() WHERE node = '\(dead.id.uuidText)'")
+            let own = dead.id.uuidText
+            try connection.execute(script: "UPDATE jobs SET node = '\(grave)' WHERE node = '\(own)'")
             return try countedStates(database.url).isEmpty
         }
         try eventually("all ends are told, and three sessions have drained since") {
-            let found = try log()
-            let last = ["a", "b", "c"].map { found.events(of: $0).last?.record.type }
-            return found.events.count { $0.record.type.isTerminal } == 300
+            let told = try log()
+            let last = ["a", "b", "c"].map { told.events(of: $0).last?.record.type }
+            return told.events.count { $0.record.type.isTerminal } == 300
                 && last.allSatisfy { $0 == .sessionEventsFinished }
         }
         for node in nodes { node.store.stop() }

@@ -51,7 +51,8 @@ struct StatementTests {
         var connection = try Connection(url: database.url, options: options)
         let hot: [Statement] = [
             Statements.claimJobs, Statements.finishJobs, Statements.retryJobs, Statements.releaseJobs,
-            Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.reclaimJobs,
+            Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.checkLeases,
+            Statements.reclaimJobs,
             Statements.lookAtLanes, Statements.claimLimitedJobs, Statements.divertJobs,
             Statements.awaitHosts,
             Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
@@ -148,7 +149,7 @@ struct StatementTests {
                 "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
             ),
             (Statements.drainedSessions, "'', '', 100"),
-            (Statements.drainSessions, "'{acme}', '{default}'"), (Statements.readStatus, ""),
+            (Statements.drainSessions, "'{acme}', '{default}', 0"), (Statements.readStatus, ""),
         ]
         for (statement, arguments) in calls {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")

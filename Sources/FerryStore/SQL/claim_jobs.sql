@@ -5,15 +5,18 @@
 -- back, $6 whether origins are limited or not reached: jobs of those are left to divert_jobs.sql and
 -- await_hosts.sql; $7 whether some will find no slot: then what must not be sent twice
 -- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
+-- $8 of each lot the urgency of the first that may be queued: everything before is gone, but still to be
+-- stepped over while somebody keeps a snapshot open.
 -- Columns as everywhere, then lot, urgency, whether there are bytes, and whether those stay when it is
 -- cancelled.
 WITH met AS MATERIALIZED (
     SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
         '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
         '%"method":"OPTIONS"%', '%"method":"TRACE"%', '%"non_idempotent":true%']) AS is_passed_over
-    FROM unnest($1::bigint[], $2::integer[]) AS a(lot, count) CROSS JOIN LATERAL (
+    FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[]) AS a(lot, count, since) CROSS JOIN LATERAL (
         SELECT id, origin, spec FROM jobs
-        WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $5::boolean)
+        WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
+            AND (kind <> 'download' OR NOT $5::boolean)
         ORDER BY urgency, id LIMIT a.count
         FOR UPDATE SKIP LOCKED) q
     WHERE NOT $6::boolean OR NOT coalesce((

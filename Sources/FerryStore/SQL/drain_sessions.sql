@@ -2,7 +2,8 @@
 -- unfinished, no event waits for its number, and no delivery is on its way to a job's own webhook or to an
 -- endpoint that is enabled. Each of these is asked for by name, so that what waits for an endpoint that is
 -- disabled is never read. Locks: the sessions, in the order of their names. One array element a session: $1
--- tenants, $2 names. Returns the tenants, names and numbers of those that are told.
+-- tenants, $2 names. $3 the position up to which the inbox is empty. Returns the tenants, names and numbers
+-- of those that are told.
 UPDATE sessions u SET last_sequence = u.last_sequence + 1, is_drained = false
 FROM (
     SELECT s.tenant, s.name FROM unnest($1::text[], $2::text[]) AS n(tenant, name)
@@ -19,7 +20,9 @@ FROM (
                 LIMIT 1
             ) d WHERE w.tenant = s.tenant AND w.is_enabled AND w.deleted_at IS NULL
             LIMIT 1) IS NULL
-        AND NOT EXISTS (SELECT FROM event_inbox i WHERE i.tenant = s.tenant AND i.session = s.name)
+        AND NOT EXISTS (
+            SELECT FROM event_inbox i
+            WHERE i.position > $3::bigint AND i.tenant = s.tenant AND i.session = s.name)
     ORDER BY s.tenant, s.name FOR UPDATE OF s
 ) d
 WHERE u.tenant = d.tenant AND u.name = d.name

@@ -1,9 +1,12 @@
--- Adds the counts of nodes that have been silent for $1 seconds to the row `folded`, and removes those nodes;
--- and the counts of rows that a lane of a node has left (set_shard.sql) a minute ago. Locks: their rows of
--- nodes and job_counts, then the row `folded`. A node that is alive after all, and a lane that comes back,
--- start a new row.
+-- Adds the counts of nodes that have been silent for $1 seconds to the row `folded`, and removes those of
+-- them that hold no jobs: rescue_jobs.sql finds dead nodes by their rows; and the counts of rows that a
+-- lane of a node has left (set_shard.sql) a minute ago. Locks: their rows of nodes and job_counts, then the
+-- row `folded`. A node that is alive after all, and a lane that comes back, start a new row.
 WITH old AS (
-    DELETE FROM nodes WHERE heartbeat_at < now() - make_interval(secs => $1::double precision) RETURNING id
+    DELETE FROM nodes n
+    WHERE n.heartbeat_at < now() - make_interval(secs => $1::double precision)
+        AND NOT EXISTS (SELECT FROM jobs r WHERE r.state = 'running' AND r.node = n.id)
+    RETURNING id
 ), gone AS (
     DELETE FROM job_counts c
     WHERE c.shard <> 'folded' AND (

@@ -1,8 +1,9 @@
--- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent for
--- longer than its lease. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and the events
--- say so. Locks: running jobs of dead nodes that nobody else has locked, then this connection's row of
--- job_counts. $1 seconds of a lease, $2 how many jobs at most, $3 the error of a lost attempt. Returns their
--- ids.
+-- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent
+-- for longer than its lease, and of those that hold jobs one without a row as well, which there should not
+-- be (remove_node.sql, fold_counts.sql): it takes a look at everything that runs. The attempts are kept as
+-- lost (AttemptRecord), as in retry_jobs.sql, and the events say so. Locks: running jobs of dead nodes that
+-- nobody else has locked, then this connection's row of job_counts. $1 seconds of a lease, $2 how many jobs
+-- at most, $3 the error of a lost attempt, $4 whether to look for those without a row. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
@@ -13,12 +14,17 @@ WITH changed AS (
             || int8send((extract(epoch FROM now()) * 1000000)::bigint)
         ))[greatest(1, cardinality(j.attempts) - 47):]
     WHERE j.id = ANY (ARRAY(
-        SELECT r.id FROM jobs r
-        WHERE r.state = 'running' AND NOT EXISTS (
-            SELECT FROM nodes n
-            WHERE n.id = r.node AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision))
-        LIMIT $2::integer
-        FOR UPDATE OF r SKIP LOCKED))
+            SELECT r.id FROM jobs r
+            WHERE r.state = 'running' AND r.node = ANY (ARRAY(
+                SELECT n.id FROM nodes n
+                WHERE n.heartbeat_at < now() - make_interval(secs => $1::double precision)))
+            LIMIT $2::integer
+            FOR UPDATE OF r SKIP LOCKED)
+        || CASE WHEN $4::boolean THEN ARRAY(
+            SELECT r.id FROM jobs r
+            WHERE r.state = 'running' AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = r.node)
+            LIMIT $2::integer
+            FOR UPDATE OF r SKIP LOCKED) END)
     RETURNING j.id, j.state, j.attempt, j.revision, j.wanted_events, j.tenant, j.session, j.error
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)

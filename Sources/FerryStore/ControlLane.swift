@@ -18,6 +18,9 @@ package final class ControlLane: JobLookup {
         case read(JobID, tenant: String, reply: Reply<StoredJob>)
     }
 
+    /// How often a request is sent that the database undoes each time in favor of others.
+    static let sendCountMax = 5
+
     let context: StoreContext
     let wakeDispatcher: @Sendable () -> Void
     /// The first one serves commands; the others, when there are any, reads.
@@ -95,7 +98,8 @@ package final class ControlLane: JobLookup {
         if !reads.isEmpty { serve(reads, lane) }
         for case .work(let work) in messages {
             do {
-                try lane.withConnection(work.run)
+                // It answers last, so what throws has answered nobody.
+                try lane.withConnection(sendingUpTo: Self.sendCountMax, work.run)
             } catch {
                 work.fail(failure(of: work.name, error))
             }
@@ -106,7 +110,8 @@ package final class ControlLane: JobLookup {
         _ reads: [(id: JobID, tenant: String, reply: Reply<StoredJob>)], _ lane: LaneConnection
     ) {
         do {
-            let found = try lane.withConnection { connection throws(PostgresError) in
+            let found = try lane.withConnection(sendingUpTo: Self.sendCountMax) {
+                connection throws(PostgresError) in
                 try Self.read(Array(Set(reads.map(\.id))), &connection)
             }
             for read in reads {
@@ -123,7 +128,13 @@ package final class ControlLane: JobLookup {
     }
 
     private func failure(of name: StaticString, _ error: PostgresError) -> StoreError {
-        if error.isConnectionLost || error.isRetryable || error.isCanceled { return .unavailable }
+        if error.isConnectionLost { return .unavailable }
+        if error.isRetryable || error.isShortage {
+            context.logger.warning(
+                "the database could not serve a request",
+                metadata: ["request": "\(name)", "error": "\(error)"])
+            return .unavailable
+        }
         context.logger.error("a request failed", metadata: ["request": "\(name)", "error": "\(error)"])
         return .failed
     }

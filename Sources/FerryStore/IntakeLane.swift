@@ -145,7 +145,11 @@ package final class IntakeLane: JobIntake {
 
     /// Returns what is to be tried again because there is no database: of that nothing was sent, and nobody
     /// was answered.
-    private func commit(_ gathered: [Pending], _ lane: LaneConnection) -> [Pending] {
+    ///
+    /// `sends`: how often it may be sent yet when the database undoes it in favor of others.
+    private func commit(
+        _ gathered: [Pending], _ lane: LaneConnection, sends: Int = ControlLane.sendCountMax
+    ) -> [Pending] {
         guard let (batch, epoch) = acceptable(gathered, lane) else { return gathered }
         guard !batch.isEmpty else { return [] }
         let start = Sys.monotonicNanoseconds()
@@ -170,24 +174,31 @@ package final class IntakeLane: JobIntake {
                 guard (try? context.readSessions(lane)) != nil else { return batch }
                 return commit(batch, lane)
             }
-            if error.isConnectionLost {
-                // Whether it was committed is unknown: leases that nobody acts on are found by the
-                // dispatcher.
-                context.logger.warning(
-                    "submissions have an unknown outcome",
-                    metadata: ["error": "\(error)", "count": "\(batch.count)"])
-                reconcile()
-                for next in batch { reply(next, .failure(.unavailable)) }
-            } else if batch.count == 1 {
-                context.logger.error(
-                    "a submission was refused by the database", metadata: ["error": "\(error)"])
-                reply(batch[0], .failure(.failed))
-            } else {
-                // One bad submission fails alone.
-                return batch.flatMap { commit([$0], lane) }
-            }
-            return []
+            if error.isRetryable, sends > 1 { return commit(batch, lane, sends: sends - 1) }
+            return refuse(batch, error, lane)
         }
+    }
+
+    /// Returns what is to be tried again, as `commit` does.
+    private func refuse(_ batch: [Pending], _ error: PostgresError, _ lane: LaneConnection) -> [Pending] {
+        let count: Logger.Metadata = ["error": "\(error)", "count": "\(batch.count)"]
+        if error.isConnectionLost {
+            // Whether it was committed is unknown: leases that nobody acts on are found by the dispatcher.
+            context.logger.warning("submissions have an unknown outcome", metadata: count)
+            reconcile()
+        } else if error.isRetryable || error.isShortage {
+            // Nothing was committed, and none of them is to blame.
+            context.logger.warning("the database could not take submissions", metadata: count)
+        } else if batch.count == 1 {
+            context.logger.error("a submission was refused by the database", metadata: ["error": "\(error)"])
+            reply(batch[0], .failure(.failed))
+            return []
+        } else {
+            // One bad submission fails alone.
+            return batch.flatMap { commit([$0], lane) }
+        }
+        for next in batch { reply(next, .failure(.unavailable)) }
+        return []
     }
 
     /// After the commit: transfers begin, then clients are answered.

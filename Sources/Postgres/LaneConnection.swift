@@ -88,6 +88,22 @@ package final class LaneConnection {
         connection = nil
     }
 
+    /// The same, but what the server has undone in favor of somebody else is sent again, up to `countMax`
+    /// times in all: then both are likely to get through. `body` must not have answered anybody by then.
+    package func withConnection<Value: ~Copyable>(
+        sendingUpTo countMax: Int, _ body: (inout Connection) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value {
+        var count = 1
+        while true {
+            do {
+                return try withConnection(body)
+            } catch {
+                guard error.isRetryable, count < countMax else { throw error }
+                count += 1
+            }
+        }
+    }
+
     private func connect() throws(PostgresError) {
         connection = nil
         guard Sys.monotonicNanoseconds() >= nextAttempt else { throw lastError }

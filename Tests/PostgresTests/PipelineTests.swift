@@ -144,7 +144,7 @@ struct PipelineTests {
             _ = try connection.execute(Statement("sleep", "SELECT pg_sleep(20)"))
             Issue.record("the statement was not stopped")
         } catch {
-            #expect(error.sqlState == "57014" && error.isCanceled && !error.isConnectionLost)
+            #expect(error.sqlState == "57014" && error.isShortage && !error.isConnectionLost)
         }
         _ = try connection.ping()
     }

@@ -196,10 +196,11 @@ final class MetricsPage: Sendable {
             counts.scheduledJobs)
         page.add(
             .counter, "ferry_schedule_occurrences_dropped_total",
-            "Occurrences without a job: the service was away, or an earlier job was not over.",
+            "Occurrences without a job: nobody was there, an earlier job was not over, too many jobs.",
             [
                 ([("reason", "missed")], Double(counts.missedOccurrences)),
                 ([("reason", "skipped")], Double(counts.skippedOccurrences)),
+                ([("reason", "too_many_jobs")], Double(counts.surplusOccurrences)),
             ])
         page.add(
             .counter, "ferry_discretionary_starts_total", "Jobs that may wait and were started early.",

@@ -1,5 +1,6 @@
 package import FerryCore
 import Postgres
+import Synchronization
 
 /// What a submission by hand, or a new schedule, became.
 package struct Accepted<Record: Sendable>: Sendable {
@@ -143,6 +144,9 @@ extension ControlLane {
             case .failure(let error): return .failure(error)
             case .success(let found): stored = found
             }
+            if let refusal = try Self.refusal(of: tenant, idempotency, &connection, context) {
+                return .failure(refusal)
+            }
             let now = context.clock.now()
             let job = stored.job(
                 at: now, id: context.identifiers.make(), traceparent: traceparent,
@@ -164,6 +168,17 @@ extension ControlLane {
             case nil: return .failure(.failed)
             }
         }
+    }
+
+    /// Why the tenant gets no more jobs; a key that was accepted before gets its answer all the same.
+    private static func refusal(
+        of tenant: String, _ idempotency: Submission.Idempotency?, _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> StoreError? {
+        guard let seconds = context.admission.admit(1, of: tenant) else { return nil }
+        if let idempotency, case .success = try first(idempotency, &connection) { return nil }
+        context.metrics.surplusJobs.add(1, ordering: .relaxed)
+        return .tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
     }
 
     private static func submitRun(

@@ -107,7 +107,13 @@ package final class ScheduleLane: Sendable {
         let metrics = context.metrics
         metrics.scheduledJobs.add(Int64(outcome.submitted.jobCount), ordering: .relaxed)
         metrics.missedOccurrences.add(Int64(outcome.missedCount), ordering: .relaxed)
-        metrics.skippedOccurrences.add(Int64(outcome.skippedCount), ordering: .relaxed)
+        metrics.skippedOccurrences.add(
+            Int64(outcome.skippedCount - outcome.surplusCount), ordering: .relaxed)
+        guard outcome.surplusCount > 0 else { return }
+        metrics.surplusOccurrences.add(Int64(outcome.surplusCount), ordering: .relaxed)
+        context.logger.warning(
+            "schedules were skipped: their tenants have too many unfinished jobs",
+            metadata: ["count": "\(outcome.surplusCount)"])
     }
 
     /// An operator has something to repair.

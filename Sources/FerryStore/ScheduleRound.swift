@@ -12,6 +12,8 @@ struct ScheduleRound {
         /// Occurrences that were given up.
         var missedCount = 0
         var skippedCount = 0
+        /// Of those that were skipped: because their tenants have too many unfinished jobs.
+        var surplusCount = 0
         /// Jobs that stand in the way of a run that is to take their place.
         var cancels: [(job: JobID, tenant: String)] = []
     }
@@ -69,14 +71,10 @@ struct ScheduleRound {
                     advances.append(postponed(id, occurrence, "its job cannot be made"))
                     continue
                 }
-                switch sessions.verdict(on: [job], known: nil) {
-                case .acceptable, .changed:
+                if isTaken(job, sessions, &outcome) {
                     advance.job = job.id
                     jobs.append(job)
-                case .invalidated, .unreadable:
-                    context.logger.warning(
-                        "a schedule's session takes no jobs",
-                        metadata: ["schedule.id": "\(id)", "session": "\(job.spec.session)"])
+                } else {
                     advance.turn.submits = nil
                     advance.turn.skippedCount += 1
                 }
@@ -90,6 +88,26 @@ struct ScheduleRound {
         outcome.skippedCount = advances.reduce(0) { $0 + $1.turn.skippedCount }
         _ = try connection.execute(Statements.advanceSchedules, written(advances))
         return outcome
+    }
+
+    /// Whether its session and its tenant take the job of an occurrence.
+    private func isTaken(_ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome) -> Bool {
+        switch sessions.verdict(on: [job], known: nil) {
+        case .acceptable, .changed: break
+        case .invalidated, .unreadable:
+            context.logger.warning(
+                "a schedule's session takes no jobs",
+                metadata: [
+                    "schedule.id": "\(job.spec.occurrence?.schedule.description ?? "")",
+                    "session": "\(job.spec.session)",
+                ])
+            return false
+        }
+        guard context.admission.admit(1, of: job.tenant) == nil else {
+            outcome.surplusCount += 1
+            return false
+        }
+        return true
     }
 
     private func turn(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleTurn? {

@@ -25,6 +25,7 @@ package final class StoreMetrics: Sendable {
         package var scheduledJobs: Int64
         package var missedOccurrences: Int64
         package var skippedOccurrences: Int64
+        package var surplusOccurrences: Int64
         /// Jobs that may wait and were started before they had to.
         package var discretionaryStarts: Int64
         /// Age of the oldest transaction that keeps dead rows from being removed, at the last look.
@@ -68,6 +69,7 @@ package final class StoreMetrics: Sendable {
     let scheduledJobs = Atomic<Int64>(0)
     let missedOccurrences = Atomic<Int64>(0)
     let skippedOccurrences = Atomic<Int64>(0)
+    let surplusOccurrences = Atomic<Int64>(0)
     let discretionaryStarts = Atomic<Int64>(0)
     let oldestTransactionMilliseconds = Atomic<Int64>(0)
     let removedJobs = Atomic<Int64>(0)
@@ -101,6 +103,7 @@ package final class StoreMetrics: Sendable {
             scheduledJobs: scheduledJobs.load(ordering: .relaxed),
             missedOccurrences: missedOccurrences.load(ordering: .relaxed),
             skippedOccurrences: skippedOccurrences.load(ordering: .relaxed),
+            surplusOccurrences: surplusOccurrences.load(ordering: .relaxed),
             discretionaryStarts: discretionaryStarts.load(ordering: .relaxed),
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
             removedJobs: removedJobs.load(ordering: .relaxed),

@@ -28,11 +28,7 @@ struct ScheduleLaneTests {
                 """)
         let held = try TestNode(database.url)
         defer { held.store.stop() }
-        let json = #"{"time_zone":"UTC","missed":"skip","overlap":"allow","enabled":true,"interval":0.01}"#
-        let often = NewSchedule(
-            id: TestNode.identifiers.make(), tenant: "acme",
-            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+        let often = try schedule(interval: 0.01)
         _ = try wait { reply in held.store.control.createSchedule(often, nil) { reply($0.map(\.record)) } }
             .get()
         held.store.schedules.wake()
@@ -50,6 +46,53 @@ struct ScheduleLaneTests {
                     AND NOT EXISTS (SELECT FROM finished_jobs WHERE id = r.job)
                 """) == 0
         }
+    }
+
+    private func schedule(interval: Double) throws -> NewSchedule {
+        let json =
+            #"{"time_zone":"UTC","missed":"skip","overlap":"allow","enabled":true,"interval":\#(interval)}"#
+        return NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+    }
+
+    @Test("a tenant with as many jobs as it may have gets no more by its schedules, nor by their runs")
+    func admission() throws {
+        let node = try TestNode(database.url, slots: 0) { $0.jobCountMax = 5 }
+        defer { node.store.stop() }
+        let control = node.store.control
+        let schedule = try schedule(interval: 3_600)
+        _ = try wait { reply in control.createSchedule(schedule, nil) { reply($0.map(\.record)) } }.get()
+        let run = { (key: Submission.Idempotency?) in
+            wait {
+                control.runSchedule(
+                    schedule.id, tenant: "acme", key, traceparent: newTraceparent(), reply: $0)
+            }
+        }
+        let first = try run(key("first")).get().record.id
+        _ = try node.submit((0..<5).map { _ in newJob() }).get()
+        eventually("the tenant is counted") { control.context.admission.admit(1, of: "acme") != nil }
+        guard case .failure(.tooManyJobs(5, let seconds)) = run(key("second")) else {
+            Issue.record("a run was accepted")
+            return
+        }
+        #expect(seconds > 0)
+        let again = try run(key("first")).get()
+        #expect(again.isReplay && again.record.id == first)
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE schedules SET next_scheduled_at = now(), next_run_at = now()")
+        node.store.schedules.wake()
+        let read = {
+            try wait { control.schedule(schedule.id, tenant: "acme", reply: $0) }.get().counts
+        }
+        try eventually("the occurrence was dealt with") { try read().skipped + read().runs > 1 }
+        let counts = try read()
+        #expect(counts.skipped == 1 && counts.runs == 1 && counts.missed == 0)
+        #expect(try number("SELECT count(*) FROM jobs") == 6)
+        eventually("and counted by its reason") { node.store.metrics.surplusOccurrences == 1 }
+        #expect(node.store.metrics.skippedOccurrences == 0)
     }
 
     @Test("a round of discretionary jobs counts the free slots once, whatever happens meanwhile")

@@ -29,8 +29,9 @@ extension ControlLane {
         }
     }
 
-    /// Lets a suspended job go on, at its begin date if that is still to come, and takes back a suspension
-    /// that is not done yet. `invalidState` when it is not suspended, `stale` when `revision` differs.
+    /// Lets a suspended job go on, at its begin date if that is still to come, or in a good moment if it may
+    /// wait for one and has not begun; takes back a suspension that is not done yet. `invalidState` when it
+    /// is not suspended, `stale` when `revision` differs.
     package func resume(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
@@ -41,10 +42,7 @@ extension ControlLane {
             guard record.state == .suspended || record.state == .running else {
                 return .failure(.invalidState(of: record))
             }
-            let begin = (try? JobSpec(storedJSON: record.specJSON))?.schedule.earliestBeginAt
-            let now = context.clock.now()
-            var parameters = Parameters.revision(of: record)
-            parameters.append(begin.flatMap { $0 > now ? $0 : nil })
+            let parameters = Parameters.resuming(stored, context)
             guard try connection.execute(Statements.resumeJob, parameters).rowCount == 1 else {
                 // Running, and nobody has asked for a suspension; or it has changed meanwhile.
                 return record.state == .running ? .failure(.invalidState(.running)) : nil
@@ -94,6 +92,27 @@ extension ControlLane {
 }
 
 extension Parameters {
+    /// The parameters of resume_job.sql.
+    fileprivate static func resuming(_ stored: StoredJob, _ context: StoreContext) -> Parameters {
+        let record = stored.record
+        let spec = try? JobSpec(storedJSON: record.specJSON)
+        let now = context.clock.now()
+        var parameters = Parameters.revision(of: record)
+        guard let spec, spec.schedule.isDiscretionary, record.attempt == 0 else {
+            parameters.append(spec?.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil })
+            parameters.append(nil as Timestamp?)
+            parameters.append(int64: nil)
+            return parameters
+        }
+        parameters.append(
+            spec.latestDiscretionaryStart(
+                createdAt: record.createdAt, now: now,
+                bytesPerSecond: context.throughputs.bytesPerSecond(stored.origin)))
+        parameters.append(max(now, spec.schedule.earliestBeginAt ?? now))
+        parameters.append(int64: spec.expectedByteCount)
+        return parameters
+    }
+
     fileprivate static func revision(of record: JobRecord) -> Parameters {
         var parameters = Parameters()
         parameters.append(record.id)

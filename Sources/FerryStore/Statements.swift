@@ -126,7 +126,7 @@ package enum Statements {
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 4)
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
-    package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 3)
+    package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 5)
     package static let setShard = make("set_shard", PackageResources.set_shard_sql, parameters: 1)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)

@@ -251,6 +251,19 @@ func newJob(
         origin: origin ?? "https://\(host):443", traceparent: nil, retryOf: nil)
 }
 
+/// One that may wait for a good moment.
+func discretionaryJob(
+    tenant: String = "acme", session: String = "default", host: String = "example.org", bytes: Int64? = nil
+) -> NewJob {
+    let plain = newJob(tenant: tenant, session: session, host: host)
+    var spec = plain.spec
+    spec.schedule.isDiscretionary = true
+    spec.schedule.expectedBytesToReceive = bytes
+    return NewJob(
+        id: plain.id, tenant: tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
+        secrets: JobSecrets(), payload: nil, origin: plain.origin, traceparent: nil, retryOf: nil)
+}
+
 func key(_ key: String, fingerprint: UInt8 = 1) -> Submission.Idempotency {
     Submission.Idempotency(
         tenant: "acme", route: "POST /v1/jobs", key: key,

@@ -59,6 +59,25 @@ struct SuspendTests {
         try expectCounts(node)
     }
 
+    @Test("one that may wait for a good moment still waits for it after it was suspended before it began")
+    func discretionary() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let job = discretionaryJob(bytes: 1_000)
+        let accepted = try node.submit(job)
+        #expect(accepted.waitingFor == .discretionary)
+        #expect(try suspend(job.id, on: node).get().state == .suspended)
+        let resumed = try resume(job.id, on: node).get()
+        #expect(resumed.state == .waiting && resumed.waitingFor == .discretionary)
+        let (before, after) = (try #require(accepted.nextAttemptAt), try #require(resumed.nextAttemptAt))
+        #expect(abs(after - before) < 60, "its latest start, anew")
+        try expectCounts(node)
+        var connection = try Connection(url: database.url)
+        let rows = try connection.execute(
+            Statement("may_start", "SELECT discretionary_from <= now(), discretionary_bytes FROM jobs"))
+        #expect(rows.bool(0, 0) && rows.int64(0, 1) == 1_000)
+    }
+
     @Test("a running job is suspended by its node; resumed it gets a new attempt with the secrets it had")
     func running() throws {
         let node = try TestNode(database.url)

@@ -1,7 +1,8 @@
--- Queues a suspended job again, or lets it wait for its dependencies or its begin date; takes back a
--- suspension that was asked for and is not done yet. Tells the nodes that there is work. Locks: the job, then
--- this connection's row of job_counts. $1 id, $2 revision, $3 begin date, or null when that is over. Returns
--- the id; no row: it has changed meanwhile.
+-- Queues a suspended job again, or lets it wait for its dependencies, its begin date or a good moment; takes
+-- back a suspension that was asked for and is not done yet. Tells the nodes that there is work. Locks: the
+-- job, then this connection's row of job_counts. $1 id, $2 revision, $3 begin date or latest start, or null
+-- when that is over, $4 from when it may start in a good moment, or null where it waits for none, $5 bytes
+-- that it expects or null. Returns the id; no row: it has changed meanwhile.
 WITH found AS (
     SELECT id, state, asks, EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id) AS depends
     FROM jobs
@@ -14,7 +15,11 @@ WITH found AS (
             WHEN $3::timestamptz IS NULL AND NOT found.depends AND NOT found.asks THEN 'queued'
             ELSE 'waiting' END::job_state,
         waiting_for = CASE WHEN found.state = 'running' THEN NULL WHEN found.depends THEN 'dependency'
-            WHEN $3::timestamptz IS NOT NULL OR found.asks THEN 'begin_date' END::waiting_for,
+            WHEN found.asks THEN 'begin_date' WHEN $3::timestamptz IS NULL THEN NULL
+            WHEN $4::timestamptz IS NULL THEN 'begin_date' ELSE 'discretionary' END::waiting_for,
+        discretionary_from = coalesce($4::timestamptz, j.discretionary_from),
+        discretionary_bytes = CASE WHEN $4::timestamptz IS NULL THEN j.discretionary_bytes
+            ELSE $5::bigint END,
         next_attempt_at = CASE WHEN found.state = 'suspended' AND NOT found.depends
             THEN coalesce($3::timestamptz, CASE WHEN found.asks THEN now() END) END,
         suspend_requested = false,

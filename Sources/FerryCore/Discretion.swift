@@ -61,17 +61,12 @@ package enum Discretion {
             _ candidates: [Candidate], _ windows: OffPeakWindows, usage before: [String: Usage],
             at now: Timestamp, _ zones: some TimeZoneSource
         ) {
-            let named = windows.discretionary
-            guard !named.isEmpty else {
+            guard !windows.discretionary.isEmpty else {
                 jobs = candidates.map(\.job)
                 return
             }
-            let open = named.filter { window in
-                guard let opening = window.opening(at: now, zones) else { return false }
-                let known = before[window.name].flatMap { $0.opensAt == opening.opensAt ? $0 : nil }
-                usage[window.name] = known ?? Usage(opensAt: opening.opensAt, byteCount: 0)
-                return true
-            }
+            let open: [OffPeakWindow]
+            (open, usage) = Self.open(windows, usage: before, at: now, zones)
             for candidate in candidates {
                 let byteCount = candidate.byteCount ?? unknownByteCount
                 let window = open.first { window in
@@ -83,6 +78,37 @@ package enum Discretion {
                 usage[window.name]?.byteCount += byteCount
                 jobs.append(candidate.job)
             }
+        }
+
+        /// The windows that are open, with what was started in their openings.
+        private static func open(
+            _ windows: OffPeakWindows, usage before: [String: Usage], at now: Timestamp,
+            _ zones: some TimeZoneSource
+        ) -> ([OffPeakWindow], [String: Usage]) {
+            var usage: [String: Usage] = [:]
+            let open = windows.discretionary.filter { window in
+                guard let opening = window.opening(at: now, zones) else { return false }
+                let known = before[window.name].flatMap { $0.opensAt == opening.opensAt ? $0 : nil }
+                usage[window.name] = known ?? Usage(opensAt: opening.opensAt, byteCount: 0)
+                return true
+            }
+            return (open, usage)
+        }
+
+        /// The bytes of the largest job that an open window has room for; nil: any job.
+        package static func byteCountMax(
+            _ windows: OffPeakWindows, usage before: [String: Usage], at now: Timestamp,
+            _ zones: some TimeZoneSource
+        ) -> Int64? {
+            guard !windows.discretionary.isEmpty else { return nil }
+            let (open, usage) = open(windows, usage: before, at: now, zones)
+            var largest: Int64 = 0
+            for window in open {
+                let used = usage[window.name]?.byteCount ?? 0
+                guard let budget = window.byteCountMax, used > 0 else { return nil }
+                largest = max(largest, budget - used)
+            }
+            return largest
         }
 
         package static func encode(_ usage: [String: Usage]) -> [UInt8] {

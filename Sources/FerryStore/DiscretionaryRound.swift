@@ -31,9 +31,11 @@ struct DiscretionaryRound {
         guard named.isEmpty || named.contains(where: { $0.opening(at: now, zones) != nil }) else { return 0 }
         return try connection.transaction { connection throws(PostgresError) in
             guard try connection.execute(Statements.tryLock, .int64(Self.lock)).bool(0, 0) else { return 0 }
-            let candidates = try candidates(&connection)
-            guard !candidates.isEmpty else { return 0 }
             let before = try Self.usage(&connection)
+            let byteCountMax = Discretion.Release.byteCountMax(windows, usage: before, at: now, zones)
+            guard byteCountMax != 0 else { return 0 }
+            let candidates = try candidates(&connection, byteCountMax)
+            guard !candidates.isEmpty else { return 0 }
             let release = Discretion.Release(candidates, windows, usage: before, at: now, zones)
             guard !release.jobs.isEmpty else { return 0 }
             var parameters = Parameters()
@@ -50,18 +52,20 @@ struct DiscretionaryRound {
     }
 
     private func candidates(
-        _ connection: inout Connection
+        _ connection: inout Connection, _ byteCountMax: Int64?
     ) throws(PostgresError) -> [Discretion.Release.Candidate] {
         var parameters = Parameters()
         parameters.append(int32: Int32(room))
         parameters.append(now)
+        parameters.append(int64: byteCountMax)
+        parameters.append(int64: Discretion.unknownByteCount)
         let rows = try connection.execute(Statements.discretionaryJobs, parameters)
         return (0..<rows.rowCount).map {
             Discretion.Release.Candidate(job: rows.identifier($0, 0), byteCount: rows.int64OrNil($0, 1))
         }
     }
 
-    private static func usage(
+    static func usage(
         _ connection: inout Connection
     ) throws(PostgresError) -> [String: Discretion.Release.Usage] {
         var parameters = Parameters()

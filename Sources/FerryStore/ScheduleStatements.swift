@@ -26,7 +26,7 @@ extension Statements {
     // What may wait for a good moment.
     package static let deferJobs = make("defer_jobs", PackageResources.defer_jobs_sql, parameters: 3)
     package static let discretionaryJobs = make(
-        "discretionary_jobs", PackageResources.discretionary_jobs_sql, parameters: 2)
+        "discretionary_jobs", PackageResources.discretionary_jobs_sql, parameters: 4)
     package static let putThroughputs = make(
         "put_throughputs", PackageResources.put_throughputs_sql, parameters: 3)
     package static let readThroughputs = make(

@@ -95,19 +95,97 @@ struct ScheduleLaneTests {
         #expect(node.store.metrics.skippedOccurrences == 0)
     }
 
+    /// Of a node that has room for half of `slots` and runs nothing.
+    private func round(slots: Int) -> DiscretionaryRound {
+        let context = StoreContext(
+            StoreConfiguration(
+                url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
+                isWorker: true, slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
+                logger: Logger(label: "test"), openSecrets: { _ in nil }, sealSecrets: { _ in [] }))
+        return DiscretionaryRound(context: context, now: context.clock.now())
+    }
+
+    private func connect() throws -> Connection {
+        var options = ConnectionOptions()
+        options.settings = [.init("ferry.shard", "test")]
+        return try Connection(url: database.url, options: options)
+    }
+
+    private func windows(budget: Int) throws -> OffPeakWindows {
+        try #require(
+            OffPeakWindows(
+                storedJSON: Array(
+                    """
+                    {"windows":[{"name":"d","cron":"0 0 * * *","duration":604800,"max_bytes":\(budget)}]}
+                    """.utf8)))
+    }
+
+    private func states(_ jobs: [NewJob], on node: TestNode) throws -> [JobState] {
+        try jobs.map { try node.job($0.id, tenant: $0.tenant).get().record.state }
+    }
+
+    @Test("what has no room in the budget hides nothing smaller, however many there are of it")
+    func smallBehindLarge() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        let large = (0..<60).map { _ in discretionaryJob(bytes: 2_000) }
+        let small = discretionaryJob(bytes: 500)
+        _ = try api.submit(large).get()
+        _ = try api.submit([small]).get()
+        var connection = try connect()
+        let windows = try windows(budget: 3_000)
+        #expect(try round(slots: 100).commit(&connection, windows) == 1)
+        #expect(try round(slots: 100).commit(&connection, windows) == 1)
+        #expect(try states([small], on: api) == [.queued])
+        #expect(try round(slots: 100).commit(&connection, windows) == 0)
+        #expect(try countedStates(database.url) == ["queued": 2, "waiting": 59])
+    }
+
+    @Test("jobs whose host is held or away start later, and use up no budget")
+    func heldHosts() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        let held = ["paused", "away", "busy"].map { discretionaryJob(host: "\($0).example", bytes: 1_000) }
+        _ = try api.submit(held).get()
+        let free = discretionaryJob(bytes: 3_000)
+        _ = try api.submit([free]).get()
+        var connection = try connect()
+        try connection.execute(
+            script: """
+                INSERT INTO hosts (origin, blocked_until, unreachable) VALUES
+                    ('https://paused.example:443', now() + interval '9 years', NULL),
+                    ('https://busy.example:443', now() + interval '1 hour', NULL),
+                    ('https://away.example:443', NULL, 'could_not_connect')
+                """)
+        let windows = try windows(budget: 3_000)
+        #expect(try round(slots: 8).commit(&connection, windows) == 1)
+        #expect(try states(held + [free], on: api) == [.waiting, .waiting, .waiting, .queued])
+        try connection.execute(script: "DELETE FROM hosts")
+        #expect(try round(slots: 8).commit(&connection, OffPeakWindows()) == 3)
+    }
+
+    @Test("tenants take turns, and so do the sessions of a tenant, however much one of them has waiting")
+    func turns() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        let many = (0..<40).map { _ in discretionaryJob() }
+        _ = try api.submit(many).get()
+        let few = [
+            discretionaryJob(session: "other"), discretionaryJob(tenant: "b"), discretionaryJob(tenant: "c"),
+        ]
+        for job in few { _ = try api.submit([job]).get() }
+        var connection = try connect()
+        // Two of the first tenant, one of each of the others.
+        #expect(try round(slots: 8).commit(&connection, OffPeakWindows()) == 4)
+        #expect(try states(few, on: api) == [.queued, .queued, .queued])
+        #expect(try states([many[0]], on: api) == [.queued], "the one that has waited longest")
+    }
+
     @Test("a round of discretionary jobs counts the free slots once, whatever happens meanwhile")
     func room() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
-        let jobs = (0..<6).map { _ in
-            let plain = newJob()
-            var spec = plain.spec
-            spec.schedule.isDiscretionary = true
-            return NewJob(
-                id: plain.id, tenant: plain.tenant, spec: spec, specJSON: spec.encodeStored(),
-                sealedSecrets: nil, secrets: JobSecrets(), payload: nil, origin: plain.origin,
-                traceparent: nil, retryOf: nil)
-        }
+        let jobs = (0..<6).map { _ in discretionaryJob() }
         _ = try api.submit(jobs).get()
         let slots = SlotLedger(capacity: 4)
         let context = StoreContext(

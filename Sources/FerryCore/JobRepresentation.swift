@@ -1,7 +1,7 @@
 extension JobRecord {
     /// Writes the job as every endpoint and webhook shows it: state and accepted fields; every member is
     /// there, null where there is nothing. `progress`: of the running attempt; nil when it is not known here.
-    /// `queue`: asked only for a queued job.
+    /// `queue`: asked only for a job that waits for the service or for its host.
     package func write(
         into writer: inout JSONWriter, progress: TransferProgress?,
         queue: @autoclosure () -> QueueConditions = QueueConditions()

@@ -9,6 +9,7 @@ package struct WaitingReason: Sendable, Equatable {
         case hostPaused = "host_paused"
         case hostLimit = "host_limit"
         case sessionLimit = "session_limit"
+        case storageLow = "storage_low"
         case noFreeSlot = "no_free_slot"
         case paused, suspended
         case noWorker = "no_worker"
@@ -28,13 +29,19 @@ package struct WaitingReason: Sendable, Equatable {
         self.nextCheckAt = nextCheckAt
     }
 
-    /// Nil for a job that runs or is terminal. `queue`: asked only for one that is queued.
+    /// Nil for a job that runs or is terminal. `queue`: asked only for one that waits for the service or for
+    /// its host.
     package init?(_ job: JobRecord, queue: @autoclosure () -> QueueConditions) {
         switch job.state {
         case .running, .succeeded, .failed, .cancelled: return nil
         case .suspended: self.init(.suspended, "It was suspended and starts after it is resumed.")
         case .queued: self.init(queued: job, queue())
-        case .waiting: self.init(job, waitingFor: job.waitingFor ?? .beginDate)
+        case .waiting:
+            switch job.waitingFor ?? .beginDate {
+            case .discretionary: self.init(discretionary: job, queue())
+            case .connectivity: self.init(away: job, queue())
+            case let waitingFor: self.init(job, waitingFor)
+            }
         }
     }
 
@@ -48,9 +55,31 @@ package struct WaitingReason: Sendable, Equatable {
                 conditions.hasDrainedWorker
                     ? "Every node that transfers is drained; it starts after an operator has resumed one."
                     : "No node that transfers is alive; it starts as soon as one is.")
+        } else if conditions.holdsDownloads, job.knownSpec?.kind == .download {
+            self.init(
+                .storageLow,
+                conditions.workerCount == 1
+                    ? "The disk for downloads is nearly full; it starts once there is room."
+                    : "The disk of this node is nearly full; it starts once there is room, or elsewhere.")
         } else {
             self.init(conditions.reason(for: job))
         }
+    }
+
+    /// A probe looks for all jobs of a host, unless the job looks by itself.
+    private init(away job: JobRecord, _ conditions: QueueConditions) {
+        let probe = job.origin.flatMap { conditions.hostAway($0)?.nextProbeAt }
+        self.init(
+            .connectivity, "Its host cannot be reached; it starts once it answers.",
+            nextCheckAt: job.nextAttemptAt ?? probe)
+    }
+
+    /// It starts at its latest start in any case.
+    private init(discretionary job: JobRecord, _ conditions: QueueConditions) {
+        let (what, until) = conditions.discretionaryHold(of: job)
+        self.init(
+            .discretionary, "\(what), and at next_attempt_at at the latest.",
+            nextCheckAt: [until, job.nextAttemptAt].compactMap(\.self).min())
     }
 
     private init(_ reason: QueueReason) {
@@ -71,7 +100,7 @@ package struct WaitingReason: Sendable, Equatable {
         }
     }
 
-    private init(_ job: JobRecord, waitingFor: WaitingFor) {
+    private init(_ job: JobRecord, _ waitingFor: WaitingFor) {
         let (code, detail): (Code, String) =
             switch waitingFor {
             case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
@@ -86,11 +115,7 @@ package struct WaitingReason: Sendable, Equatable {
             case .redirect:
                 (.redirect, "The server redirects elsewhere; somebody has to say whether to follow.")
             case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
-            case .discretionary:
-                (
-                    .discretionary,
-                    "It starts when the service has time for it, and at next_attempt_at at the latest."
-                )
+            case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }
         self.init(code, detail, nextCheckAt: job.nextAttemptAt)
         if code == .dependency { jobs = job.pendingDependencies }
@@ -124,17 +149,46 @@ package struct QueueConditions: Sendable {
     /// Connections per host of a tenant's session; nil: no limit.
     package var sessionLimit: @Sendable (_ tenant: String, _ session: String) -> Int? = { _, _ in nil }
     package var now: Timestamp?
+    /// No download begins here before there is room on the disk.
+    package var holdsDownloads = false
+    /// Whether nobody reaches an origin, as far as is known.
+    package var hostAway: @Sendable (_ origin: String) -> HostAway? = { _ in nil }
+    /// What holds back those that may wait for a good moment; nil: not known.
+    package var outlook: DiscretionaryOutlook?
 
     /// What limits this job, as far as is known here.
     fileprivate func reason(for job: JobRecord) -> QueueReason {
-        guard let hosts, let now, let spec = job.spec ?? (try? JobSpec(storedJSON: job.specJSON)) else {
-            return .noFreeSlot
-        }
+        guard let hosts, let now, let spec = job.knownSpec else { return .noFreeSlot }
         let limit = sessionLimit(job.tenant, spec.session)
-        guard !hosts.isEmpty || limit != nil, let url = try? WebURL.parse(spec.request.url) else {
-            return .noFreeSlot
+        guard !hosts.isEmpty || limit != nil, let origin = job.origin else { return .noFreeSlot }
+        return hosts.reason(for: origin, sessionLimit: limit, at: now)
+    }
+
+    /// What has to happen for it to start before its latest start, and when that is to be, where known.
+    fileprivate func discretionaryHold(of job: JobRecord) -> (String, until: Timestamp?) {
+        guard let now, let outlook, let spec = job.knownSpec else {
+            return ("It starts when the service has time for it", nil)
         }
-        return hosts.reason(for: url.origin, sessionLimit: limit, at: now)
+        if let begin = spec.schedule.earliestBeginAt, begin > now {
+            return ("It starts in a good moment after earliest_begin_at", begin)
+        }
+        switch outlook.hold(byteCount: spec.expectedByteCount, at: now) {
+        case .window(let until): return ("It starts when an off-peak window opens", until)
+        case .budget(let until):
+            return ("The budget of the off-peak window has no room for it; it starts in the next one", until)
+        case .capacity: break
+        }
+        if isPaused { return ("The service is paused; it starts in a good moment after that", nil) }
+        if spec.awaitsHost, let away = job.origin.flatMap({ hostAway($0) }) {
+            return ("Its host cannot be reached; it starts in a good moment after that", away.nextProbeAt)
+        }
+        switch job.origin.flatMap({ hosts?.reason(for: $0, sessionLimit: nil, at: now) }) {
+        case .hostPaused?: return ("Its host is paused; it starts in a good moment after that", nil)
+        case .hostBackoff(let until)?:
+            return ("Its host is backed off; it starts in a good moment after that", until)
+        case .hostLimit?, .sessionLimit?, .noFreeSlot?, nil:
+            return ("It starts once less than half of a node's slots are busy", nil)
+        }
     }
 
     package init(isPaused: Bool = false, workerCount: Int? = nil) {
@@ -143,7 +197,29 @@ package struct QueueConditions: Sendable {
     }
 }
 
+extension JobSpec {
+    /// Whether it waits with all jobs of its host until that can be reached: with a proxy of its own it has
+    /// its own way there, and with mirrors other places to go to.
+    package var awaitsHost: Bool {
+        schedule.waitsForConnectivity && mirrors.isEmpty && request.connection?.proxy == nil
+    }
+}
+
+/// A host that nobody reaches.
+package struct HostAway: Sendable, Equatable {
+    /// When somebody looks for it again; nil: not known.
+    package let nextProbeAt: Timestamp?
+    package init(nextProbeAt: Timestamp?) { self.nextProbeAt = nextProbeAt }
+}
+
 extension JobRecord {
+    /// Nil: it cannot be read.
+    fileprivate var knownSpec: JobSpec? { spec ?? (try? JobSpec(storedJSON: specJSON)) }
+
+    fileprivate var origin: String? {
+        knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
+    }
+
     /// ` (timed_out)`: the code of the last attempt's error.
     fileprivate var lastFailure: String {
         guard let errorJSON, let error = try? JSON.parse(errorJSON), let code = error["code"]?.string else {

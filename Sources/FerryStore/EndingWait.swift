@@ -33,14 +33,6 @@ extension Ending {
     }
 }
 
-extension JobSpec {
-    /// Whether it waits with all jobs of its host until that can be reached: with a proxy of its own it has
-    /// its own way there, and with mirrors other places to go to.
-    var awaitsHost: Bool {
-        schedule.waitsForConnectivity && mirrors.isEmpty && request.connection?.proxy == nil
-    }
-}
-
 extension Parameters {
     /// The parameters of await_connectivity.sql.
     static func waits(_ waits: [Ending.Wait]) -> Parameters {

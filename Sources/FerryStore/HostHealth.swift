@@ -20,6 +20,8 @@ final class HostHealth: Sendable {
     private struct State {
         var entries: [String: Entry] = [:]
         var unreachable: [String: TransferError.Code] = [:]
+        /// When somebody looks for those that are not reached.
+        var due: [String: Timestamp] = [:]
     }
 
     enum Message: Sendable {
@@ -85,6 +87,14 @@ final class HostHealth: Sendable {
         return state.withLock { $0.unreachable[origin] }
     }
 
+    /// Whether nobody reaches a host, as far as is known.
+    func away(_ origin: String) -> HostAway? {
+        guard hasUnreachable.load(ordering: .relaxed) else { return nil }
+        return state.withLock { state in
+            state.unreachable[origin].map { _ in HostAway(nextProbeAt: state.due[origin]) }
+        }
+    }
+
     /// They can be reached again: their jobs may begin.
     func noteReachable(_ origins: [String]) {
         state.withLock { state in for origin in origins { state.unreachable[origin] = nil } }
@@ -119,8 +129,10 @@ final class HostHealth: Sendable {
     /// Whether anything is being watched.
     var isQuiet: Bool { !isWatching.load(ordering: .relaxed) }
 
-    /// Takes over the hosts that have rows.
-    func replace(known: Set<String>, unreachable: [String: TransferError.Code]) {
+    /// Takes over the hosts that have rows. `due`: when somebody looks for those that are not reached.
+    func replace(
+        known: Set<String>, unreachable: [String: TransferError.Code], due: [String: Timestamp] = [:]
+    ) {
         state.withLock { state in
             let now = Sys.monotonicNanoseconds()
             for origin in known where state.entries[origin]?.isKnown != true {
@@ -130,6 +142,7 @@ final class HostHealth: Sendable {
                 state.entries[origin] = nil
             }
             state.unreachable = unreachable
+            state.due = due
             isWatching.store(!state.entries.isEmpty, ordering: .relaxed)
             hasUnreachable.store(!unreachable.isEmpty, ordering: .relaxed)
         }

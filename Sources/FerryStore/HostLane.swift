@@ -156,6 +156,7 @@ final class HostLane: Sendable {
         }
         var known: Set<String> = []
         var unreachable: [String: TransferError.Code] = [:]
+        var unreachableDue: [String: Timestamp] = [:]
         var rates: [String: Int64] = [:]
         progress.nextDue = nil
         let mayProbe = freeProbeCount(progress) > 0
@@ -166,12 +167,14 @@ final class HostLane: Sendable {
                 unreachable[origin] = TransferError.Code(rawValue: code) ?? .couldNotConnect
             }
             if let rate = rows.int64OrNil(row, 2) { rates[origin] = rate }
-            if let due = rows.instantOrNil(row, 3), mayProbe || unreachable[origin] == nil {
+            guard let due = rows.instantOrNil(row, 3) else { continue }
+            if unreachable[origin] != nil { unreachableDue[origin] = due }
+            if mayProbe || unreachable[origin] == nil {
                 progress.nextDue = min(progress.nextDue ?? due, due)
             }
         }
         progress.hasRows = !known.isEmpty
-        health.replace(known: known, unreachable: unreachable)
+        health.replace(known: known, unreachable: unreachable, due: unreachableDue)
         context.attemptRunner?.setHostRates(rates)
     }
 

@@ -17,6 +17,8 @@ package final class ScheduleLane: Sendable {
     /// "ferryswp"
     private static let sweepLock: Int64 = 0x6665_7272_7973_7770
     private static let exchangeSeconds = 30.0
+    /// Looks for what may start take at most a twentieth of the time: there may be millions that may not.
+    private static let releasePause: Int64 = 20
 
     private let context: StoreContext
     private let mailbox = Mailbox<Void>()
@@ -51,7 +53,7 @@ package final class ScheduleLane: Sendable {
             var pause = 1.0
             do {
                 pause = try round(lane)
-                if context.configuration.isWorker { try startDiscretionary(lane) }
+                try lookAtWindows(lane, &chores)
                 try exchangeThroughputs(lane, &chores)
                 try sweepRuns(lane, &chores)
                 pause = min(pause, chores.untilSweep)
@@ -128,21 +130,38 @@ package final class ScheduleLane: Sendable {
 
     // MARK: Windows
 
-    /// Starts what may wait when the moment is good, and says which rate holds.
-    private func startDiscretionary(_ lane: LaneConnection) throws(PostgresError) {
+    /// Says what may wait for which window, starts it when the moment is good, and says which rate holds.
+    private func lookAtWindows(_ lane: LaneConnection, _ chores: inout Chores) throws(PostgresError) {
         let now = context.clock.now()
-        let work = DiscretionaryRound(context: context, now: now)
-        let (windows, startedCount) = try lane.withConnection { connection throws(PostgresError) in
+        let zones = context.configuration.zones
+        let (windows, outlook) = try lane.withConnection { connection throws(PostgresError) in
             let windows = OffPeakWindows(stored: try ControlLane.readWindows(&connection))
-            return (windows, try work.commit(&connection, windows))
+            let isBounded = windows.discretionary.contains { $0.byteCountMax != nil }
+            let usage = isBounded ? try DiscretionaryRound.usage(&connection) : [:]
+            return (windows, DiscretionaryOutlook(windows, usage: usage, at: now, zones))
         }
-        if startedCount > 0 {
-            context.metrics.discretionaryStarts.add(Int64(startedCount), ordering: .relaxed)
-            context.backlog.addUnknown()
-            context.dispatcherWake.withLock { $0 }(nil)
-        }
+        context.outlook.withLock { $0 = outlook }
+        guard context.configuration.isWorker else { return }
+        try startDiscretionary(windows, now, lane, &chores)
         let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)
         if context.limits.note(windowRate: rate) { limitsChanged() }
+    }
+
+    private func startDiscretionary(
+        _ windows: OffPeakWindows, _ now: Timestamp, _ lane: LaneConnection, _ chores: inout Chores
+    ) throws(PostgresError) {
+        let start = Sys.monotonicNanoseconds()
+        guard start >= chores.nextRelease else { return }
+        let work = DiscretionaryRound(context: context, now: now)
+        let startedCount = try lane.withConnection { connection throws(PostgresError) in
+            try work.commit(&connection, windows)
+        }
+        let end = Sys.monotonicNanoseconds()
+        chores.nextRelease = end + Self.releasePause * (end - start)
+        guard startedCount > 0 else { return }
+        context.metrics.discretionaryStarts.add(Int64(startedCount), ordering: .relaxed)
+        context.backlog.addUnknown()
+        context.dispatcherWake.withLock { $0 }(nil)
     }
 
     // MARK: Housekeeping
@@ -151,6 +170,7 @@ package final class ScheduleLane: Sendable {
         // Instants of the monotonic clock, in nanoseconds.
         var nextSweep: Int64 = 0
         var nextExchange: Int64 = 0
+        var nextRelease: Int64 = 0
         /// Where this node's pass goes on.
         var sweptUpTo = JobID(high: 0, low: 0)
 

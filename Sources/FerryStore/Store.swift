@@ -176,6 +176,10 @@ package final class Store: Sendable {
             context.sessions.current.share(tenant: $0, session: $1).connectionLimit
         }
         conditions.now = context.clock.now()
+        let configuration = context.configuration
+        conditions.holdsDownloads = configuration.isWorker && !configuration.downloads.isOpen
+        conditions.hostAway = { [health = context.health] in health.away($0) }
+        conditions.outlook = context.outlook.withLock { $0 }
         return conditions
     }
 

@@ -28,6 +28,8 @@ final class StoreContext: Sendable {
     /// When this process began, as the nodes' table has it.
     let startedAt: Timestamp
     let admission: Admission
+    /// Nil before the first look.
+    let outlook = Mutex<DiscretionaryOutlook?>(nil)
     let holds = Mutex(OperatorHolds())
     let throughputs = ThroughputBook()
     /// False while draining, and while operators do not want it.

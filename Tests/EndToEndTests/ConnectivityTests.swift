@@ -51,6 +51,12 @@ struct ConnectivityTests {
         }
         #expect(isExplained && one?["error"]?["code"]?.string == "could_not_connect", "\(one ?? .null)")
         #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 2 })
+        let look = becomes {
+            one = try ferry.json("GET", "/v1/jobs/\(ids[19])")
+            let at = one?["waiting_reason"]?["next_check_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
+            return one?["next_attempt_at"]?.isNull == true && at.map { $0.microseconds > 0 } == true
+        }
+        #expect(look, "the shared probe's time: \(one ?? .null)")
         let begun = try metric("ferry_attempts_started_total", ferry)
         #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 3 })
         #expect(try metric("ferry_attempts_started_total", ferry) == begun, "only the probe looks")

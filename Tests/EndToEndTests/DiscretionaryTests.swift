@@ -92,6 +92,40 @@ struct DiscretionaryTests {
         #expect(origin.requests.count == 3)
     }
 
+    @Test("a job says which holds it: the window, its budget or its host, and when that is over")
+    func reason() throws {
+        let (ferry, origin, database) = try start()
+        defer { withExtendedLifetime(database) { ferry.remove() } }
+        defer { origin.stop() }
+        _ = try ferry.json("PATCH", "/v1/admin/windows", never)
+        let small = try ferry.submit(body(origin, #","expected_bytes_to_receive":1000"#))
+        let large = try ferry.submit(body(origin, #","expected_bytes_to_receive":3000"#))
+        var shown: JSON?
+        let says = { (id: String, word: String, opening: (Timestamp) throws -> Bool) in
+            becomes {
+                shown = try ferry.json("GET", "/v1/jobs/\(id)")["waiting_reason"]
+                let at = shown?["next_check_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
+                return try shown?["code"]?.string == "discretionary"
+                    && shown?["detail"]?.string?.contains(word) == true && at.map(opening) == true
+            }
+        }
+        let latest = try #require(
+            try ferry.json("GET", "/v1/jobs/\(large)")["next_attempt_at"]?.string
+                .flatMap { Timestamp(rfc3339: $0) })
+        #expect(says(large, "off-peak window opens", { $0 <= latest }), "\(shown ?? .null)")
+        // Open now, and again at the next midnight, which is before the latest start.
+        let daily = #"{"windows":[{"name":"d","cron":"0 0 * * *","duration":90000,"max_bytes":3500}]}"#
+        let opened = try ferry.json("PATCH", "/v1/admin/windows", daily)
+        let next = try #require(
+            opened["windows"]?.array?.first?["opens_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
+        #expect(try ferry.finished(small)["state"]?.string == "succeeded")
+        #expect(says(large, "budget", { $0 == next && $0 < latest }), "\(shown ?? .null)")
+        let host = origin.url.replacing("/", with: "%2F").replacing(":", with: "%3A")
+        _ = try ferry.json("PATCH", "/v1/admin/hosts/\(host)", #"{"paused":true}"#)
+        let held = try ferry.submit(body(origin, #","expected_bytes_to_receive":500"#))
+        #expect(says(held, "host is paused", { $0 <= latest + 60 }), "\(shown ?? .null)")
+    }
+
     @Test("a replayed submission says what it waits for")
     func replay() throws {
         let (ferry, origin, database) = try start()

@@ -35,6 +35,7 @@ struct StorageTests {
         #expect(data["state"]?.string == "succeeded", "\(data)")
         let waiting = try ferry.json("GET", "/v1/jobs/\(id)")
         #expect(waiting["state"]?.string == "queued" && waiting["attempt"]?.integer == 0, "\(waiting)")
+        #expect(waiting["waiting_reason"]?["code"]?.string == "storage_low", "\(waiting)")
         unlink(disk.path + "/ballast")
         #expect(try ferry.finished(id)["state"]?.string == "succeeded")
         #expect(try held() == false)

@@ -22,7 +22,7 @@ struct JobStateTests {
     @Test("only a running job succeeds, is tried again or given back")
     func running() {
         for state in JobState.allCases where state != .running {
-            for input in [JobStateMachine.Input.succeed, .retryLater, .release] {
+            for input in [JobStateMachine.Input.succeed, .wait, .release] {
                 #expect(JobStateMachine.next(state, input) == nil)
             }
         }

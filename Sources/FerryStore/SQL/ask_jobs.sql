@@ -21,7 +21,7 @@ WITH changed AS (
         $8::boolean[]
     ) AS u(id, attempt, revision, waits, question, expires_at, ended, has_bytes)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
-        AND (j.revision = u.revision OR j.state = 'running')
+        AND j.state NOT IN ('waiting', 'queued', 'suspended')
     RETURNING j.*
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)

@@ -29,7 +29,7 @@ WITH changed AS (
         $7::boolean[]
     ) AS u(id, attempt, revision, factor, error, ended, has_bytes)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
-        AND (j.revision = u.revision OR j.state = 'running')
+        AND j.state NOT IN ('waiting', 'queued', 'suspended')
     RETURNING j.id, j.state, j.waiting_for, j.attempt, j.revision, j.wanted_events, j.tenant, j.session,
         j.connectivity_waits, j.next_attempt_at
 ), told AS (

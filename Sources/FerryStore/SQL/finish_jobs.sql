@@ -1,6 +1,8 @@
 -- Moves jobs to their terminal state, and says so. Fenced: a row whose attempt or revision differs has
 -- another owner by now and stays as it is. While it runs the attempt alone says whose it is: a client may
--- have changed its description or rate meanwhile. Locks: the jobs, then this connection's row of job_counts.
+-- have changed its description or rate meanwhile. Only what runs succeeds, as only of what runs an attempt
+-- ends (retry_jobs.sql and its like; said there by what it is not, so that no plan starts from all that
+-- runs). Locks: the jobs, then this connection's row of job_counts.
 -- One array element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts, $6
 -- responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or
 -- null, $12 its events (EventRecord), $13 the attempt that ended it (AttemptRecord), or null, $14 resume data
@@ -21,7 +23,7 @@ WITH u AS (
 ), gone AS (
     DELETE FROM jobs j USING u
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
-        AND (j.revision = u.revision OR j.state = 'running')
+        AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.state = 'running')
     RETURNING j.id, j.created_at, j.started_at, j.retry_of, j.revision, j.attempt, j.kind, j.state, j.tenant,
         j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,

@@ -22,7 +22,7 @@ WITH changed AS (
         $8::boolean[], $9::timestamptz[]
     ) AS u(id, attempt, revision, failed_attempts, next_attempt_at, error, ended, has_bytes, ended_at)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
-        AND (j.revision = u.revision OR j.state = 'running')
+        AND j.state NOT IN ('waiting', 'queued', 'suspended')
     RETURNING j.id, j.state, j.waiting_for, j.attempt, j.revision, j.wanted_events, j.tenant, j.session,
         j.error, u.ended_at
 ), told AS (

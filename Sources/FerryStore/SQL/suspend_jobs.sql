@@ -14,7 +14,7 @@ WITH changed AS (
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[], $5::boolean[])
         AS u(id, attempt, revision, ended, has_bytes)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
-        AND (j.revision = u.revision OR j.state = 'running')
+        AND j.state NOT IN ('waiting', 'queued', 'suspended')
     RETURNING j.id, j.state
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, suspended)

@@ -31,6 +31,27 @@ struct StatementTests {
         for statement in Statements.all { #expect(counts[statement.name] == statement.parameterCount) }
     }
 
+    @Test("every table that sees a row for each job, or changes all the time, says when it is vacuumed")
+    func vacuum() throws {
+        var connection = try Connection(url: database.url)
+        let rows = try connection.execute(
+            Statement(
+                "vacuum",
+                """
+                SELECT relname::text FROM pg_class
+                WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND NOT coalesce(
+                    array_to_string(reloptions, ',') LIKE '%autovacuum\\_vacuum%', false)
+                """))
+        let standard = Set((0..<rows.rowCount).map { rows.text($0, 0) })
+        // What operators and clients set up, what is only added to, and what is replaced as a whole.
+        #expect(
+            standard.isSubset(of: [
+                "api_keys", "audit", "finished_jobs_rest", "operations", "rejected_events",
+                "schema_migrations", "session_configurations", "session_epoch", "settings",
+                "webhooks",
+            ]), "\(standard)")
+    }
+
     /// What the planner has seen of the table, which it believes when it plans for another one.
     enum Past: CaseIterable {
         case empty, young, large

@@ -78,6 +78,21 @@ package struct TransferResponse: Sendable, Equatable {
     }
 }
 
+/// What a host has answered, as far as it says something about the host.
+package struct HostAnswer: Sendable, Equatable {
+    /// Of whoever answered: after a redirect that is not the job's own.
+    package let origin: String
+    package let status: Int
+    /// Seconds for which it wants to be left alone, if it said so.
+    package let retryAfter: Double?
+
+    package init(origin: String, status: Int, retryAfter: Double?) {
+        self.origin = origin
+        self.status = status
+        self.retryAfter = retryAfter
+    }
+}
+
 /// What a successful attempt left behind.
 package struct TransferResult: Sendable, Equatable {
     /// Where the file is, relative to the tenant's storage root; nil when the service keeps it or there is
@@ -151,12 +166,16 @@ package struct AttemptResult: Sendable {
     package let kept: KeptBytes?
     /// The last answer or failure was not that of the job's own host: a redirect's, a mirror's, its proxy's.
     package let endedElsewhere: Bool
+    /// The last one of a server; nil: there was none, it has been told already (`ResultSink.answered`), or a
+    /// proxy of the job's own may have made it up.
+    package let answer: HostAnswer?
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
         bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: KeptBytes? = nil,
-        endedElsewhere: Bool = false
+        endedElsewhere: Bool = false, answer: HostAnswer? = nil
     ) {
+        self.answer = answer
         self.leavesBytes = leavesBytes || kept != nil
         self.kept = kept
         self.endedElsewhere = endedElsewhere
@@ -186,8 +205,11 @@ package struct AttemptResult: Sendable {
         trace?.finishedAt = instant
         return AttemptResult(
             attempt: attempt, outcome: outcome, response: response, bytesReceived: bytesReceived,
-            bytesSent: bytesSent, trace: trace, endedElsewhere: endedElsewhere)
+            bytesSent: bytesSent, trace: trace, endedElsewhere: endedElsewhere, answer: answer)
     }
+
+    /// The host that its end says something about, if it does.
+    package var host: String { answer?.origin ?? attempt.origin }
 }
 
 /// How far a running attempt is.

@@ -160,6 +160,8 @@ package protocol ResultSink: Sendable {
     /// An attempt goes on from bytes that were there (0: they were of no use), and the job's webhook is to be
     /// told.
     func resumed(_ attempt: Attempt, at offset: Int64)
+    /// A request of an attempt that may go on without it was refused.
+    func answered(_ answer: HostAnswer)
 }
 
 /// Says whether this node may still act for the attempts it holds: false once its last heartbeat that the

@@ -80,6 +80,18 @@ final class EngineContext: Sendable {
         sink.resumed(attempt, at: offset)
     }
 
+    /// What an answer from there says about its host; nil: a proxy of the job's own may have made it up.
+    func hostAnswer(_ head: ResponseHead, from url: WebURL, to attempt: Attempt) -> HostAnswer? {
+        guard builder.isAnsweredByServer(attempt, url) else { return nil }
+        let isThrottling = head.status == 429 || head.status == 503
+        return HostAnswer(
+            origin: url.origin, status: head.status,
+            retryAfter: isThrottling ? head.retryAfter(now: clock.now()) : nil)
+    }
+
+    /// Tells of an answer at once: the attempt may go on for long without it.
+    func tell(_ answer: HostAnswer) { sink.answered(answer) }
+
     /// The one place from which results leave.
     func report(_ result: AttemptResult) {
         metrics.ended(result.outcome)

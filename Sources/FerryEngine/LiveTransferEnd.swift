@@ -106,12 +106,13 @@ extension LiveTransfer {
         return AttemptResult(
             attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
-            kept: kept, endedElsewhere: attempt.isElsewhere(hop))
+            kept: kept, endedElsewhere: attempt.isElsewhere(hop),
+            answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) })
     }
 }
 
 extension Attempt {
-    /// Whether what happens at this hop says nothing about the job's own host.
+    /// Whether a failure at this hop says nothing about the job's own host.
     fileprivate func isElsewhere(_ hop: Hop) -> Bool {
         hasOwnProxy || hop.redirectCount > 0 && hop.url.origin != origin
     }

@@ -50,6 +50,16 @@ extension RequestBuilder {
         return !serviceProxy.bypass.contains(url)
     }
 
+    /// Whether an answer to the hop is the server's. What a job's own proxy says in a server's name is its
+    /// owner's word, and others' jobs must not suffer from it: only the far end of a tunnel is known, by our
+    /// own authorities.
+    func isAnsweredByServer(_ attempt: Attempt, _ url: WebURL) -> Bool {
+        guard let rules = attempt.spec.request.connection, let proxy = rules.proxy,
+            !proxy.bypass.contains(url)
+        else { return true }
+        return url.scheme == .https && rules.tls?.hasAuthorities != true
+    }
+
     /// What kind of proxy the hop goes through; nil: none.
     func proxyScheme(_ attempt: Attempt, _ url: WebURL) -> ProxyURL.Scheme? {
         if let own = attempt.spec.request.connection?.proxy {

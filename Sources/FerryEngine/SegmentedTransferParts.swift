@@ -112,6 +112,7 @@ extension SegmentedTransfer {
             // A part of which nobody has said the type: the answer with the whole file will.
             let isUntyped = judged.mimeType == nil && target != nil
             if error.code == .unacceptableContentType, isUntyped { return .failed(.givesNoRanges) }
+            if error.code == .unacceptableStatus { tell(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))
         // Jobs in parts ask nothing; that is refused at the submission.
         case .resend, .resume, .restart, .ask: return .failed(.givesNoRanges)
@@ -122,6 +123,12 @@ extension SegmentedTransfer {
             return .failed(failure)
         }
         return drain == nil ? .stopped : .body
+    }
+
+    /// Tells at once of a host that refuses: the others may go on for long.
+    private func tell(_ head: ResponseHead, of part: SegmentPart) {
+        guard let answer = context.hostAnswer(head, from: part.hop.url, to: attempt) else { return }
+        context.tell(answer)
     }
 
     /// The first answer says what is fetched.

@@ -13,17 +13,26 @@ package enum HostSignal: Sendable, Equatable {
     /// Nothing: another host, a proxy, the disk, or whoever stopped the attempt.
     case none
 
+    package init(_ answer: HostAnswer) {
+        switch answer.status {
+        case 429, 503: self = .throttled(status: answer.status, retryAfter: answer.retryAfter)
+        case 408, 502, 504: self = .lost
+        default: self = .answered
+        }
+    }
+
+    /// About `result.host`.
     package init(_ result: AttemptResult) {
-        guard !result.endedElsewhere else {
+        guard result.answer != nil || !result.endedElsewhere else {
             self = .none
             return
         }
         switch result.outcome {
         case .succeeded:
             // A data job takes any answer.
-            self = Self.answer(result.response?.status, retryAfter: result.response?.retryAfterSeconds)
-        case .failed(let error, let retryAfter):
-            self = Self.failure(error, status: result.response?.status, retryAfter: retryAfter)
+            self = result.answer.map { HostSignal($0) } ?? .answered
+        case .failed(let error, _):
+            self = Self.failure(error, result.answer)
         case .asked:
             self = .answered
         case .cancelled, .suspended, .released:
@@ -31,10 +40,10 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
-    private static func failure(_ error: TransferError, status: Int?, retryAfter: Double?) -> HostSignal {
+    private static func failure(_ error: TransferError, _ answer: HostAnswer?) -> HostSignal {
         if isUnreachable(error) { return .unreachable(error.code) }
         switch error.code {
-        case .unacceptableStatus: return answer(status, retryAfter: retryAfter)
+        case .unacceptableStatus: return answer.map { HostSignal($0) } ?? .none
         case .connectionLost, .timedOut, .incompleteBody: return .lost
         case .certificateInvalid, .clientCertificateRequired, .authenticationRequired,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
@@ -42,14 +51,6 @@ package enum HostSignal: Sendable, Equatable {
             return .answered
         // The disk, the clock, the proxy, or Ferry itself.
         default: return .none
-        }
-    }
-
-    private static func answer(_ status: Int?, retryAfter: Double?) -> HostSignal {
-        switch status {
-        case 429?, 503?: .throttled(status: status ?? 0, retryAfter: retryAfter)
-        case 408?, 502?, 504?: .lost
-        default: .answered
         }
     }
 
@@ -68,16 +69,6 @@ package enum HostSignal: Sendable, Equatable {
             return error.isRetryable && [.resolving, .connecting, .securing].contains(error.phase)
         default: return false
         }
-    }
-}
-
-extension TransferResponse {
-    /// `Retry-After` as a number of seconds (RFC 9110 §10.2.3).
-    fileprivate var retryAfterSeconds: Double? {
-        guard status == 429 || status == 503,
-            let field = headers.first(where: { $0.name.lowercased() == "retry-after" })
-        else { return nil }
-        return UInt32(field.value).map(Double.init)
     }
 }
 

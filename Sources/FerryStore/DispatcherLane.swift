@@ -35,6 +35,8 @@ package final class DispatcherLane: ResultSink {
     /// Bounded by the attempts: each says it once.
     package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
 
+    package func answered(_ answer: HostAnswer) { context.health.note(answer) }
+
     func send(_ message: Message) { mailbox.send(message) }
 
     /// Takes no more results; the thread ends when the last one is committed, or after a few seconds.

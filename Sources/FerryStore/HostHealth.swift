@@ -51,13 +51,19 @@ final class HostHealth: Sendable {
 
     /// Notes how an attempt ended.
     func note(_ result: AttemptResult, _ signal: HostSignal) {
+        note(signal, of: result.host) { $0.measure(result, isAnswered: signal == .answered) }
+    }
+
+    /// Notes an answer to a request that was not all of its attempt.
+    func note(_ answer: HostAnswer) { note(HostSignal(answer), of: answer.origin) { _ in } }
+
+    private func note(_ signal: HostSignal, of origin: String, _ measure: (inout HostReport) -> Void) {
         switch signal {
         case .none: return
         case .answered:
             guard isWatching.load(ordering: .relaxed) else { return }
         case .throttled, .lost, .unreachable: break
         }
-        let origin = result.attempt.origin
         let isUrgent = state.withLock { state in
             let isTrouble = signal != .answered
             let countMax = signal == .unreachable(.hostNotFound) ? Self.unknownCountMax : Self.countMax
@@ -69,7 +75,7 @@ final class HostHealth: Sendable {
             var entry = state.entries[origin] ?? Entry(since: now)
             let wasUrgent = entry.isUrgent(isUnreachable: state.unreachable[origin] != nil)
             entry.report.add(signal)
-            entry.report.measure(result, isAnswered: signal == .answered)
+            measure(&entry.report)
             if isTrouble { entry.since = now }
             if case .unreachable = signal { entry.failureCount += 1 } else { entry.failureCount = 0 }
             state.entries[origin] = entry

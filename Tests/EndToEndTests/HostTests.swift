@@ -97,6 +97,42 @@ struct HostTests {
         for id in held { #expect(try first.finished(id)["state"]?.string == "succeeded") }
     }
 
+    @Test("whoever is asked to wait tells for all: redirected jobs, parts, mirrors, and data with a date")
+    func everyKind() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        var origins: [ScriptedOrigin] = []
+        defer { for origin in origins { origin.stop() } }
+        func throttling(_ retryAfter: String) throws -> String {
+            let origin = try ScriptedOrigin.answering { _, _ in
+                let head = "HTTP/1.1 429 Slow\r\nRetry-After: \(retryAfter)\r\nContent-Length: 0\r\n\r\n"
+                return Array(head.utf8)
+            }
+            origins.append(origin)
+            return origin.url
+        }
+        let busy = try (0..<4).map { _ in try throttling("600") }
+        let dated = try throttling("Fri, 01 Jan 2100 00:00:00 GMT")
+        let leading = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 302 F\r\nLocation: \(busy[0])/x\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        origins.append(leading)
+        let jobs = [
+            #"{"kind":"download","request":{"url":"\#(leading.url)/"}}"#,
+            #"{"kind":"download","request":{"url":"\#(busy[1])/"},"segments":4}"#,
+            #"{"kind":"download","request":{"url":"\#(busy[2])/"},"mirrors":["\#(busy[3])/"]}"#,
+            #"{"kind":"data","request":{"url":"\#(dated)/"}}"#,
+        ]
+        _ = try ferry.submitBatch(#"{"jobs":[\#(jobs.joined(separator: ","))]}"#)
+        for url in busy + [dated] {
+            #expect(becomes { try host(url, ferry)["state"]?.string == "backing_off" }, "\(url)")
+        }
+        let end = try host(dated, ferry)["backoff_until"]?.string.flatMap { Timestamp(rfc3339: $0) }
+        // An hour at most, whatever is asked for.
+        let left = try #require(end) - Timestamp(microseconds: wallMicroseconds())
+        #expect((3_000...3_600).contains(left))
+    }
+
     @Test("a restart keeps what is known of a host")
     func restart() throws {
         let ferry = try start()

@@ -13,11 +13,13 @@ final class Fixture: Sendable {
     final class Sink: ResultSink {
         let arrived = Signal<AttemptResult>()
         let resumed = Signal<Int64>()
+        let answered = Signal<HostAnswer>()
         func record(_ result: AttemptResult) {
             if let error = result.failure { expectDocumented(error) }
             arrived.fire(result)
         }
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
+        func answered(_ answer: HostAnswer) { answered.fire(answer) }
         /// Whatever happens is in the table of docs/errors.md.
         private func expectDocumented(_ error: TransferError) {
             let isRetryable = error.code.repetition == .always

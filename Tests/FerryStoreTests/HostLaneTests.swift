@@ -49,9 +49,8 @@ struct HostLaneTests {
                 TransferError(
                     .unacceptableStatus, "The server answered with status 429.", phase: .waiting,
                     isRetryable: true), retryAfter: retryAfter),
-            response: TransferResponse(
-                status: 429, url: attempt.spec.request.url, headers: [], mimeType: nil,
-                suggestedFilename: nil, expectedContentLength: nil), bytesReceived: 0, bytesSent: 0)
+            response: nil, bytesReceived: 0, bytesSent: 0,
+            answer: HostAnswer(origin: attempt.origin, status: 429, retryAfter: retryAfter))
     }
 
     @Test("its jobs wait and lose nothing, one probe at a time looks for them, and they are let go")

@@ -1,0 +1,120 @@
+import FerryCore
+import FerryScheduler
+import Testing
+
+@Suite("What the end of an attempt says about a host")
+struct HostSignalTests {
+    private static let other = "https://other.example:443"
+
+    private static func attempt() -> Attempt {
+        let now = Timestamp(microseconds: 1_790_000_000_000_000)
+        let spec = JobSpec(
+            kind: .download, session: "default", description: nil, metadata: [],
+            request: .init(
+                url: "https://own.example/", method: "GET", headers: [], body: nil, timeoutForRequest: 20),
+            destination: nil, source: nil, integrity: .init(),
+            redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
+            accept: .init(),
+            schedule: .init(
+                priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
+                timeoutForResource: 600),
+            bytesPerSecondMax: nil,
+            retry: .init(
+                attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false
+            ),
+            webhook: nil)
+        return Attempt(
+            job: IdentifierGenerator { now }.make(), number: 1, failedAttemptCount: 0, revision: 1,
+            tenant: "tenant", createdAt: now, startedAt: now, spec: spec, specJSON: [],
+            secrets: JobSecrets(), payload: nil, origin: "https://own.example:443", traceparent: nil,
+            retryOf: nil, isCancelRequested: false)
+    }
+
+    private static func result(
+        _ outcome: AttemptResult.Outcome, _ answer: HostAnswer? = nil, elsewhere: Bool = false
+    ) -> AttemptResult {
+        AttemptResult(
+            attempt: attempt(), outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
+            endedElsewhere: elsewhere, answer: answer)
+    }
+
+    private static func failed(
+        _ code: TransferError.Code, _ phase: TransferError.Phase, isRetryable: Bool = true
+    ) -> AttemptResult.Outcome {
+        .failed(TransferError(code, "It failed.", phase: phase, isRetryable: isRetryable), retryAfter: nil)
+    }
+
+    private static func own(_ status: Int, _ retryAfter: Double? = nil) -> HostAnswer {
+        HostAnswer(origin: "https://own.example:443", status: status, retryAfter: retryAfter)
+    }
+
+    private static let success = AttemptResult.Outcome.succeeded(
+        TransferResult(path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length))
+
+    @Test("each status says one thing, however the attempt ended with it")
+    func statuses() {
+        let statuses: [(Int, HostSignal)] = [
+            (200, .answered), (301, .answered), (400, .answered), (401, .answered), (403, .answered),
+            (404, .answered), (410, .answered), (416, .answered), (425, .answered), (500, .answered),
+            (501, .answered), (408, .lost), (502, .lost), (504, .lost),
+            (429, .throttled(status: 429, retryAfter: nil)), (503, .throttled(status: 503, retryAfter: nil)),
+        ]
+        for (status, signal) in statuses {
+            let refused = Self.failed(.unacceptableStatus, .waiting, isRetryable: status >= 429)
+            #expect(HostSignal(Self.result(refused, Self.own(status))) == signal, "\(status)")
+            // A data job takes any answer.
+            #expect(HostSignal(Self.result(Self.success, Self.own(status))) == signal, "\(status)")
+        }
+    }
+
+    @Test("what the host asks for counts whether or not the job may be sent again", arguments: [true, false])
+    func retryAfter(isRetryable: Bool) {
+        let outcome = Self.failed(.unacceptableStatus, .waiting, isRetryable: isRetryable)
+        let told = HostSignal(Self.result(outcome, Self.own(503, 60)))
+        #expect(told == .throttled(status: 503, retryAfter: 60))
+    }
+
+    /// A failure, and what it says of the job's own host.
+    private static let failures: [(TransferError.Code, TransferError.Phase, Bool, HostSignal)] = [
+        (.hostNotFound, .resolving, true, .unreachable(.hostNotFound)),
+        (.couldNotConnect, .connecting, true, .unreachable(.couldNotConnect)),
+        (.tlsFailed, .securing, true, .unreachable(.tlsFailed)),
+        (.connectionLost, .securing, true, .unreachable(.connectionLost)),
+        (.timedOut, .connecting, true, .unreachable(.timedOut)),
+        (.connectionLost, .receiving, true, .lost), (.timedOut, .waiting, true, .lost),
+        (.incompleteBody, .receiving, true, .lost),
+        // Errors that stay say nothing of the host, or that it is there.
+        (.hostNotFound, .resolving, false, .none), (.couldNotConnect, .connecting, false, .none),
+        (.tlsFailed, .securing, false, .none), (.certificateInvalid, .securing, false, .answered),
+        (.authenticationRequired, .waiting, false, .answered),
+        (.unacceptableContentType, .waiting, false, .answered),
+        (.tooManyRedirects, .waiting, false, .answered), (.digestMismatch, .receiving, true, .answered),
+        // Who refused has been told already.
+        (.unacceptableStatus, .waiting, true, .none),
+        (.blockedAddress, .connecting, false, .none), (.storageFull, .receiving, true, .none),
+        (.storageFailed, .finishing, true, .none), (.resourceTimeout, .receiving, false, .none),
+        (.internalError, .connecting, true, .none),
+    ]
+
+    @Test("each failure without an answer says one thing, and nothing where it was elsewhere")
+    func codes() {
+        for (code, phase, isRetryable, signal) in Self.failures {
+            let outcome = Self.failed(code, phase, isRetryable: isRetryable)
+            #expect(HostSignal(Self.result(outcome)) == signal, "\(code) \(phase) \(isRetryable)")
+            #expect(HostSignal(Self.result(outcome, elsewhere: true)) == .none, "\(code)")
+        }
+        #expect(HostSignal(Self.result(Self.success)) == .answered)
+        for outcome in [AttemptResult.Outcome.cancelled, .suspended, .released] {
+            #expect(HostSignal(Self.result(outcome, Self.own(429))) == .none)
+        }
+    }
+
+    @Test("an answer is that of who gave it, and not of the job's own host")
+    func elsewhere() {
+        let answer = HostAnswer(origin: Self.other, status: 429, retryAfter: 30)
+        let result = Self.result(Self.failed(.unacceptableStatus, .waiting), answer, elsewhere: true)
+        #expect(result.host == Self.other)
+        #expect(HostSignal(result) == .throttled(status: 429, retryAfter: 30))
+        #expect(Self.result(Self.success).host == "https://own.example:443")
+    }
+}

@@ -68,7 +68,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
         pacing = loop.context.rates.pacing(
-            of: attempt, origin: attempt.origin,
+            of: attempt, at: hop.url,
             job: attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) })
         if attempt.spec.request.acceptEncoding != .identity {
             decoding = Decoding(attempt.spec.request.acceptEncoding)
@@ -102,6 +102,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         case .follow:
             if let next {
                 hop = next
+                pace(job: pacing?.job)
                 transactions.redirectCount += 1
             }
             next = nil

@@ -41,16 +41,21 @@ extension LiveTransfer {
         transfer?.resume()
     }
 
+    /// Takes a place in the limits that hold where the current hop leads. `job`: its own.
+    func pace(job: TokenBucket?) {
+        pacing = context.rates.pacing(of: attempt, at: hop.url, job: job)
+    }
+
     /// The job has another limit of its own; nil: none.
     func changeRate(_ bytesPerSecond: Int64?) {
         let job = bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) }
-        pacing = context.rates.pacing(of: attempt, origin: attempt.origin, job: job)
+        pace(job: job)
         resumePaced()
     }
 
     /// Limits that others share have changed: places in the old ones mean nothing any more.
     func limitsChanged() {
-        pacing = context.rates.pacing(of: attempt, origin: attempt.origin, job: pacing?.job)
+        pace(job: pacing?.job)
         resumePaced()
     }
 }

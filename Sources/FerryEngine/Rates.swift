@@ -35,8 +35,8 @@ final class Rates: Sendable {
     /// Whether any is set: all that a transfer looks at otherwise.
     private let isLimiting = Atomic<Bool>(false)
 
-    /// Nil when nothing limits a transfer of the attempt from that origin. `job`: its own limit.
-    func pacing(of attempt: Attempt, origin: String, job: TokenBucket?) -> Pacing? {
+    /// Nil when nothing limits a transfer of the attempt there. `job`: its own limit.
+    func pacing(of attempt: Attempt, at url: WebURL, job: TokenBucket?) -> Pacing? {
         guard isLimiting.load(ordering: .relaxed) else {
             return job.map { Pacing(job: $0, host: nil, receiving: nil, sending: nil) }
         }
@@ -45,7 +45,8 @@ final class Rates: Sendable {
                 state.sessions.isEmpty
                 ? nil : state.sessions[SessionKey(tenant: attempt.tenant, name: attempt.spec.session)]
             return Pacing(
-                job: job, session: session, host: Self.host(of: origin, &state), receiving: state.receiving,
+                job: job, session: session, host: Self.host(of: url.origin, &state),
+                receiving: state.receiving,
                 sending: state.sending)
         }
     }

@@ -46,7 +46,7 @@ final class SegmentPart: EasyDelegate {
         self.owner = owner
         self.source = source
         self.hop = hop
-        pacing = owner.pacing(of: source)
+        pacing = owner.pacing(at: hop.url)
         startedAt = owner.now
         lastActivity = startedAt
     }
@@ -265,6 +265,7 @@ final class SegmentPart: EasyDelegate {
 
     private func follow(_ next: Hop) {
         hop = next
+        pacing = owner?.pacing(at: next.url)
         owner?.transactions.redirectCount += 1
         send()
     }

@@ -212,7 +212,7 @@ final class SegmentedTransfer: RunningAttempt {
                 diagnostics: diagnostics), kept: kept, endedElsewhere: endedElsewhere)
     }
 
-    /// Of several sources nobody knows which one the failure was.
+    /// Of several sources nobody knows which one the failure was. What they refuse is told when they do.
     private var endedElsewhere: Bool {
         attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty
             || head.map { $0.url.origin != attempt.origin } ?? false
@@ -304,8 +304,8 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     /// The limits that hold for a part from there; nil: none.
-    func pacing(of source: Int) -> Pacing? {
-        context.rates.pacing(of: attempt, origin: sources[source].url.origin, job: rate)
+    func pacing(at url: WebURL) -> Pacing? {
+        context.rates.pacing(of: attempt, at: url, job: rate)
     }
 
     func changeRate(_ bytesPerSecond: Int64?) {
@@ -315,7 +315,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// Places in the old limits mean nothing any more.
     func limitsChanged() {
-        for part in Array(parts.values) { part.limitsChanged(pacing(of: part.source)) }
+        for part in Array(parts.values) { part.limitsChanged(pacing(at: part.hop.url)) }
     }
 
     func note(_ source: Int, _ change: (inout MirrorQuality) -> Void) {

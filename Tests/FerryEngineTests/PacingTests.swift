@@ -226,6 +226,34 @@ private struct Simulation {
         }
     }
 
+    @Test("a host's rate holds where redirects lead, also for parts, and not where they come from")
+    func redirected() throws {
+        try Self.with { nginx, fixture in
+            let target = nginx.url + "/file"
+            let origin = try ScriptedOrigin.answering { _, _ in
+                Array("HTTP/1.1 302 F\r\nLocation: \(target)\r\nContent-Length: 0\r\n\r\n".utf8)
+            }
+            defer { origin.stop() }
+            for segments in [1, 4] {
+                let run = {
+                    Self.seconds {
+                        let result = fixture.run(.download, origin.url) {
+                            $0.spec.segmentCountMax = segments
+                        }
+                        #expect(result?.success?.sha256 == sha256(patternBytes(1_000_000)))
+                    }
+                }
+                fixture.engine.setHostRates([nginx.url: 1_000_000])
+                let slow = run()
+                #expect((0.7...20).contains(slow), "\(slow) s in \(segments) parts")
+                // Fifty seconds, if it held.
+                fixture.engine.setHostRates([origin.url: 20_000])
+                let fast = run()
+                #expect(fast < 10, "\(fast) s in \(segments) parts")
+            }
+        }
+    }
+
     @Test("a decoded body is paced as well")
     func decoded() throws {
         let origin = try ScriptedOrigin.answering { _, _ in

@@ -66,6 +66,34 @@ struct ConcurrencyControllerTests {
         #expect(host.decisions.contains { $0.kind == .reverted })
     }
 
+    @Test(
+        "what long transfers say is awaited, and short ones decide sooner",
+        arguments: [0.05, 2, 15, 60] as [Double])
+    func windows(seconds: Double) throws {
+        var host = SimulatedHost(capacity: 40)
+        host.serviceSeconds = seconds
+        host.run(seconds: Int(seconds * 40) + 120)
+        // A raise is judged by what began after it, so that two are never nearer than two transfers are long.
+        let raises = host.decisions.filter { $0.kind == .raised }.map(\.at)
+        #expect(raises.count >= 3, "\(host.decisions.map(\.sentence))")
+        let gaps = zip(raises, raises.dropFirst()).map { $1 - $0 }
+        #expect(gaps.allSatisfy { $0 >= 2 * seconds }, "\(gaps)")
+        let shortest = try #require(gaps.min())
+        #expect(shortest <= max(10, 8 * seconds + 2), "\(gaps)")
+    }
+
+    @Test("a window has an end where transfers take hours")
+    func longestWindow() {
+        var host = SimulatedHost(capacity: 40)
+        host.serviceSeconds = 3_600
+        host.run(seconds: 7_000)
+        host.demand = 10
+        let limit = host.controller.limit
+        // After an hour without trouble a limit that binds goes, also where nothing has ended.
+        host.run(seconds: 6_000)
+        #expect(limit != nil && host.controller.limit == nil, "\(host.decisions.map(\.sentence))")
+    }
+
     @Test("it finds out when the host can do more, and less")
     func moves() {
         var host = SimulatedHost(capacity: 15)

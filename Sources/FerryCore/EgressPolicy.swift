@@ -10,7 +10,8 @@ package struct EgressPolicy: Sendable {
     package struct Endpoint: Sendable, Hashable {
         package let address: IPAddress
         package let port: UInt16
-        /// An unspecified address (`0.0.0.0`, `::`: listening everywhere) stands for every loopback address.
+        /// An unspecified address (`0.0.0.0`, `::`: listening everywhere) stands for every address of this
+        /// machine.
         package init(_ address: IPAddress, port: UInt16) {
             self.address = address.canonical
             self.port = port
@@ -18,19 +19,19 @@ package struct EgressPolicy: Sendable {
     }
 
     private let allowed: [IPNetwork]
-    private let blockedEndpoints: [Endpoint]
+    private let own: OwnEndpoints
 
     /// `allowing`: networks that may be reached on any port although they are not public
     /// (`FERRY_EGRESS_ALLOW`). A metadata address among them needs an entry of its own, a single address.
-    /// `blockedEndpoints`: Ferry's own API and database; nothing opens these.
-    package init(allowing: [IPNetwork] = [], blockedEndpoints: [Endpoint] = []) {
+    /// `own`: Ferry's own API and database; nothing opens these.
+    package init(allowing: [IPNetwork] = [], own: OwnEndpoints = OwnEndpoints()) {
         allowed = allowing
-        self.blockedEndpoints = blockedEndpoints
+        self.own = own
     }
 
     package func allows(_ address: IPAddress, port: UInt16) -> Bool {
         let address = address.canonical
-        guard port != 0, !isBlockedEndpoint(address, port) else { return false }
+        guard port != 0, !own.contains(address, port: port) else { return false }
         if let network = allowed.first(where: { $0.contains(address) && covers($0, address) }) {
             // Through a translator (NAT64) the address inside is the one that is reached.
             guard let inner = embeddedAddress(address, behind: network) else { return true }
@@ -62,18 +63,6 @@ package struct EgressPolicy: Sendable {
 
     private func portRefusal(_ port: UInt16) -> String {
         "Port \(port) belongs to a protocol other than HTTP and may not be reached."
-    }
-
-    private func isBlockedEndpoint(_ address: IPAddress, _ port: UInt16) -> Bool {
-        blockedEndpoints.contains { endpoint in
-            guard endpoint.port == port else { return false }
-            if endpoint.address == address { return true }
-            let isEverywhere = endpoint.address.high == 0 && endpoint.address.low == 0
-            let isLoopback = address == loopbackV6 || loopbackV4.contains(address)
-            // Linux connects 0.0.0.0 and :: to itself.
-            let isUnspecified = address.high == 0 && address.low == 0
-            return isEverywhere && (isLoopback || isUnspecified)
-        }
     }
 
     /// Whether an allowed network opens this address: a metadata service only by its own, exact entry.
@@ -111,9 +100,6 @@ private func networks(_ texts: String...) -> [IPNetwork] {
         return network
     }
 }
-
-private let loopbackV4 = IPNetwork(IPAddress(v4: 0x7F00_0000), 8)
-private let loopbackV6 = IPAddress(v6High: 0, low: 1)
 
 /// IANA IPv4 Special-Purpose Address Registry, multicast, class E, and Azure's wire server, a metadata
 /// service at a public address.

@@ -64,13 +64,15 @@ final class Application: Sendable {
         let clock = DatabaseClock()
         let isWorker = configuration.roles.contains(.worker)
         let slots = SlotLedger(capacity: isWorker ? configuration.concurrency : 0)
-        let egress = EgressPolicy(
-            allowing: configuration.egressAllow, blockedEndpoints: ownEndpoints(configuration))
+        // No place for a transfer, whatever networks are allowed.
+        let own = OwnEndpoints(isOwnAddress: isOwnAddress)
+        let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
         let openSecrets = secretsOpener(box)
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
             isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets,
             sealSecrets: { box.seal($0.encode()) })
+        settings.own = own
         let downloads = DownloadGate()
         settings.downloads = downloads
         let places = DeliveryPlaces()
@@ -100,6 +102,9 @@ final class Application: Sendable {
             clock: clock, zones: zones,
             egress: egress, paths: StoragePaths(configuration), openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
+        if let address = IPAddress(text: configuration.listenHost) {
+            own.add(.init(address, port: surface.port))
+        }
         observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)
         // The port is ours: what is shown once comes from a start that succeeds.
         try firstStart.settleAdminKey(
@@ -198,11 +203,5 @@ final class Application: Sendable {
             guard let plain = try? box.open(sealed) else { return nil }
             return try? JobSecrets(json: plain)
         }
-    }
-
-    /// Ferry's own API is no place for a transfer, whatever networks are allowed.
-    private static func ownEndpoints(_ configuration: Configuration) -> [EgressPolicy.Endpoint] {
-        guard let address = IPAddress(text: configuration.listenHost) else { return [] }
-        return [EgressPolicy.Endpoint(address, port: configuration.listenPort)]
     }
 }

@@ -23,6 +23,8 @@ package struct StoreConfiguration: Sendable {
     package var limits = TransferLimits()
     /// What is known of the sessions; the store keeps it current.
     package var sessions = SessionBoard()
+    /// Is told where the database answers.
+    package var own = OwnEndpoints()
     package var clock: DatabaseClock
     /// Where schedules find the rules of their places.
     package var zones: any TimeZoneSource = KnownTimeZones()

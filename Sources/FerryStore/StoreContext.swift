@@ -108,6 +108,7 @@ final class StoreContext: Sendable {
         options.settings = [.init("ferry.shard", shard)]
         adjust(&options)
         let (logger, metrics, clock) = (logger, metrics, clock)
+        let own = configuration.own
         let renew = { (connection: inout Connection) throws(PostgresError) in
             _ = try connection.execute(Statements.setShard, .shard(shard, at: clock.now()))
         }
@@ -118,7 +119,8 @@ final class StoreContext: Sendable {
             renewalInterval: .seconds(Limits.shardSeconds), renew: counts ? renew : nil
         ) { state in
             switch state {
-            case .connected:
+            case .connected(_, let server):
+                own.add(server: server.address.flatMap { IPAddress(text: $0) }, port: server.port)
                 if !isFirst { metrics.reconnects.add(1, ordering: .relaxed) }
                 isFirst = false
                 logger.log(

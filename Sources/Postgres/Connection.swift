@@ -12,6 +12,8 @@ package struct Connection: ~Copyable {
     private let statements = StatementCache()
     /// As PQserverVersion counts: 150020 is 15.20.
     package let serverVersion: Int
+    /// Where the server, or the pooler in front of it, was reached.
+    package let server: ServerPlace
 
     /// 14 brought the pipelines and functions that we use.
     package static let oldestServerVersion = 140_000
@@ -28,6 +30,7 @@ package struct Connection: ~Copyable {
         }
         self.raw = raw
         serverVersion = Int(PQserverVersion(raw))
+        server = ServerPlace(raw)
     }
 
     /// A session as the server gives it, without the settings of `options`.
@@ -35,6 +38,7 @@ package struct Connection: ~Copyable {
         let raw = try Self.openPipeline(url: url, options: options)
         self.raw = raw
         serverVersion = Int(PQserverVersion(raw))
+        server = ServerPlace(raw)
     }
 
     private static func openPipeline(
@@ -223,6 +227,21 @@ package struct Connection: ~Copyable {
         var text = PQerrorMessage(raw).map { String(cString: $0) } ?? "out of memory"
         while text.last?.isNewline == true { text.removeLast() }
         return text
+    }
+}
+
+/// The other end of a connection.
+package struct ServerPlace: Sendable, Equatable {
+    /// An IPv4 or IPv6 address without brackets; nil through a Unix socket.
+    package let address: String?
+    /// Of a Unix socket: the number in its name, at which such a server listens on TCP too, if it does.
+    package let port: UInt16
+
+    init(_ raw: OpaquePointer) {
+        let text = PQhostaddr(raw).map { String(cString: $0) } ?? ""
+        // libpq gives the directory of a Unix socket here.
+        address = text.isEmpty || text.hasPrefix("/") || text.hasPrefix("@") ? nil : text
+        port = PQport(raw).flatMap { UInt16(String(cString: $0)) } ?? 5432
     }
 }
 

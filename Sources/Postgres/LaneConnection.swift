@@ -8,7 +8,7 @@ package final class LaneConnection {
     /// What the lane's owner may want to show.
     package enum State: Sendable, Equatable {
         /// `serverVersion` as PQserverVersion counts.
-        case connected(serverVersion: Int)
+        case connected(serverVersion: Int, ServerPlace)
         /// The next attempt is due after `retryIn`.
         case disconnected(PostgresError, retryIn: Duration)
     }
@@ -110,12 +110,12 @@ package final class LaneConnection {
         do {
             var fresh = try Connection(url: url, options: options)
             try setUp(&fresh)
-            let version = fresh.serverVersion
+            let (version, server) = (fresh.serverVersion, fresh.server)
             connection = consume fresh
             connectionCount += 1
             nextRenewal = 0
             retryDelay = .zero
-            onStateChange(.connected(serverVersion: version))
+            onStateChange(.connected(serverVersion: version, server))
         } catch {
             retryDelay = min(max(retryDelay * 2, Self.retryDelayMin), Self.retryDelayMax)
             scheduleRetry(after: error)

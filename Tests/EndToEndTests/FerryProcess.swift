@@ -24,6 +24,7 @@ final class FerryProcess: Sendable {
     let port: UInt16
     let directory: String
     private let settings: [String: String]
+    private let host: String
     private let pid = Mutex<pid_t?>(nil)
 
     var url: String { "http://127.0.0.1:\(port)" }
@@ -31,7 +32,7 @@ final class FerryProcess: Sendable {
     var log: String { String(decoding: readFile(directory + "/log") ?? [], as: UTF8.self) }
     var environment: [String: String] {
         let own = [
-            "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": "127.0.0.1:\(port)",
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": "\(host):\(port)",
             "FERRY_DATA_DIR": directory, "FERRY_ADMIN_KEY": adminKey, "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
             "FERRY_LOG_LEVEL": "warning", "FERRY_WEBHOOK_SECRET": webhookSecret, "FERRY_DRAIN_SECONDS": "3",
         ]
@@ -39,8 +40,10 @@ final class FerryProcess: Sendable {
     }
 
     /// Starts and waits until it is ready. `settings` win over `environment`'s own. Without
-    /// `FERRY_DATABASE_URL` it runs a private PostgreSQL.
-    init(_ settings: [String: String] = [:]) throws {
+    /// `FERRY_DATABASE_URL` it runs a private PostgreSQL. `host`: the address that it listens on, the
+    /// loopback or all.
+    init(_ settings: [String: String] = [:], host: String = "127.0.0.1") throws {
+        self.host = host
         directory = try TemporaryDirectory.make("e2e")
         // The private PostgreSQL runs as another user when we are root.
         chmod(directory, 0o755)

@@ -86,15 +86,40 @@ struct EgressPolicyTests {
     func blockedEndpoints() throws {
         let policy = EgressPolicy(
             allowing: networks("127.0.0.0/8", "::1", "10.0.0.0/8"),
-            blockedEndpoints: [
-                .init(try address("10.0.0.5"), port: 5432), .init(try address("0.0.0.0"), port: 8080),
-            ])
+            own: OwnEndpoints(
+                [.init(try address("10.0.0.5"), port: 5432), .init(try address("0.0.0.0"), port: 8080)],
+                isOwnAddress: { $0 == IPAddress(text: "10.0.0.7") }))
         #expect(!policy.allows(try address("10.0.0.5"), port: 5432))
         #expect(!policy.allows(try address("::ffff:10.0.0.5"), port: 5432))
         #expect(policy.allows(try address("10.0.0.6"), port: 5432))
         #expect(!policy.allows(try address("127.0.0.9"), port: 8080))
         #expect(!policy.allows(try address("::1"), port: 8080))
+        #expect(!policy.allows(try address("10.0.0.7"), port: 8080))
+        #expect(!policy.allows(try address("::ffff:10.0.0.7"), port: 8080))
+        #expect(policy.allows(try address("10.0.0.8"), port: 8080))
+        #expect(policy.allows(try address("10.0.0.7"), port: 5432))
         #expect(policy.allows(try address("127.0.0.1"), port: 8081))
+    }
+
+    @Test("a server on this machine is its own under every address of it, another one under its own only")
+    func ownServers() throws {
+        let own = OwnEndpoints(isOwnAddress: { $0 == IPAddress(text: "10.0.0.7") })
+        let policy = EgressPolicy(allowing: networks("127.0.0.0/8", "10.0.0.0/8"), own: own)
+        let (local, own7, other) = (
+            try address("127.0.0.1"), try address("10.0.0.7"), try address("10.0.0.9")
+        )
+        own.add(server: local, port: 6001)
+        own.add(server: own7, port: 6002)
+        own.add(server: nil, port: 6003)
+        own.add(server: other, port: 6004)
+        for port: UInt16 in [6001, 6002, 6003] {
+            #expect(!policy.allows(local, port: port) && !policy.allows(own7, port: port), "\(port)")
+            #expect(policy.allows(other, port: port), "\(port)")
+        }
+        #expect(!policy.allows(other, port: 6004))
+        #expect(policy.allows(local, port: 6004) && policy.allows(own7, port: 6004))
+        for number in 0..<OwnEndpoints.serverCountMax { own.add(server: other, port: UInt16(7000 + number)) }
+        #expect(!policy.allows(other, port: 7063) && policy.allows(other, port: 6004), "bounded")
     }
 
     @Test("behind an allowed NAT64 prefix the address inside is judged")

@@ -59,7 +59,8 @@ package final class TestDatabase: Sendable {
     package var url: String { server.url(database: name) }
 }
 
-/// A private PostgreSQL in a directory of its own below the temporary directory, on a Unix socket only.
+/// A private PostgreSQL in a directory of its own below the temporary directory, on a Unix socket, and on a
+/// port of 127.0.0.1 if one is named.
 ///
 /// Dies with the test process, however that ends. Run by the user `postgres` when we are root.
 package final class TestServer: Sendable {
@@ -73,9 +74,11 @@ package final class TestServer: Sendable {
     private let binaries: String
     private let user: (uid: uid_t, gid: gid_t)
     private let pid = Mutex<pid_t>(0)
+    private let tcpPort: UInt16?
 
     /// Creates a cluster and starts it. Takes about half a second.
-    package init() throws {
+    package init(tcpPort: UInt16? = nil) throws {
+        self.tcpPort = tcpPort
         Self.sweep()
         var path = Array("/tmp/ferry-test-\(getpid())-XXXXXX".utf8CString)
         guard mkdtemp(&path) != nil else { throw SystemError("mkdtemp") }
@@ -101,7 +104,8 @@ package final class TestServer: Sendable {
 
     /// A libpq URI for one of its databases.
     package func url(database: String = "postgres") -> String {
-        "postgresql:///\(database)?host=\(directory)&user=postgres"
+        // The socket's name has the port.
+        "postgresql:///\(database)?host=\(directory)&port=\(tcpPort ?? 5432)&user=postgres"
     }
 
     /// Starts the server after `stop()` and waits until it accepts connections.
@@ -109,7 +113,8 @@ package final class TestServer: Sendable {
         let process = try spawn(
             "postgres",
             [
-                "-D", "\(directory)/data", "-k", directory, "-c", "listen_addresses=", "-c", "fsync=off",
+                "-D", "\(directory)/data", "-k", directory, "-p", "\(tcpPort ?? 5432)",
+                "-c", "listen_addresses=\(tcpPort == nil ? "" : "127.0.0.1")", "-c", "fsync=off",
                 "-c", "shared_buffers=64MB", "-c", "max_connections=500", "-c", "log_min_messages=warning",
             ])
         pid.withLock { $0 = process }

@@ -7,6 +7,8 @@ package struct APIConfiguration: Sendable {
     /// Of Ferry, for `/v1/admin/status` and the document.
     package var version: String
     package var rateLimit = RateLimit()
+    /// Of all request bodies that are in memory, beyond small ones.
+    package var bodyBytesMax = Limits.bodyBytesMax
     /// The admin key of the configuration; nil when the first one is in the store.
     package var adminKey: String?
     /// Whether jobs may ask for HTTP/3.
@@ -131,6 +133,7 @@ package final class API: RequestHandler {
     let batches = BatchLane()
     let streams: EventStreams
     let node: NodeAbilities
+    let bodies: BodyBudget
     private let limiter: RateLimiter
     private let router = Router(routes)
     /// What `/metrics` shows about requests.
@@ -145,6 +148,7 @@ package final class API: RequestHandler {
         identifiers = IdentifierGenerator { clock.now() }
         keyTable = KeyTable(adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
+        bodies = BodyBudget(capacity: configuration.bodyBytesMax)
         var node = NodeAbilities.reading(
             hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
         node.retentionSeconds = configuration.retentionSeconds
@@ -182,15 +186,17 @@ package final class API: RequestHandler {
         case .route(let index):
             let route = routes[index]
             // Whoever may not send a large body is told before it; small ones are checked once, in `handle`.
-            if head.expectsBody, (head.contentLength ?? Int64.max) > 16_384 {
-                do throws(Problem) {
-                    _ = try principal(head, route).get()
-                    if route.body != .none { try needPlainBody(head.fields) }
-                } catch {
-                    return .refuse(error.response(requestID: head.requestID))
-                }
+            guard head.expectsBody, (head.contentLength ?? .max) > Limits.smallBodyBytes else {
+                return .collect(limit: route.body.limit)
             }
-            return .collect(limit: route.body.limit)
+            do throws(Problem) {
+                let tenant = try principal(head, route).get().tenant
+                if route.body != .none { try needPlainBody(head.fields) }
+                return .collect(
+                    limit: route.body.limit, room: bodies.room(for: tenant, requestID: head.requestID))
+            } catch {
+                return .refuse(error.response(requestID: head.requestID))
+            }
         case .otherMethod(let allow) where head.method == "OPTIONS":
             return .refuse(Response(status: 204, fields: HTTPFields([("Allow", allow)])))
         case .otherMethod(let allow):

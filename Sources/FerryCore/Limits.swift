@@ -5,6 +5,10 @@ package enum Limits {
     /// Bytes of the body of a batch: 10,000 jobs of about 3 KiB.
     package static let batchByteCountMax = 32 << 20
     package static let batchJobCountMax = 10_000
+    /// Bytes of all request bodies that a node has in memory: eight of the largest. Small ones are not
+    /// counted; 2,000 connections have 32 MiB of them at most.
+    package static let bodyBytesMax = 256 << 20
+    package static let smallBodyBytes: Int64 = 16_384
     package static let urlByteCountMax = 8_192
     package static let headerCountMax = 100
     package static let headerByteCountMax = 16_384

@@ -3,6 +3,9 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
+/// What a body of unknown length gets first.
+private let firstRoomBytes = 16_384
+
 /// One request and its answer: the object in libmicrohttpd's per-request slot.
 ///
 /// The request's own thread drives it (`open`, `receive`, `finish`, `end`); any thread may `send` and `wake`.
@@ -27,6 +30,9 @@ final class Exchange: ResponseTarget, WakeTarget {
     // Touched on the connection's thread only.
     nonisolated(unsafe) private var intake = Intake.undecided
     nonisolated(unsafe) private var body: [UInt8] = []
+    nonisolated(unsafe) private var room: (any BodyRoom)?
+    /// Bytes that `room` has given, or that need none.
+    nonisolated(unsafe) private var roomBytes = 0
     nonisolated(unsafe) private var discarded = 0
     nonisolated(unsafe) private var status: Int?
     nonisolated(unsafe) private var slot = -1
@@ -73,17 +79,38 @@ final class Exchange: ResponseTarget, WakeTarget {
         }
         switch core.handler.plan(head) {
         case .refuse(let response): return refuse(response, head, check.expectsContinue, connection)
-        case .collect(let limit):
-            if let length = head.contentLength, length > Int64(limit) {
-                return refuse(tooLarge(limit), head, check.expectsContinue, connection)
+        case .collect(let limit, let room):
+            if let refusal = prepare(limit, room, head) {
+                return refuse(refusal, head, check.expectsContinue, connection)
             }
             intake = .collecting(limit: limit)
-            if let length = head.contentLength { body.reserveCapacity(Int(length)) }
         case .stream(let sink):
             sink.attach(StreamWaker(target: self))
             intake = .sinking(sink)
         }
         return .YES
+    }
+
+    /// Makes room for a body of known length. Returns the answer when it is too large or there is none.
+    private func prepare(_ limit: Int, _ room: (any BodyRoom)?, _ head: RequestHead) -> Response? {
+        self.room = room
+        guard let length = head.contentLength else { return nil }
+        if length > Int64(limit) { return tooLarge(limit) }
+        if let refusal = room?.take(Int(length)) { return refusal }
+        roomBytes = Int(length)
+        body.reserveCapacity(roomBytes)
+        return nil
+    }
+
+    /// Makes room for a body that says its length at its end only: twice as much each time, as the array
+    /// grows.
+    private func grow(to count: Int, limit: Int) -> Response? {
+        guard count > roomBytes, let room else { return nil }
+        let wanted = min(max(count, 2 * roomBytes, firstRoomBytes), limit)
+        if let refusal = room.take(wanted) { return refusal }
+        roomBytes = wanted
+        body.reserveCapacity(wanted)
+        return nil
     }
 
     /// Keeps the connection when what remains of the body is small or nothing, else closes it.
@@ -111,13 +138,15 @@ final class Exchange: ResponseTarget, WakeTarget {
         if isCut { return nil }
         switch intake {
         case .collecting(let limit):
-            if body.count + count <= limit {
+            let size = body.count + count
+            guard let refusal = size > limit ? tooLarge(limit) : grow(to: size, limit: limit) else {
                 body.append(contentsOf: bytes)
-            } else {
-                body = []
-                intake = .discarding(tooLarge(limit))
-                discarded = count
+                return 0
             }
+            body = []
+            room = nil
+            intake = .discarding(refusal)
+            discarded = count
             return 0
         case .sinking(let sink):
             let taken = min(max(sink.receive(bytes), 0), count)
@@ -143,8 +172,9 @@ final class Exchange: ResponseTarget, WakeTarget {
         case .handedOver: break
         case .undecided: return .NO
         case .collecting:
-            let request = Request(head: head, body: body)
+            let request = Request(head: head, body: body, room: room)
             body = []
+            room = nil
             handOver()
             core.handler.handle(request, Responder(target: self))
         case .sinking(let sink):
@@ -211,6 +241,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         }
         intake = .handedOver
         body = []
+        room = nil
         if lingers {
             let copy = fcntl(peer.descriptor, F_DUPFD_CLOEXEC, 0)
             if copy >= 0 && !core.lingering.send(copy) { close(copy) }

@@ -140,9 +140,13 @@ package struct Request: Sendable {
     /// Empty when there was none; at most as long as the plan's limit.
     package var body: [UInt8]
 
+    /// Keeps the memory counted while somebody has the body.
+    private let room: (any BodyRoom)?
+
     /// Puts the two together.
-    package init(head: RequestHead, body: [UInt8] = []) {
+    package init(head: RequestHead, body: [UInt8] = [], room: (any BodyRoom)? = nil) {
         self.head = head
         self.body = body
+        self.room = room
     }
 }

@@ -1,7 +1,8 @@
 /// What happens to a request's body. Decided when the headers are in, before a byte of the body is read.
 package enum BodyPlan: Sendable {
-    /// Gather it, then call `RequestHandler.handle`. Above `limit` bytes the answer is 413.
-    case collect(limit: Int)
+    /// Gather it, then call `RequestHandler.handle`. Above `limit` bytes the answer is 413. `room` is asked
+    /// before memory is used for it; nil: it is too small to count.
+    case collect(limit: Int, room: (any BodyRoom)? = nil)
     /// Hand it on piece by piece.
     case stream(any RequestSink)
     /// Answer at once. A client that waits for `100 Continue` never gets one; a large body is not read, the
@@ -22,6 +23,14 @@ package protocol RequestHandler: Sendable {
     /// Called once when the request is over, for metrics and the access log. `status` is nil when no answer
     /// was sent; `durationNanoseconds` runs from the headers to the last byte handed to the kernel.
     func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64)
+}
+
+/// Memory for one body, out of what there is for all. Given back when the object goes: the request keeps it
+/// as long as the bytes.
+package protocol BodyRoom: AnyObject, Sendable {
+    /// Asks for so many bytes in all, once with the headers when the length is known, else as the body grows.
+    /// Returns nil, or the answer to a request that gets no more. On the request's thread; must not block.
+    func take(_ byteCount: Int) -> Response?
 }
 
 /// Takes a body piece by piece. Calls come on a server thread, never concurrently, and must not block.

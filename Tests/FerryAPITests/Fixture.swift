@@ -33,7 +33,10 @@ final class Fixture: Sendable {
     let viewerKey: String
     let strangerKey: String
 
-    init(rateLimit: RateLimit = RateLimit(), readiness: [ReadinessCheck] = [.init("database", isOK: true)]) {
+    init(
+        rateLimit: RateLimit = RateLimit(), readiness: [ReadinessCheck] = [.init("database", isOK: true)],
+        bodyBytesMax: Int = Limits.bodyBytesMax
+    ) {
         var ports = APIPorts(
             store: store, content: store, clock: FixedClock(), egress: EgressPolicy(), waiters: waiters)
         ports.readiness = { readiness }
@@ -49,6 +52,7 @@ final class Fixture: Sendable {
         ports.uptime = { 12.5 }
         var configuration = APIConfiguration(version: "9.9", adminKey: Self.adminKey)
         configuration.rateLimit = rateLimit
+        configuration.bodyBytesMax = bodyBytesMax
         api = API(configuration, ports, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let configured = APIKey(
             id: Self.adminKeyID, role: .viewer, name: "FERRY_ADMIN_KEY",
@@ -95,7 +99,7 @@ final class Fixture: Sendable {
         case .refuse(let response):
             api.completed(head, status: response.status, durationNanoseconds: 1_000)
             return Answer(response: response)
-        case .collect(let limit):
+        case .collect(let limit, _):
             try #require((body?.utf8.count ?? 0) <= limit)
             api.handle(Request(head: head, body: Array((body ?? "").utf8)), responder)
         case .stream: Issue.record("nothing is streamed")

@@ -10,26 +10,9 @@ import Testing
 @Suite("Over HTTP")
 struct ServerTests {
     private func exchange(_ port: UInt16, _ text: String) throws -> String {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        defer { close(descriptor) }
-        var timeout = timeval(tv_sec: 30, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let result = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
-        try #require(result == 0)
-        let bytes = Array(text.utf8)
-        try #require(write(descriptor, bytes, bytes.count) == bytes.count)
-        var answer: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 65_536)
-        while case let count = read(descriptor, &chunk, chunk.count), count > 0 { answer += chunk[..<count] }
-        return String(decoding: answer, as: UTF8.self)
+        let connection = try RawConnection(port)
+        try connection.send(text)
+        return connection.rest()
     }
 
     private func request(_ line: String, _ headers: String = "", _ body: String = "") -> String {
@@ -101,5 +84,41 @@ struct ServerTests {
             let head = try exchange(port, request("HEAD /v1/jobs/\(id)/content"))
             #expect(head.contains("Content-Length: 10\r\n") && head.hasSuffix("\r\n\r\n"))
         }
+    }
+}
+
+/// A client's connection, byte by byte. Waits for 30 seconds at most.
+final class RawConnection {
+    private let descriptor: Int32
+
+    init(_ port: UInt16) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var timeout = timeval(tv_sec: 30, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        try #require(result == 0)
+    }
+
+    deinit { close(descriptor) }
+
+    func send(_ text: String) throws {
+        let bytes = Array(text.utf8)
+        try #require(Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count)
+    }
+
+    /// Everything until the server ends the connection.
+    func rest() -> String {
+        var answer: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        while case let count = read(descriptor, &chunk, chunk.count), count > 0 { answer += chunk[..<count] }
+        return String(decoding: answer, as: UTF8.self)
     }
 }

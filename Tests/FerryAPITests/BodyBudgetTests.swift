@@ -1,0 +1,102 @@
+import FerryCore
+import Glibc
+import HTTPServer
+import Synchronization
+import Sys
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Memory for the bodies of requests")
+struct BodyBudgetTests {
+    /// A head with the key; the body is up to the test.
+    private func head(_ key: String, _ fields: String) -> String {
+        "POST /v1/jobs HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer \(key)\r\n"
+            + "Content-Type: application/json\r\n\(fields)\r\n\r\n"
+    }
+
+    /// A job with so many bytes.
+    private func job(_ byteCount: Int) -> String {
+        let job = small()
+        return job + String(repeating: " ", count: byteCount - job.utf8.count)
+    }
+
+    private func becomes(_ condition: () -> Bool) -> Bool {
+        let end = monotonicNanoseconds() + 30_000_000_000
+        while !condition() {
+            if monotonicNanoseconds() > end { return false }
+            _ = poll(nil, 0, 1)
+        }
+        return true
+    }
+
+    private func serving(_ byteCount: Int, _ body: (UInt16, Fixture) throws -> Void) throws {
+        let fixture = Fixture(bodyBytesMax: byteCount)
+        let server = try Server(address: "127.0.0.1", port: 0, handler: fixture.api)
+        try server.start()
+        defer { server.stop() }
+        try body(server.port, fixture)
+    }
+
+    @Test("what does not fit is refused with the headers; small bodies and other tenants go on")
+    func refused() throws {
+        try serving(2_000_000) { port, fixture in
+            let key = fixture.clientKey
+            let slow = try RawConnection(port)
+            try slow.send(head(key, "Content-Length: 600000") + job(600_000).prefix(599_000))
+            #expect(becomes { fixture.api.bodies.taken == 600_000 })
+            for fields in ["Content-Length: 500000", "Content-Length: 500000\r\nExpect: 100-continue"] {
+                let refused = try RawConnection(port)
+                try refused.send(head(key, fields))
+                let answer = refused.rest()
+                #expect(answer.hasPrefix("HTTP/1.1 429 ") && answer.contains("\"overloaded\""), "\(answer)")
+                #expect(answer.contains("Retry-After: 1\r\n"))
+            }
+            let chunked = try RawConnection(port)
+            try chunked.send(
+                head(key, "Transfer-Encoding: chunked") + "7a120\r\n\(job(500_000))\r\n0\r\n\r\n")
+            #expect(chunked.rest().hasPrefix("HTTP/1.1 429 "))
+            for (sender, byteCount) in [(key, 16_384), (fixture.strangerKey, 500_000)] {
+                let other = try RawConnection(port)
+                try other.send(head(sender, "Content-Length: \(byteCount)") + job(byteCount))
+                #expect(other.rest().hasPrefix("HTTP/1.1 201 "), "\(byteCount)")
+            }
+            try slow.send(String(repeating: " ", count: 1_000))
+            #expect(slow.rest().hasPrefix("HTTP/1.1 201 "))
+            // The double keeps what was submitted, and with it the requests.
+            fixture.store.state.withLock { $0.submissions = [] }
+            #expect(becomes { fixture.api.bodies.taken == 0 })
+            let again = try RawConnection(port)
+            try again.send(head(key, "Content-Length: 1000000") + job(1_000_000))
+            #expect(again.rest().hasPrefix("HTTP/1.1 201 "))
+            fixture.store.state.withLock { $0.submissions = [] }
+            #expect(becomes { fixture.api.bodies.taken == 0 })
+        }
+    }
+
+    @Test("whoever leaves in the middle of a body, of known length or not, gives the memory back")
+    func left() throws {
+        try serving(1_000_000) { port, fixture in
+            for (fields, start) in [
+                ("Content-Length: 150000", ""), ("Transfer-Encoding: chunked", "186a0\r\n"),
+            ] {
+                var connection: RawConnection? = try RawConnection(port)
+                try connection?.send(head(fixture.clientKey, fields) + start + job(90_000))
+                #expect(becomes { fixture.api.bodies.taken >= 90_000 })
+                connection = nil
+                #expect(becomes { fixture.api.bodies.taken == 0 })
+            }
+        }
+    }
+
+    @Test("a tenant gets no more than it leaves for others")
+    func shares() {
+        let budget = BodyBudget(capacity: 100)
+        let rooms = ["a", "a", "b", "c"].map { budget.room(for: $0, requestID: "r") }
+        #expect(rooms[0].take(30) == nil && rooms[0].take(50) == nil, "it grows")
+        #expect(rooms[1].take(1) != nil)
+        #expect(rooms[2].take(26) != nil && rooms[2].take(25) == nil)
+        #expect(rooms[3].take(13) != nil && rooms[3].take(12) == nil)
+        withExtendedLifetime(rooms) { #expect(budget.taken == 87) }
+    }
+}

@@ -89,7 +89,7 @@ struct ConcurrencyControllerTests {
         host.run(seconds: 7_000)
         host.demand = 10
         let limit = host.controller.limit
-        // After an hour without trouble a limit that binds goes, also where nothing has ended.
+        // Two transfers last two hours. Who waited for so long would not see that nobody needs the limit.
         host.run(seconds: 6_000)
         #expect(limit != nil && host.controller.limit == nil, "\(host.decisions.map(\.sentence))")
     }

@@ -126,18 +126,18 @@ struct JobMovesTests {
     static let nodes: [Move] = [
         Move(
             statement: Statements.claimJobs, input: .lease,
-            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false"),
+            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}'"),
         Move(
             statement: Statements.claimLimitedJobs, input: .lease,
             arguments: "'\(node)', now(), false, false",
             before: "SET LOCAL ferry.permits = '\(lot);10';"),
         Move(statement: Statements.reclaimJobs, input: .release, arguments: "'\(node)', '{}'"),
-        Move(statement: Statements.rescueJobs, input: .release, arguments: "15, 10, '{}'"),
+        Move(statement: Statements.rescueJobs, input: .release, arguments: "15, 10, '{}', true"),
         Move(
             statement: Statements.reclaimJobs, input: .suspend, arguments: "'\(node)', '{}'",
             with: suspending),
         Move(
-            statement: Statements.rescueJobs, input: .suspend, arguments: "15, 10, '{}'",
+            statement: Statements.rescueJobs, input: .suspend, arguments: "15, 10, '{}', true",
             with: suspending),
         Move(statement: Statements.suspendJobs, input: .release, arguments: "\(lease), '{NULL}', '{f}'"),
         finish(.succeeded, .succeed), finish(.failed, .fail), finish(.cancelled, .cancel),

@@ -41,12 +41,20 @@ package final class OwnEndpoints: Sendable {
 
     /// `address`: canonical.
     func contains(_ address: IPAddress, port: UInt16) -> Bool {
-        let found = state.withLock { state in
-            (state.fixed + state.servers).filter { $0.port == port }
+        // Asked for every request of a transfer: nothing is copied for it.
+        let (isNamed, isAnyOfOurs) = state.withLock { state in
+            var (isNamed, isAnyOfOurs) = (false, false)
+            func look(_ endpoints: [EgressPolicy.Endpoint]) {
+                for endpoint in endpoints where endpoint.port == port {
+                    isNamed = isNamed || endpoint.address == address
+                    isAnyOfOurs = isAnyOfOurs || endpoint.address.isUnspecified
+                }
+            }
+            look(state.fixed)
+            look(state.servers)
+            return (isNamed, isAnyOfOurs)
         }
-        guard !found.isEmpty else { return false }
-        if found.contains(where: { $0.address == address }) { return true }
-        return found.contains { $0.address.isUnspecified } && isHere(address)
+        return isNamed || isAnyOfOurs && isHere(address)
     }
 
     private func isHere(_ address: IPAddress) -> Bool {

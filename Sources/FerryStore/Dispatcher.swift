@@ -226,7 +226,7 @@ struct Dispatcher {
         }
         if let due = outcome.nextWait { schedulePromotion(at: due) }
         if round.reconciles {
-            nextReconciliation = now + max(Self.reconciliationInterval, 20 * (now - began))
+            nextReconciliation = now + max(Self.reconciliationInterval, QueueView.lookPause * (now - began))
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
         if outcome.hasDependencyNews { dependents.note() }

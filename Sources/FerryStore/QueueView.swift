@@ -27,8 +27,9 @@ struct QueueView {
 
     /// Rows beyond those that are known that a claim asks for: others may have queued some.
     private static let lookMax = 8
-    /// Looks take at most a twentieth of the time, and so do claims from the beginning of a lot.
-    private static let lookPause: Int64 = 20
+    /// Looks take at most a twentieth of the time, and so do claims from the beginning of a lot, and
+    /// comparisons of what this node holds.
+    static let lookPause: Int64 = 20
     /// Until a claim begins at the beginning again: others may have queued something more urgent, or given it
     /// back.
     private static let headLifetimeMax: Int64 = 5_000_000_000

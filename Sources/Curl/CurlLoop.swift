@@ -106,14 +106,14 @@ package final class CurlLoop: Sendable {
     }
 }
 
-/// Something made on one thread and from then on used on another one only.
+/// Something made on one thread and from then on used on another one only. Unchecked: that is its whole use.
 private final class Handover<Value>: @unchecked Sendable {
     let value: Value
     init(_ value: sending Value) { self.value = value }
 }
 
-/// State of a loop's thread that is named from anywhere and touched there only: reading it takes the loop's
-/// `CurlMulti`, which exists nowhere else.
+/// State of a loop's thread that is named from anywhere. Unchecked: it is touched there only, because reading
+/// it takes the loop's `CurlMulti`, which exists nowhere else.
 package final class LoopBound<Value>: @unchecked Sendable {
     private var value: Value?
     private var owner: ObjectIdentifier?

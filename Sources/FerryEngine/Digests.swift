@@ -6,7 +6,8 @@ import Synchronization
 
 /// The digests of one body: SHA-256 always, and whatever else the job demands or the server has announced.
 ///
-/// One thread at a time: the loop's, then (behind a lock) a file thread's.
+/// Unchecked: one thread at a time, the loop's, then (behind a lock) a file thread's; what any thread may add
+/// has a lock of its own.
 final class Digests: @unchecked Sendable {
     private var sha256 = Digest(.sha256)
     private let others: [RunningDigest]

@@ -2,7 +2,8 @@ internal import COpenSSL
 
 /// A message digest that is computed while bytes stream by.
 ///
-/// Owns an EVP_MD_CTX (EVP_DigestInit(3)); one owner, any thread, one at a time.
+/// Owns an EVP_MD_CTX (EVP_DigestInit(3)). Unchecked: it cannot be copied, so one owner has it at a time, on
+/// whatever thread.
 package struct Digest: ~Copyable, @unchecked Sendable {
     /// Digests that a job may name.
     package enum Algorithm: String, Sendable, CaseIterable {

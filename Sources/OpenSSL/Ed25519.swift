@@ -2,8 +2,8 @@ internal import COpenSSL
 
 /// A private key of Ed25519 (RFC 8032), ready to sign.
 ///
-/// Owns an EVP_PKEY, which is not changed after it was made; safe from any thread (OpenSSL counts
-/// references).
+/// Owns an EVP_PKEY. Unchecked: it is not changed after it was made, and OpenSSL counts references safely
+/// from any thread.
 package final class Ed25519PrivateKey: @unchecked Sendable {
     package static let seedByteCount = 32
     package static let signatureByteCount = 64

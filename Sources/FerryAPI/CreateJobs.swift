@@ -34,12 +34,14 @@ extension API {
             ports.control.retrySource(id, tenant: tenant) { [self] result in
                 call.answering { () throws(Problem) in
                     let source = try result.mapError { Problem($0) }.get()
-                    let job = try repeated(source, call)
-                    // It keeps the configuration with which it was accepted first.
-                    submit(
-                        newJob(job, call, trace: traceContext(call.fields), retryOf: id), call,
-                        idempotency: idempotency, sessionEpoch: nil
-                    ) { call.fail(StoreError.unavailable) }
+                    let job = newJob(
+                        try repeated(source, call), call, trace: traceContext(call.fields), retryOf: id)
+                    afterSources(of: job.spec, call, idempotency, place: "#") { [self] in
+                        // It keeps the configuration with which it was accepted first.
+                        submit(job, call, idempotency: idempotency, sessionEpoch: nil) {
+                            call.fail(StoreError.unavailable)
+                        }
+                    }
                 }
             }
         }

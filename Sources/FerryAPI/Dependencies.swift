@@ -22,7 +22,7 @@ extension API {
     ) {
         let refuse = { @Sendable [self] (missing: [JobID]) in
             unlessKnown(key, call, then: then) {
-                call.fail(Problem(unknownJobs(Set(missing), of: jobs, place: place)))
+                call.fail(Problem(unknownJobs(Set(missing), of: jobs.map(\.spec), place: place)))
             }
         }
         let sources = jobs.flatMap { $0.spec.sourceJobs.map(\.job) }
@@ -34,6 +34,26 @@ extension API {
             case .success(let missing) where missing.isEmpty:
                 afterDependencies(of: jobs, call, refuse, then: then)
             case .success(let missing): refuse(missing)
+            }
+        }
+    }
+
+    /// The same for the files that one job sends: of a schedule, or that is submitted once more. `place`: the
+    /// pointer to the job.
+    func afterSources(
+        of spec: JobSpec, _ call: Call, _ key: Submission.Idempotency?, place: String,
+        then: @escaping @Sendable () -> Void
+    ) {
+        let sources = Set(spec.sourceJobs.map(\.job))
+        guard !sources.isEmpty else { return then() }
+        ports.dependencies.missing(Array(sources), tenant: call.principal.tenant) { [self] result in
+            switch result {
+            case .failure(let error): call.fail(error)
+            case .success(let missing) where missing.isEmpty: then()
+            case .success(let missing):
+                unlessKnown(key, call, then: then) {
+                    call.fail(Problem(unknownJobs(Set(missing), of: [spec]) { _ in place }))
+                }
             }
         }
     }
@@ -72,14 +92,14 @@ extension API {
 }
 
 private func unknownJobs(
-    _ missing: Set<JobID>, of jobs: [NewJob], place: (Int) -> String
+    _ missing: Set<JobID>, of jobs: [JobSpec], place: (Int) -> String
 ) -> InvalidFields {
     let complaints = Complaints()
     for (number, job) in jobs.enumerated() {
-        for source in job.spec.sourceJobs where missing.contains(source.job) {
+        for source in job.sourceJobs where missing.contains(source.job) {
             complaints.add(place(number) + source.pointer, "invalid_value", noSuchJob)
         }
-        for (index, dependency) in job.spec.schedule.dependsOn.enumerated()
+        for (index, dependency) in job.schedule.dependsOn.enumerated()
         where missing.contains(dependency) {
             complaints.add(
                 "\(place(number))/schedule/depends_on/\(index)", "invalid_value", noSuchJob)

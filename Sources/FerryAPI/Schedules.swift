@@ -40,14 +40,17 @@ extension API {
             let schedule = NewSchedule(
                 id: identifiers.make(), tenant: call.principal.tenant, spec: valid.spec,
                 template: template(valid.job))
-            ports.schedules.create(schedule, idempotency: try idempotency(call)) { result in
-                switch result {
-                case .failure(let error): call.fail(error)
-                case .success(let created):
-                    sendSchedule(
-                        created.record, 201, call,
-                        [("Location", "/v1/schedules/\(created.record.id)")]
-                            + (created.isReplay ? replayed : []))
+            let idempotency = try idempotency(call)
+            afterSources(of: valid.job.spec, call, idempotency, place: "#/job") { [self] in
+                ports.schedules.create(schedule, idempotency: idempotency) { result in
+                    switch result {
+                    case .failure(let error): call.fail(error)
+                    case .success(let created):
+                        sendSchedule(
+                            created.record, 201, call,
+                            [("Location", "/v1/schedules/\(created.record.id)")]
+                                + (created.isReplay ? replayed : []))
+                    }
                 }
             }
         }
@@ -104,10 +107,13 @@ extension API {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             let valid = try validatedSchedule(call)
-            ports.schedules.change(
-                id, tenant: call.principal.tenant, revision: call.expectedRevision,
-                template: template(valid.job), { _ in valid.spec }
-            ) { answer($0, call) }
+            let template = template(valid.job)
+            afterSources(of: valid.job.spec, call, nil, place: "#/job") { [self] in
+                ports.schedules.change(
+                    id, tenant: call.principal.tenant, revision: call.expectedRevision, template: template,
+                    { _ in valid.spec }
+                ) { answer($0, call) }
+            }
         }
     }
 

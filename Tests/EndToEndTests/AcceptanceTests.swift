@@ -48,6 +48,34 @@ struct AcceptanceTests {
         #expect(try ferry.call("POST", "/v1/jobs", upload(#"{"job":"\#(own)"}"#)).status == 201)
     }
 
+    @Test("a schedule's source, and that of a job that is sent once more, are there or are refused")
+    func repeatedSources() throws {
+        let stranger = try ferry.makeKey(role: "client", tenant: "sources-other")
+        let later =
+            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
+            + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
+        let foreign = try ferry.submit(later, key: stranger)
+        let own = try ferry.submit(later)
+        let schedule = { (job: String) in #"{"interval":86400,"job":\#(upload(#"{"job":"\#(job)"}"#))}"# }
+        let made = try ferry.call("POST", "/v1/schedules", schedule(own))
+        #expect(made.status == 201, "\(made.text)")
+        let place = "/v1/schedules/\(try made.json["id"]?.string ?? "")"
+        for job in [foreign, "job_01m7z7hp0pe0wa24awkj95v2j4"] {
+            let refused = [["#/job/source/job", "invalid_value"]]
+            #expect(try complaints(schedule(job), at: "/v1/schedules") == refused)
+            let replaced = try ferry.call("PUT", place, schedule(job))
+            #expect(replaced.status == 422 && replaced.text.contains("#/job/source/job"), "\(replaced.text)")
+        }
+        #expect(try ferry.call("DELETE", place).status == 204)
+        let failed = try ferry.run(upload(#"{"job":"\#(own)"}"#))
+        #expect(failed["error"]?["code"]?.string == "source_not_found", "\(failed)")
+        let again = "/v1/jobs/\(failed["id"]?.string ?? "")/retry"
+        #expect(try ferry.call("POST", again, "{}").status == 201)
+        #expect(try ferry.call("POST", "/v1/jobs/\(own)/cancel", "{}").status == 200)
+        #expect(try ferry.call("DELETE", "/v1/jobs/\(own)").status == 204)
+        #expect(try complaints("{}", at: again) == [["#/source/job", "invalid_value"]])
+    }
+
     @Test("bytes that come along and contradict integrity are refused; those that do not are sent")
     func inline() throws {
         let wrong = #","integrity":{"size":9,"md5":"00000000000000000000000000000000","crc32c":"00000000"}"#

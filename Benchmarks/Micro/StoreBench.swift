@@ -133,7 +133,8 @@ final class StoreBench: AttemptRunner, CommitObserver {
     }
     func stop(_ job: JobID, _ how: AttemptStop) {}
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {}
-    func setLimits(_ limits: TransferLimits, workerCount: Int) {}
+    func setLimits(_ limits: TransferLimits, shares: RateShares) {}
+    func takeRateDemand() -> RateDemand { RateDemand() }
     func setSessionRates(_ rates: [SessionKey: Int64]) {}
     func setHostRates(_ rates: [String: Int64]) {}
     func progress(of job: JobID) -> TransferProgress? { nil }

@@ -121,8 +121,11 @@ package protocol AttemptRunner: Sendable {
     func progress(of job: JobID) -> TransferProgress?
     /// Another `network.max_bytes_per_second` for a job, if it runs here; nil: none.
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
-    /// The limits of the service, which this node shares with the other ones of `workerCount`.
-    func setLimits(_ limits: TransferLimits, workerCount: Int)
+    /// The limits of the service, and this node's part of what the nodes keep together: those, and the rates
+    /// of sessions and origins.
+    func setLimits(_ limits: TransferLimits, shares: RateShares)
+    /// The most jobs that have moved bytes at once under each of them here, since it was asked last.
+    func takeRateDemand() -> RateDemand
     /// Bytes a second of each session that has a limit, of all nodes together.
     func setSessionRates(_ rates: [SessionKey: Int64])
     /// Bytes a second of single origins, shared in the same way; others have none of their own.

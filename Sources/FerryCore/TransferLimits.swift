@@ -1,6 +1,6 @@
 /// How fast the service may be as a whole; bytes a second, nil: as fast as it goes.
 package struct TransferLimits: Sendable, Equatable {
-    /// Of all nodes together: each worker has its equal share.
+    /// Of all nodes together (`RateShares`).
     package var bytesReceivedPerSecondMax: Int64?
     package var bytesSentPerSecondMax: Int64?
     /// Of one host and one node, both directions together.

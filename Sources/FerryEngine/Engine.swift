@@ -86,11 +86,13 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
-    /// New limits for all transfers together, of which this node is one of `workerCount`. At once, also for
-    /// what runs.
-    package func setLimits(_ limits: TransferLimits, workerCount: Int) {
-        if context.rates.set(limits, workerCount: workerCount) { limitsChanged() }
+    /// New limits for all transfers together, and this node's part of those that all nodes keep together. At
+    /// once, also for what runs.
+    package func setLimits(_ limits: TransferLimits, shares: RateShares) {
+        if context.rates.set(limits, shares) { limitsChanged() }
     }
+
+    package func takeRateDemand() -> RateDemand { context.rates.takeDemand() }
 
     /// New limits of sessions, which all nodes share. At once, also for what runs.
     package func setSessionRates(_ rates: [SessionKey: Int64]) {
@@ -104,10 +106,7 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     package func setHostRates(_ rates: [String: Int64]) {
-        guard context.rates.set(hosts: rates) else { return }
-        for lane in lanes {
-            lane.loop.perform { [state = lane.state] multi in state.get(multi).limitsChanged() }
-        }
+        if context.rates.set(hosts: rates) { limitsChanged() }
     }
 
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }

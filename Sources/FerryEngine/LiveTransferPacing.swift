@@ -55,7 +55,9 @@ extension LiveTransfer {
 
     /// Limits that others share have changed: places in the old ones mean nothing any more.
     func limitsChanged() {
-        pace(job: pacing?.job)
+        let now = context.rates.pacing(of: attempt, at: hop.url, job: pacing?.job)
+        if let now, let pacing, now.holds(like: pacing) { return }
+        pacing = now
         resumePaced()
     }
 }

@@ -1,4 +1,6 @@
-/// The limits that hold for one transfer, and its place in them. Loop thread only.
+import FerryCore
+
+/// The limits that hold for one connection of a transfer, and its place in them. Loop thread only.
 final class Pacing {
     enum Direction { case receiving, sending }
 
@@ -6,22 +8,30 @@ final class Pacing {
     let job: TokenBucket?
     private let receiving: [TokenBucket]
     private let sending: [TokenBucket]
+    /// Of all of them, when this was made.
+    private let generations: [Int]
+    private let places: JobPlaces
     /// Bytes that one step may move: so few that the slowest limit does not come in bursts.
     let portion: Int
     /// Bytes that have their place, and when it is; 0: none are waiting.
     private var granted = 0
     private var due: Int64 = 0
+    /// Whether it waits for a place of its job's.
+    fileprivate var isQueued = false
     /// Whether somebody comes back by itself when it is time.
     var hasTimer = false
 
-    /// `session`, `host`: of both directions; `receiving`, `sending`: the service's.
+    /// `places`: what the job's connections share; `session`, `host`: of both directions; `receiving`,
+    /// `sending`: the service's.
     init(
-        job: TokenBucket?, session: TokenBucket? = nil, host: TokenBucket?, receiving: TokenBucket?,
-        sending: TokenBucket?
+        _ places: JobPlaces = JobPlaces(), job: TokenBucket?, session: TokenBucket? = nil, host: TokenBucket?,
+        receiving: TokenBucket?, sending: TokenBucket?
     ) {
+        self.places = places
         self.job = job
         self.receiving = [job, session, host, receiving].compactMap { $0 }
         self.sending = [job, session, host, sending].compactMap { $0 }
+        generations = (self.receiving + self.sending).map(\.generation)
         let slowest = (self.receiving + self.sending).map(\.bytesPerSecond).min() ?? .infinity
         portion = Int(
             min(
@@ -29,21 +39,26 @@ final class Pacing {
                 Double(EngineLimits.pacedBufferSize)))
     }
 
+    /// Whether the limits are the same, and the places in them still mean something.
+    func holds(like other: Pacing) -> Bool {
+        receiving.elementsEqual(other.receiving, by: ===) && sending.elementsEqual(other.sending, by: ===)
+            && generations == other.generations
+    }
+
     /// 0 when the bytes may move, which they then do; otherwise the nanoseconds after which to ask again for
     /// the same ones.
     func take(_ byteCount: Int, _ direction: Direction, now: Int64) -> Int64 {
-        if granted > 0 {
-            if now < due { return due - now }
-            let rest = byteCount - granted
-            granted = 0
-            // They came with others this time; those are paid for by whoever comes next.
-            if rest > 0 { _ = reserve(rest, direction, now) }
-            return 0
+        guard byteCount > 0 else { return 0 }
+        if granted == 0 {
+            places.ask(self, byteCount, direction, now: now)
+            guard granted > 0 else { return max(1, places.opening(buckets(direction)) - now) }
         }
-        let place = reserve(byteCount, direction, now)
-        guard place > now else { return 0 }
-        (granted, due) = (byteCount, max(due, place))
-        return place - now
+        if now < due { return due - now }
+        let rest = byteCount - granted
+        granted = 0
+        // They came with others this time; those are paid for by whoever comes next.
+        if rest > 0 { _ = reserve(rest, direction, now) }
+        return 0
     }
 
     /// The same for bytes that cannot wait: what follows them has to.
@@ -54,10 +69,81 @@ final class Pacing {
     /// Nanoseconds until it is time for what waits; not above 0: nothing has to.
     func timeLeft(_ now: Int64) -> Int64 { due - now }
 
+    fileprivate func grant(_ byteCount: Int, at place: Int64) {
+        isQueued = false
+        (granted, due) = (byteCount, max(due, place))
+    }
+
+    fileprivate func buckets(_ direction: Direction) -> [TokenBucket] {
+        direction == .receiving ? receiving : sending
+    }
+
     private func reserve(_ byteCount: Int, _ direction: Direction, _ now: Int64) -> Int64 {
         var latest = Int64.min
-        for bucket in direction == .receiving ? receiving : sending {
+        for bucket in buckets(direction) {
+            places.enter(bucket)
             latest = max(latest, bucket.reserve(byteCount, now: now))
+        }
+        return latest
+    }
+}
+
+/// The places that the connections of one job share: in each limit the job waits for one at a time, so that
+/// it has one share of it however many connections it has. They take turns. Loop thread only.
+final class JobPlaces {
+    private struct Limit {
+        let bucket: TokenBucket
+        /// When the job's place in it is; nobody of the job asks for another one before.
+        var due: Int64 = .min
+    }
+    private struct Waiter {
+        weak var pacing: Pacing?
+        let byteCount: Int
+        let direction: Pacing.Direction
+    }
+    /// The limits under which the job moves bytes: a few.
+    private var limits: [Limit] = []
+    /// In the order in which they have asked.
+    private var waiting: [Waiter] = []
+
+    deinit { for limit in limits { limit.bucket.leave() } }
+
+    /// The job moves bytes under this limit.
+    @discardableResult
+    func enter(_ bucket: TokenBucket) -> Int {
+        if let index = limits.firstIndex(where: { $0.bucket === bucket }) { return index }
+        bucket.enter()
+        limits.append(Limit(bucket: bucket))
+        return limits.count - 1
+    }
+
+    /// A place for these bytes, now or when it is the connection's turn.
+    fileprivate func ask(_ pacing: Pacing, _ byteCount: Int, _ direction: Pacing.Direction, now: Int64) {
+        if !pacing.isQueued {
+            pacing.isQueued = true
+            waiting.append(Waiter(pacing: pacing, byteCount: byteCount, direction: direction))
+        }
+        // Also those before it: one that comes late costs the others nothing.
+        waiting.removeAll { waiter in
+            guard let pacing = waiter.pacing else { return true }
+            let buckets = pacing.buckets(waiter.direction)
+            guard opening(buckets) <= now else { return false }
+            var latest = Int64.min
+            for bucket in buckets {
+                let place = bucket.reserve(waiter.byteCount, now: now)
+                limits[enter(bucket)].due = place
+                latest = max(latest, place)
+            }
+            pacing.grant(waiter.byteCount, at: latest)
+            return true
+        }
+    }
+
+    /// When the job may ask for another place in all of these.
+    fileprivate func opening(_ buckets: [TokenBucket]) -> Int64 {
+        var latest = Int64.min
+        for limit in limits where limit.due > latest && buckets.contains(where: { $0 === limit.bucket }) {
+            latest = limit.due
         }
         return latest
     }

@@ -11,7 +11,7 @@ final class Rates: Sendable {
     }
     private struct State {
         var limits = TransferLimits()
-        var workerCount = 1
+        var shares = RateShares()
         var receiving: TokenBucket?
         var sending: TokenBucket?
         var hosts: [String: Weak] = [:]
@@ -22,12 +22,15 @@ final class Rates: Sendable {
         /// Of single origins, all nodes together.
         var originRates: [String: Int64] = [:]
 
-        /// Of a host on this node. `own`: what all nodes together may.
-        func rate(of own: Int64?) -> Int64? {
-            let rates = [
-                limits.bytesPerSecondPerHostMax, Rates.share(own, of: workerCount),
-            ]
+        /// Of a host or an origin on this node.
+        func rate(ofHost name: String) -> Int64? {
+            let rates = [limits.bytesPerSecondPerHostMax, part(of: originRates[name], for: .host(name))]
             return rates.compactMap(\.self).min()
+        }
+
+        /// This node's part of what all nodes together may.
+        func part(of limit: Int64?, for key: RateKey) -> Int64? {
+            limit.map { shares.part(of: $0, for: key) }
         }
     }
 
@@ -35,27 +38,28 @@ final class Rates: Sendable {
     /// Whether any is set: all that a transfer looks at otherwise.
     private let isLimiting = Atomic<Bool>(false)
 
-    /// Nil when nothing limits a transfer of the attempt there. `job`: its own limit.
-    func pacing(of attempt: Attempt, at url: WebURL, job: TokenBucket?) -> Pacing? {
+    /// Nil when nothing limits a transfer of the attempt there. `job`: its own limit; `places`: what it
+    /// shares with the attempt's other connections.
+    func pacing(
+        of attempt: Attempt, at url: WebURL, job: TokenBucket?, places: @autoclosure () -> JobPlaces = .init()
+    ) -> Pacing? {
         guard isLimiting.load(ordering: .relaxed) else {
-            return job.map { Pacing(job: $0, host: nil, receiving: nil, sending: nil) }
+            return job.map { Pacing(places(), job: $0, host: nil, receiving: nil, sending: nil) }
         }
         return state.withLock { state in
             let session =
                 state.sessions.isEmpty
                 ? nil : state.sessions[SessionKey(tenant: attempt.tenant, name: attempt.spec.session)]
             return Pacing(
-                job: job, session: session, host: Self.host(of: url.origin, &state),
-                receiving: state.receiving,
-                sending: state.sending)
+                places(), job: job, session: session, host: Self.host(of: url.origin, &state),
+                receiving: state.receiving, sending: state.sending)
         }
     }
 
     private static func host(of origin: String, _ state: inout State) -> TokenBucket? {
-        let own = state.originRates[origin]
-        guard let rate = state.rate(of: own) else { return nil }
         // One with a rate of its own shares with nobody.
-        let name = own == nil ? hostName(origin) : origin
+        let name = state.originRates[origin] == nil ? hostName(origin) : origin
+        guard let rate = state.rate(ofHost: name) else { return nil }
         if let known = state.hosts[name]?.bucket { return known }
         if state.hosts.count >= EngineLimits.pacedHostCountMax {
             state.hosts = state.hosts.filter { $0.value.bucket != nil }
@@ -71,21 +75,39 @@ final class Rates: Sendable {
         return String(host.lastIndex(of: ":").map { host[..<$0] } ?? host)
     }
 
-    /// Sets the limits, of which this node has the part of one of `workerCount` workers. True when that
-    /// changed something: every transfer has to look anew.
-    func set(_ limits: TransferLimits, workerCount: Int) -> Bool {
+    /// Sets the limits, and this node's part of all that the nodes keep together. True when that changed
+    /// something: every transfer has to look anew.
+    func set(_ limits: TransferLimits, _ shares: RateShares) -> Bool {
         state.withLock { state in
-            guard limits != state.limits || workerCount != state.workerCount else { return false }
+            guard limits != state.limits || shares != state.shares else { return false }
             let now = monotonicNanoseconds()
+            var hasChanged = limits != state.limits
             state.limits = limits
-            state.workerCount = workerCount
-            let share = { Self.share($0, of: workerCount) }
-            state.receiving = Self.adjust(state.receiving, share(limits.bytesReceivedPerSecondMax), now)
-            state.sending = Self.adjust(state.sending, share(limits.bytesSentPerSecondMax), now)
-            adjustHosts(&state, now)
-            Self.shareSessions(&state, now)
+            state.shares = shares
+            let receiving = state.part(of: limits.bytesReceivedPerSecondMax, for: .received)
+            let sending = state.part(of: limits.bytesSentPerSecondMax, for: .sent)
+            if Self.adjust(&state.receiving, receiving, now) { hasChanged = true }
+            if Self.adjust(&state.sending, sending, now) { hasChanged = true }
+            if Self.adjustHosts(&state, now) { hasChanged = true }
+            if Self.shareSessions(&state, now) { hasChanged = true }
             noteLimits(state)
-            return true
+            return hasChanged
+        }
+    }
+
+    /// The most jobs that have moved bytes at once under each limit that all nodes keep together, since it
+    /// was asked last.
+    func takeDemand() -> RateDemand {
+        guard isLimiting.load(ordering: .relaxed) else { return RateDemand() }
+        return state.withLock { state in
+            var demand = RateDemand()
+            demand[.received] = state.receiving?.takePeak() ?? 0
+            demand[.sent] = state.sending?.takePeak() ?? 0
+            for (key, bucket) in state.sessions { demand[.session(key)] = bucket.takePeak() }
+            for (name, host) in state.hosts where state.originRates[name] != nil {
+                demand[.host(name)] = host.bucket?.takePeak() ?? 0
+            }
+            return demand
         }
     }
 
@@ -94,7 +116,7 @@ final class Rates: Sendable {
         state.withLock { state in
             guard rates != state.sessionRates else { return false }
             state.sessionRates = rates
-            Self.shareSessions(&state, monotonicNanoseconds())
+            _ = Self.shareSessions(&state, monotonicNanoseconds())
             noteLimits(state)
             return true
         }
@@ -105,22 +127,23 @@ final class Rates: Sendable {
         state.withLock { state in
             guard rates != state.originRates else { return false }
             state.originRates = rates
-            adjustHosts(&state, monotonicNanoseconds())
+            _ = Self.adjustHosts(&state, monotonicNanoseconds())
             noteLimits(state)
             return true
         }
     }
 
-    private static func shareSessions(_ state: inout State, _ now: Int64) {
+    /// Returns whether that changed something, as the others do.
+    private static func shareSessions(_ state: inout State, _ now: Int64) -> Bool {
+        var hasChanged = state.sessions.count != state.sessionRates.count
         var sessions: [SessionKey: TokenBucket] = [:]
         for (key, rate) in state.sessionRates {
-            sessions[key] = adjust(state.sessions[key], share(rate, of: state.workerCount), now)
+            var bucket = state.sessions[key]
+            if adjust(&bucket, state.part(of: rate, for: .session(key)), now) { hasChanged = true }
+            sessions[key] = bucket
         }
         state.sessions = sessions
-    }
-
-    private static func share(_ limit: Int64?, of workerCount: Int) -> Int64? {
-        limit.map { max(1, $0 / Int64(max(1, workerCount))) }
+        return hasChanged
     }
 
     private func noteLimits(_ state: borrowing State) {
@@ -129,16 +152,22 @@ final class Rates: Sendable {
             ordering: .relaxed)
     }
 
-    private func adjustHosts(_ state: inout State, _ now: Int64) {
+    private static func adjustHosts(_ state: inout State, _ now: Int64) -> Bool {
+        var hasChanged = false
         for (name, host) in state.hosts {
-            _ = Self.adjust(host.bucket, state.rate(of: state.originRates[name]), now)
+            var bucket = host.bucket
+            if bucket != nil, adjust(&bucket, state.rate(ofHost: name), now) { hasChanged = true }
         }
+        return hasChanged
     }
 
-    private static func adjust(_ bucket: TokenBucket?, _ rate: Int64?, _ now: Int64) -> TokenBucket? {
-        guard let rate else { return nil }
-        guard let bucket else { return TokenBucket(bytesPerSecond: rate, now: now) }
-        bucket.change(bytesPerSecond: rate, now: now)
-        return bucket
+    private static func adjust(_ bucket: inout TokenBucket?, _ rate: Int64?, _ now: Int64) -> Bool {
+        guard let rate else {
+            defer { bucket = nil }
+            return bucket != nil
+        }
+        if let bucket { return bucket.change(bytesPerSecond: rate, now: now) }
+        bucket = TokenBucket(bytesPerSecond: rate, now: now)
+        return true
     }
 }

@@ -44,6 +44,8 @@ final class SegmentedTransfer: RunningAttempt {
     private var published: SegmentDrain?
     /// The job's own speed limit, which all parts share.
     private var rate: TokenBucket?
+    /// In this and in all other limits.
+    private var places = JobPlaces()
 
     var sources: SegmentSources
     var parts: [SegmentPlan.Part: SegmentPart] = [:]
@@ -305,7 +307,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// The limits that hold for a part from there; nil: none.
     func pacing(at url: WebURL) -> Pacing? {
-        context.rates.pacing(of: attempt, at: url, job: rate)
+        context.rates.pacing(of: attempt, at: url, job: rate, places: places)
     }
 
     func changeRate(_ bytesPerSecond: Int64?) {
@@ -313,9 +315,22 @@ final class SegmentedTransfer: RunningAttempt {
         limitsChanged()
     }
 
-    /// Places in the old limits mean nothing any more.
+    /// Places in limits that have changed mean nothing any more.
     func limitsChanged() {
-        for part in Array(parts.values) { part.limitsChanged(pacing(at: part.hop.url)) }
+        let before = places
+        places = JobPlaces()
+        let changes = parts.values.map { (part: $0, pacing: pacing(at: $0.hop.url)) }
+        let isSame = changes.allSatisfy { change in
+            guard let now = change.pacing, let before = change.part.pacing else {
+                return change.pacing == nil && change.part.pacing == nil
+            }
+            return now.holds(like: before)
+        }
+        if isSame {
+            places = before
+        } else {
+            for change in changes { change.part.limitsChanged(change.pacing) }
+        }
     }
 
     func note(_ source: Int, _ change: (inout MirrorQuality) -> Void) {

@@ -10,6 +10,11 @@ final class TokenBucket: Sendable {
         var nanosecondsPerByte: Double
         /// From here on nothing is given away yet.
         var next: Double
+        /// Grows when the places that were given mean nothing any more.
+        var generation = 0
+        /// Jobs that move bytes under it, and the most at once since somebody has looked.
+        var jobCount = 0
+        var jobCountPeak = 0
     }
 
     /// Time that was not used and may be made up for: what a late wake-up costs, and the largest burst.
@@ -30,12 +35,39 @@ final class TokenBucket: Sendable {
         }
     }
 
-    /// Another rate from now on. Places that were given are forgotten: who waits for one has to ask anew.
-    func change(bytesPerSecond: Int64, now: Int64) {
-        state.withLock {
-            $0 = State(nanosecondsPerByte: 1e9 / Double(max(1, bytesPerSecond)), next: Double(now))
+    /// Another rate from now on, if it is another one; returns whether it is. Places that were given are
+    /// forgotten then: who waits for one has to ask anew.
+    @discardableResult
+    func change(bytesPerSecond: Int64, now: Int64) -> Bool {
+        let nanosecondsPerByte = 1e9 / Double(max(1, bytesPerSecond))
+        return state.withLock { state in
+            guard nanosecondsPerByte != state.nanosecondsPerByte else { return false }
+            state.nanosecondsPerByte = nanosecondsPerByte
+            state.next = Double(now)
+            state.generation += 1
+            return true
         }
     }
 
     var bytesPerSecond: Double { state.withLock { 1e9 / $0.nanosecondsPerByte } }
+
+    /// Another one after each `change`.
+    var generation: Int { state.withLock { $0.generation } }
+
+    /// A job begins to move bytes under it, or has ended to.
+    func enter() {
+        state.withLock { state in
+            state.jobCount += 1
+            state.jobCountPeak = max(state.jobCountPeak, state.jobCount)
+        }
+    }
+    func leave() { state.withLock { $0.jobCount -= 1 } }
+
+    /// The most jobs at once since the last time.
+    func takePeak() -> Int {
+        state.withLock { state in
+            defer { state.jobCountPeak = state.jobCount }
+            return state.jobCountPeak
+        }
+    }
 }

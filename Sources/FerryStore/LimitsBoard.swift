@@ -10,7 +10,7 @@ final class LimitsBoard: Sendable {
     static let notification = "limits"
 
     private let fallback: TransferLimits
-    private let workerCount = Atomic<Int>(1)
+    private let demand = Mutex((shares: RateShares(), told: RateDemand()))
     /// What an open window says in place of the service's rates; 0: none is open, or says anything.
     private let windowRate = Atomic<Int64>(0)
     private let readings = Mutex((begun: 0, applied: 0))
@@ -37,7 +37,7 @@ final class LimitsBoard: Sendable {
         readings.withLock { readings in
             guard reading >= readings.applied else { return }
             readings.applied = reading
-            runner?.setLimits(limits, workerCount: workerCount.load(ordering: .relaxed))
+            runner?.setLimits(limits, shares: demand.withLock { $0.shares })
         }
     }
 
@@ -46,8 +46,25 @@ final class LimitsBoard: Sendable {
         windowRate.exchange(rate ?? 0, ordering: .relaxed) != rate ?? 0
     }
 
-    /// The workers that are alive, this one included.
-    func note(workerCount count: Int) { workerCount.store(max(1, count), ordering: .relaxed) }
+    /// To be called before the nodes are told `demand`: nobody may count with more of it than all of them
+    /// know of, and whether they will hear this is not known yet.
+    func beginTelling(_ demand: RateDemand) -> RateDemand {
+        self.demand.withLock { state in
+            state.told = state.told.common(with: demand)
+            return state.told
+        }
+    }
+
+    /// The nodes were told `demand`. `own`: of `beginTelling`; `others`: what they have said, nil for each
+    /// that does not say it; `nodeCount`: workers that are alive, this one included.
+    func endTelling(_ demand: RateDemand, own: RateDemand, others: [[UInt8]?], nodeCount: Int) {
+        var sum: RateDemand? = RateDemand()
+        for other in others {
+            if let one = other.flatMap({ RateDemand(json: $0) }) { sum?.add(one) } else { sum = nil }
+        }
+        let shares = RateShares(nodeCount: nodeCount, own: own, others: sum)
+        self.demand.withLock { $0 = (shares, demand) }
+    }
 }
 
 extension ControlLane {

@@ -60,6 +60,7 @@ package enum Migrator {
         Migration(version: 23, name: "kept_bytes", sql: PackageResources._023_kept_bytes_sql),
         Migration(version: 24, name: "shown_keys", sql: PackageResources._024_shown_keys_sql),
         Migration(version: 25, name: "turns", sql: PackageResources._025_turns_sql),
+        Migration(version: 26, name: "nodes", sql: PackageResources._026_nodes_sql),
     ]
 
     private static let lockAndCreate = """

@@ -56,7 +56,7 @@ package enum Statements {
     package static let hasEvents = make("has_events", PackageResources.has_events_sql, parameters: 2)
     package static let hasUnnumberedEvents = make(
         "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
-    package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 8)
+    package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 9)
     package static let heldJobs = make("held_jobs", PackageResources.held_jobs_sql, parameters: 1)
     package static let jobEvents = make("job_events", PackageResources.job_events_sql, parameters: 4)
     package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)

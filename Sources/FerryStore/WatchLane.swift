@@ -114,10 +114,12 @@ package final class WatchLane: LeaseHolder {
         let hasLapsed = !holdsLease
         var held = Parameters.identifier(configuration.node)
         held.appendArray(.uuid, leases.keys) { $0.append($1) }
+        let demand = context.attemptRunner?.takeRateDemand() ?? RateDemand()
+        let ownDemand = context.limits.beginTelling(demand)
         var results = try lane.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
-                pipeline.send(Statements.heartbeat, .heartbeat(context))
+                pipeline.send(Statements.heartbeat, .heartbeat(context, demand))
                 pipeline.send(Statements.checkLeases, held)
                 pipeline.send(Statements.readSetting, limits)
                 pipeline.send(Statements.nextDeadline)
@@ -146,7 +148,9 @@ package final class WatchLane: LeaseHolder {
         context.admission.note(total: answer.int64(0, 4))
         if let wishes = OperatorWishes(operations), context.adopt(wishes) { wakeDispatcher() }
         context.workers.note(others: Int(answer.int64(0, 2)), drained: Int(answer.int64(0, 3)))
-        context.limits.note(workerCount: context.workerCount ?? 1)
+        context.limits.endTelling(
+            demand, own: ownDemand, others: answer.isNull(0, 5) ? [] : answer.bytesArray(0, 5),
+            nodeCount: Int(answer.int64(0, 2) + answer.int64(0, 3)) + 1)
         context.limits.apply(
             stored.rowCount == 1 ? stored.bytes(0, 0) : nil, reading: limitsReading,
             to: context.attemptRunner)
@@ -328,7 +332,7 @@ package final class WatchLane: LeaseHolder {
 
 extension Parameters {
     /// The parameters of heartbeat.sql.
-    fileprivate static func heartbeat(_ context: StoreContext) -> Parameters {
+    fileprivate static func heartbeat(_ context: StoreContext, _ demand: RateDemand) -> Parameters {
         let configuration = context.configuration
         var parameters = Parameters()
         parameters.append(configuration.node)
@@ -339,6 +343,7 @@ extension Parameters {
         parameters.append(bool: configuration.isWorker && context.isDraining)
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
+        parameters.append(text: demand.json)
         return parameters
     }
 }

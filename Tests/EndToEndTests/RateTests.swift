@@ -1,5 +1,6 @@
 import Curl
 import FerryCore
+import Glibc
 import Sys
 import TestSupport
 import Testing
@@ -74,5 +75,60 @@ struct RateTests {
         try ferry.start()
         #expect(
             try ferry.json("GET", "/v1/admin/limits")["max_bytes_received_per_second"]?.integer == 20_000_000)
+    }
+
+    /// Bytes a second of jobs, each on its node, over at least a second.
+    private static func rates(_ jobs: [(node: FerryProcess, id: String)]) throws -> [Double] {
+        let look = {
+            try jobs.map {
+                try $0.node.json("GET", "/v1/jobs/\($0.id)")["progress"]?["bytes_received"]?.integer ?? 0
+            }
+        }
+        let began = monotonicNanoseconds()
+        let before = try look()
+        poll(nil, 0, 1_000)
+        let after = try look()
+        let seconds = Double(monotonicNanoseconds() - began) / 1e9
+        return zip(after, before).map { Double($0 - $1) / seconds }
+    }
+
+    @Test("a session's rate is where its jobs are: all on one node, on both, and on the other")
+    func nodes() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", [])
+        #expect(truncate(nginx.root + "/file", 2_000_000_000) == 0)
+        let database = try TestDatabase()
+        let nodes = try (0..<2).map { _ in
+            try FerryProcess([
+                "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both, long enough",
+            ])
+        }
+        defer { for node in nodes { node.remove() } }
+        #expect(becomes { try nodes[0].json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let limit = 1_000_000.0
+        // Without a limit of connections a job begins where it is submitted.
+        let session = #"{"max_bytes_per_second":1000000,"http_maximum_connections_per_host":null}"#
+        #expect(try nodes[0].call("PUT", "/v1/sessions/slow", session).status == 201)
+        let submit = { (node: FerryProcess) in
+            (
+                node,
+                try node.submit(
+                    #"{"kind":"download","session":"slow","request":{"url":"\#(nginx.url)/file"}}"#)
+            )
+        }
+        // Twice a node's half, and no more than all.
+        let first = try submit(nodes[0])
+        #expect(becomes(seconds: 60) { try Self.rates([first])[0] > 0.85 * limit })
+        #expect(try Self.rates([first])[0] < 1.2 * limit)
+        let second = try submit(nodes[1])
+        #expect(
+            becomes(seconds: 60) {
+                let rates = try Self.rates([first, second])
+                return rates.allSatisfy { (0.4...0.6).contains($0 / limit) }
+            })
+        #expect(try nodes[0].call("POST", "/v1/jobs/\(first.1)/cancel", "{}").status == 200)
+        #expect(becomes(seconds: 60) { try Self.rates([second])[0] > 0.85 * limit })
+        #expect(try nodes[1].call("POST", "/v1/jobs/\(second.1)/cancel", "{}").status == 200)
     }
 }

@@ -97,6 +97,65 @@ private struct Simulation {
         #expect(abs(fast[0] / fast[1] - 1) < 0.05)
     }
 
+    @Test("a job has one share however many connections it has, which take turns")
+    func connections() {
+        let bucket = TokenBucket(bytesPerSecond: 1_000_000, now: 0)
+        let shared = JobPlaces()
+        let many = (0..<8).map { _ in
+            Pacing(shared, job: nil, host: nil, receiving: bucket, sending: nil)
+        }
+        let pacings = many + [Self.pacing(nil, bucket)]
+        var simulation = Simulation(pacings, portions: pacings.map { _ in 10_000 }, lateness: 1_000_000)
+        simulation.run(seconds: 40)
+        #expect(bucket.takePeak() == 2)
+        let (parts, single) = (simulation.moved[..<8].map(Double.init), Double(simulation.moved[8]))
+        let all = parts.reduce(0, +)
+        #expect(abs((all + single) / 4e7 - 1) < 0.05, "\(all + single)")
+        #expect(abs(all / single - 1) < 0.1, "\(all) beside \(single)")
+        for part in parts { #expect(abs(part * 8 / all - 1) < 0.1, "\(parts)") }
+    }
+
+    @Test("a job's connections to a slow host leave its other ones alone")
+    func hosts() {
+        let service = TokenBucket(bytesPerSecond: 1_000_000, now: 0)
+        let slow = TokenBucket(bytesPerSecond: 20_000, now: 0)
+        let shared = JobPlaces()
+        let pacings = [slow, slow, nil, nil].map {
+            Pacing(shared, job: nil, host: $0, receiving: service, sending: nil)
+        }
+        var simulation = Simulation(pacings, portions: pacings.map(\.portion))
+        simulation.run(seconds: 20)
+        let moved = simulation.moved.map(Double.init)
+        #expect(abs((moved[0] + moved[1]) / 4e5 - 1) < 0.05, "\(moved)")
+        #expect(abs((moved[2] + moved[3]) / (2e7 - 4e5) - 1) < 0.05, "\(moved)")
+        #expect(abs(moved[2] / moved[3] - 1) < 0.05, "\(moved)")
+    }
+
+    @Test("a connection that ends or never comes back holds nobody up, and a job that ends is not counted")
+    func abandoned() {
+        let bucket = TokenBucket(bytesPerSecond: 1_000, now: 0)
+        do {
+            let shared = JobPlaces()
+            let make = { Pacing(shared, job: nil, host: nil, receiving: bucket, sending: nil) }
+            let (first, lost) = (make(), make())
+            var ended: Pacing? = make()
+            #expect(first.take(1_000, .receiving, now: 0) == 0)
+            let wait = lost.take(1_000, .receiving, now: 0)
+            #expect((800_000_000...1_000_000_000).contains(wait))
+            // One place of the job's is given: these wait for it.
+            #expect(ended?.take(1_000, .receiving, now: 0) == wait)
+            ended = nil
+            #expect(first.take(1_000, .receiving, now: 1) == wait - 1)
+            // Its turn comes with the next place, though the one before it is never used.
+            let next = first.take(1_000, .receiving, now: wait)
+            #expect((900_000_000...1_000_000_000).contains(next))
+            #expect(first.take(1_000, .receiving, now: wait + next) == 0)
+            #expect(bucket.takePeak() == 1)
+        }
+        #expect(bucket.takePeak() == 1)
+        #expect(bucket.takePeak() == 0)
+    }
+
     @Test("a step is small where the rate is, and a change holds at once")
     func portions() {
         #expect(Self.pacing(1_000, nil).portion == 1_024)
@@ -131,7 +190,7 @@ private struct Simulation {
     func shared() throws {
         try Self.with { nginx, fixture in
             fixture.engine.setLimits(
-                TransferLimits(bytesReceivedPerSecondMax: 4_000_000), workerCount: 2)
+                TransferLimits(bytesReceivedPerSecondMax: 4_000_000), shares: RateShares(nodeCount: 2))
             // Who is left behind is so every time, unless it was a loop whose thread stood still.
             var isFair = false
             for _ in 0..<5 where !isFair { isFair = Self.isFair(nginx, fixture) }
@@ -171,12 +230,13 @@ private struct Simulation {
             fixture.engine.begin([attempt])
             #expect(eventually { progress() > 0 })
             #expect(progress() < 100_000)
-            fixture.engine.setLimits(TransferLimits(bytesPerSecondPerHostMax: 20_000), workerCount: 1)
+            fixture.engine.setLimits(
+                TransferLimits(bytesPerSecondPerHostMax: 20_000), shares: RateShares(nodeCount: 1))
             fixture.engine.changeRate(attempt.job, bytesPerSecondMax: 100_000_000)
             let before = progress()
             #expect(eventually { progress() > before + 20_000 })
             #expect(progress() < 500_000)
-            fixture.engine.setLimits(TransferLimits(), workerCount: 1)
+            fixture.engine.setLimits(TransferLimits(), shares: RateShares(nodeCount: 1))
             let took = Self.seconds { #expect(fixture.sink.arrived.wait().first?.success != nil) }
             #expect(took < 20, "\(took) s")
         }
@@ -185,7 +245,8 @@ private struct Simulation {
     @Test("uploads keep the limit too, and other hosts and directions are not concerned")
     func directions() throws {
         try Self.with { nginx, fixture in
-            fixture.engine.setLimits(TransferLimits(bytesSentPerSecondMax: 1_000_000), workerCount: 1)
+            fixture.engine.setLimits(
+                TransferLimits(bytesSentPerSecondMax: 1_000_000), shares: RateShares(nodeCount: 1))
             try writeFile(fixture.root + "/source", patternBytes(1_500_000))
             let up = Self.seconds {
                 let result = fixture.run(.upload, nginx.url + "/put/x") { $0.spec.source = .path("source") }
@@ -193,10 +254,12 @@ private struct Simulation {
             }
             #expect((1.2...20).contains(up), "\(up) s")
             // Twenty seconds, if it were concerned.
-            fixture.engine.setLimits(TransferLimits(bytesSentPerSecondMax: 50_000), workerCount: 1)
+            fixture.engine.setLimits(
+                TransferLimits(bytesSentPerSecondMax: 50_000), shares: RateShares(nodeCount: 1))
             let down = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
             #expect(down < 10, "\(down) s")
-            fixture.engine.setLimits(TransferLimits(bytesPerSecondPerHostMax: 1_000_000), workerCount: 4)
+            fixture.engine.setLimits(
+                TransferLimits(bytesPerSecondPerHostMax: 1_000_000), shares: RateShares(nodeCount: 4))
             let host = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
             #expect((0.7...20).contains(host), "\(host) s")
         }
@@ -206,7 +269,7 @@ private struct Simulation {
     func session() throws {
         try Self.with { nginx, fixture in
             let key = SessionKey(tenant: "tenant", name: "slow")
-            fixture.engine.setLimits(TransferLimits(), workerCount: 2)
+            fixture.engine.setLimits(TransferLimits(), shares: RateShares(nodeCount: 2))
             fixture.engine.setSessionRates([key: 4_000_000])
             let slow = Self.seconds {
                 let result = fixture.run(.download, nginx.url + "/file") { $0.spec.session = "slow" }

@@ -117,10 +117,10 @@ struct ControlTests {
         #expect(changed.bytesSentPerSecondMax == 5)
         #expect(try wait { second.store.control.limits(reply: $0) }.get() == changed)
         for node in [first, second] {
-            var told: [(TransferLimits, Int)] = []
+            var told: [(TransferLimits, RateShares)] = []
             eventually("it hears of them") {
                 told += node.runner.limits.take()
-                return told.contains { $0.0 == changed && $0.1 == 2 }
+                return told.contains { $0.0 == changed && $0.1 == RateShares(nodeCount: 2) }
             }
         }
         let patched = try wait { reply in

@@ -39,11 +39,14 @@ final class RecordingRunner: AttemptRunner {
     func progress(of job: JobID) -> TransferProgress? { nil }
 
     let rates = Mailbox<(JobID, Int64?)>()
-    let limits = Mailbox<(TransferLimits, Int)>()
+    let limits = Mailbox<(TransferLimits, RateShares)>()
+    /// What it has running under limits.
+    let demand = Mutex(RateDemand())
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) { rates.send((job, bytesPerSecondMax)) }
     let sessionRates = Mailbox<[SessionKey: Int64]>()
     func setSessionRates(_ rates: [SessionKey: Int64]) { sessionRates.send(rates) }
-    func setLimits(_ limits: TransferLimits, workerCount: Int) { self.limits.send((limits, workerCount)) }
+    func setLimits(_ limits: TransferLimits, shares: RateShares) { self.limits.send((limits, shares)) }
+    func takeRateDemand() -> RateDemand { demand.withLock { $0 } }
     func setHostRates(_ rates: [String: Int64]) {}
 }
 

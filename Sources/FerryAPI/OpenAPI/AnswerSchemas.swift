@@ -128,8 +128,8 @@ let answerSchemas = #"""
     },
     "TransferLimits": {
       "type": "object",
-      "description": "Bytes a second; null is no limit. The first two are of all nodes together, in equal \#
-    shares; the third is of each host, both directions together, on each node.",
+      "description": "Bytes a second; null is no limit. The first two are of all nodes together, parted \#
+    by the jobs of each; the third is of each host, both directions together, on each node.",
       "required": [
         "max_bytes_received_per_second", "max_bytes_sent_per_second", "max_bytes_per_second_per_host"
       ],

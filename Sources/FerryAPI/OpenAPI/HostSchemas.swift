@@ -120,7 +120,7 @@ let hostSchemas = #"""
         },
         "max_bytes_per_second": {
           "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991,
-          "description": "Of all nodes together, both directions, in equal shares."
+          "description": "Of all nodes together, both directions; where there are jobs."
         }
       }
     }

@@ -1,20 +1,23 @@
 -- Says that a node is alive. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
--- $6 whether it drains, $7 whether it runs attempts. Returns the database's time, how many nodes are alive
--- within $8 seconds, how many workers besides this node and how many of those that drain, and how many jobs
--- are unfinished.
+-- $6 whether it drains, $7 whether it runs attempts, $9 its jobs under limits that all nodes keep together
+-- (RateDemand). Returns the database's time, how many nodes are alive within $8 seconds, how many workers
+-- besides this node and how many of those that drain, how many jobs are unfinished, and what those workers
+-- have said of theirs, null where one is of a version that does not say it.
 WITH beat AS (
-    INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+    INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker,
+        rate_demand)
     VALUES ($1::uuid, $2::text, $3::text, $4::timestamptz, clock_timestamp(), $5::integer, $6::boolean,
-        $7::boolean)
+        $7::boolean, $9::text)
     ON CONFLICT (id) DO UPDATE SET
         name = excluded.name, version = excluded.version, started_at = excluded.started_at,
         heartbeat_at = excluded.heartbeat_at, running = excluded.running, draining = excluded.draining,
-        is_worker = excluded.is_worker,
+        is_worker = excluded.is_worker, rate_demand = excluded.rate_demand,
         -- Another process of the node was asked.
         drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at
 )
 SELECT clock_timestamp(), count(*) + 1,
     count(*) FILTER (WHERE is_worker AND NOT draining), count(*) FILTER (WHERE is_worker AND draining),
-    (SELECT coalesce(sum(waiting + queued + running + suspended), 0)::bigint FROM job_counts)
+    (SELECT coalesce(sum(waiting + queued + running + suspended), 0)::bigint FROM job_counts),
+    array_agg(rate_demand) FILTER (WHERE is_worker)
 FROM nodes
 WHERE id <> $1::uuid AND heartbeat_at > now() - make_interval(secs => $8::double precision)

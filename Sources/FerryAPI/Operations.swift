@@ -61,7 +61,7 @@ extension API {
     private func send(
         _ bytes: [UInt8], _ type: String, _ call: Call, _ extra: [(name: String, value: String)]
     ) {
-        let tag = "\"\(hexEncoded(Digest.of(bytes).prefix(16)))\""
+        let tag = "\"\(hexEncoded(Array(Digest.of(bytes).prefix(16))))\""
         let basics = [("ETag", tag), ("Cache-Control", "no-cache")]
         if EntityTags(call.fields, "If-None-Match")?.matchesWeakly(tag) == true {
             return call.send(Response(status: 304, fields: HTTPFields(basics)))

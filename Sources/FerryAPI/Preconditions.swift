@@ -80,7 +80,9 @@ func entityTag(changeable: [UInt8], shown: [UInt8]) -> String {
     "\"\(shortDigest(changeable))-\(shortDigest(shown))\""
 }
 
-private func shortDigest(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes).prefix(8)) }
+private func shortDigest(_ bytes: [UInt8]) -> String {
+    hexEncoded(Array(Digest.of(bytes).prefix(8)))
+}
 
 private func revisionNumber(_ tag: String) -> Int32? {
     guard tag.hasPrefix("\"r"), tag.hasSuffix("\""), let number = Int32(tag.dropFirst(2).dropLast()),

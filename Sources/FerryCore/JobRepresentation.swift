@@ -138,30 +138,15 @@ private let noProgress: [UInt8] = {
 }()
 
 extension TransferResponse {
-    /// The `response` object of the contract. A field that came several times is joined with `, `
-    /// (RFC 9110 §5.3), `Set-Cookie` with a line feed.
+    /// The `response` object of the contract.
     package var json: [UInt8] {
-        var names: [String] = []
-        var values: [String: (name: String, value: String)] = [:]
-        for header in headers {
-            let key = header.name.lowercased()
-            if let first = values[key] {
-                let separator = key == "set-cookie" ? "\n" : ", "
-                values[key] = (first.name, first.value + separator + header.value)
-            } else {
-                names.append(key)
-                values[key] = (header.name, header.value)
-            }
-        }
         var writer = JSONWriter(reservingCapacity: 512)
         writer.beginObject()
         writer.member("status", status)
         writer.member("url", url)
         writer.name("headers")
         writer.beginObject()
-        for name in names {
-            if let field = values[name] { writer.member(field.name, field.value) }
-        }
+        for field in joinedHeaders { writer.member(field.name, field.value) }
         writer.endObject()
         writer.memberOrNull("mime_type", mimeType)
         writer.memberOrNull("suggested_filename", suggestedFilename)
@@ -169,6 +154,25 @@ extension TransferResponse {
         if let bodyExcerpt { writer.member("body_excerpt", bodyExcerpt) }
         writer.endObject()
         return writer.bytes
+    }
+
+    /// A field that came several times is joined with `, ` (RFC 9110 §5.3), `Set-Cookie` with a line feed.
+    private var joinedHeaders: [JobSpec.Pair] {
+        var fields: [JobSpec.Pair] = []
+        fields.reserveCapacity(headers.count)
+        var places: [String: Int] = Dictionary(minimumCapacity: headers.count)
+        for header in headers {
+            let key = header.name.lowercased()
+            let place = places[key, default: fields.count]
+            if place < fields.count {
+                let separator = key == "set-cookie" ? "\n" : ", "
+                fields[place].value += separator + header.value
+            } else {
+                places[key] = place
+                fields.append(header)
+            }
+        }
+        return fields
     }
 }
 

@@ -32,7 +32,7 @@ package func percentEncoded(_ text: String, keeping kept: String = "") -> String
 }
 
 /// Lower-case hexadecimal.
-package func hexEncoded(_ bytes: some Collection<UInt8>) -> String {
+package func hexEncoded(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     text.reserveCapacity(bytes.count * 2)
     for byte in bytes {

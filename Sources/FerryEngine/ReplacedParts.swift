@@ -153,7 +153,7 @@ final class ReplacedParts {
             var head = ResponseHead(status: 200, isHTTP1: true)
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2 else { continue }
-            head.headers = [.init(String(parts[0]), String(Substring(trim(parts[1].utf8))))]
+            head.append(String(parts[0]), String(Substring(trim(parts[1].utf8))))
             mimeType = head.mimeType ?? mimeType
             if let value = head.contentLength { length = Int(clamping: value) }
         }

@@ -4,13 +4,45 @@ package import FerryCore
 package struct ResponseHead: Sendable, Equatable {
     package var status: Int
     /// Trimmed; bytes that are not UTF-8 are read as ISO 8859-1, as HTTP once said.
-    package var headers: [JobSpec.Pair] = []
+    package private(set) var headers: [JobSpec.Pair] = []
     /// `HTTP/1.0` and below need a length, or the body ends with the connection.
     package var isHTTP1: Bool
+
+    /// Nil: what is announced contradicts itself or is no number. `.some(nil)`: nothing is announced.
+    private var announcedLength: Int64?? = .some(nil)
+    /// The first `Content-Type`: `type/subtype` in lower case, without parameters.
+    package private(set) var mimeType: String?
+    private var hasType = false
 
     package init(status: Int, isHTTP1: Bool) {
         self.status = status
         self.isHTTP1 = isHTTP1
+    }
+
+    /// Adds a field behind the others. What is asked for again and again is read here once.
+    package mutating func append(_ name: String, _ value: String) {
+        headers.append(JobSpec.Pair(name, value))
+        if equalIgnoringCase(name, "content-length") {
+            noteLength(value)
+        } else if !hasType, equalIgnoringCase(name, "content-type") {
+            hasType = true
+            let type = trim(value.utf8.prefix { $0 != UInt8(ascii: ";") })
+            if !type.isEmpty { mimeType = Substring(type).lowercased() }
+        }
+    }
+
+    private mutating func noteLength(_ value: String) {
+        for part in value.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
+            let digits = trim(part)
+            guard case .some(let length) = announcedLength, !digits.isEmpty,
+                digits.allSatisfy({ (48...57).contains($0) }),
+                let number = Int64(String(Substring(digits))), length == nil || length == number
+            else {
+                announcedLength = nil
+                return
+            }
+            announcedLength = number
+        }
     }
 
     /// The first field of that name, ignoring case.
@@ -35,23 +67,6 @@ package struct ResponseHead: Sendable, Equatable {
     /// Whether the length can be read in one way only; libcurl takes the first of several.
     package var hasClearLength: Bool { announcedLength != nil }
 
-    /// Nil: what is announced contradicts itself or is no number. `.some(nil)`: nothing is announced.
-    private var announcedLength: Int64?? {
-        var length: Int64?
-        for header in headers where equalIgnoringCase(header.name, "content-length") {
-            for part in header.value.utf8.split(
-                separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
-            {
-                let digits = trim(part)
-                guard !digits.isEmpty, digits.allSatisfy({ (48...57).contains($0) }),
-                    let number = Int64(String(Substring(digits))), length == nil || length == number
-                else { return nil }
-                length = number
-            }
-        }
-        return .some(length)
-    }
-
     /// Whether bytes follow the head at all, whatever it says about them (RFC 9112 §6.3).
     package func hasBody(_ method: String) -> Bool { method != "HEAD" && status != 204 && status != 304 }
 
@@ -68,13 +83,6 @@ package struct ResponseHead: Sendable, Equatable {
             let name = String(Substring(trim($0.utf8)))
             return name == "x-gzip" ? "gzip" : name
         }.filter { !$0.isEmpty && $0 != "identity" }
-    }
-
-    /// `type/subtype` in lower case, without parameters.
-    package var mimeType: String? {
-        guard let value = first("content-type") else { return nil }
-        let type = trim(value.utf8.prefix { $0 != UInt8(ascii: ";") })
-        return type.isEmpty ? nil : Substring(type).lowercased()
     }
 
     /// Whether its body is for people, as far as its type tells.
@@ -135,7 +143,7 @@ package struct ResponseHeadParser: Sendable {
         else { return .invalid }
         let value = trim(line[line.index(after: colon)...])
         guard !value.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else { return .invalid }
-        current.headers.append(JobSpec.Pair(text(line[..<colon]), text(value)))
+        current.append(text(line[..<colon]), text(value))
         head = current
         return .more
     }

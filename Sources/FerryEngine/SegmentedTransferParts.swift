@@ -99,7 +99,7 @@ extension SegmentedTransfer {
                 judged.status = 200
                 // It need not be repeated (RFC 9110 §15.3.7).
                 if head.first("content-type") == nil, let type = target?.mimeType {
-                    judged.headers.append(.init("Content-Type", type))
+                    judged.append("Content-Type", type)
                 }
             }
             if head.status == 416 { return .failed(target == nil ? .givesNoRanges : .changed) }

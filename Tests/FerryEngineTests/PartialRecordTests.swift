@@ -6,7 +6,7 @@ import Testing
 @Suite struct PartialRecordTests {
     private func head(_ fields: [(String, String)], status: Int = 206) -> ResponseHead {
         var head = ResponseHead(status: status, isHTTP1: true)
-        head.headers = fields.map { JobSpec.Pair($0.0, $0.1) }
+        for (name, value) in fields { head.append(name, value) }
         return head
     }
 

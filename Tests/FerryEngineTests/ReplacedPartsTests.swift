@@ -8,7 +8,7 @@ import Testing
 struct ReplacedPartsTests {
     private static func head(_ type: String) -> ResponseHead {
         var head = ResponseHead(status: 200, isHTTP1: true)
-        head.headers = [.init("Content-Type", type)]
+        head.append("Content-Type", type)
         return head
     }
 

@@ -18,13 +18,16 @@ package final class Attempt: Sendable {
     package let retryOf: JobID?
     /// Somebody asked for its cancellation while no node ran it.
     package let isCancelRequested: Bool
+    /// The only node that can do it, as an earlier attempt has found; nil: none has. Another node than this
+    /// one: that one is not alive.
+    package let home: NodeID?
 
     package init(
         job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
         createdAt: Timestamp,
         startedAt: Timestamp, spec: JobSpec, specJSON: [UInt8], secrets: JobSecrets, payload: [UInt8]?,
         origin: String,
-        traceparent: String?, retryOf: JobID?, isCancelRequested: Bool
+        traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil
     ) {
         self.job = job
         self.number = number
@@ -41,6 +44,7 @@ package final class Attempt: Sendable {
         self.traceparent = traceparent
         self.retryOf = retryOf
         self.isCancelRequested = isCancelRequested
+        self.home = home
     }
 
     /// When the job must have ended.
@@ -150,7 +154,7 @@ package struct AttemptResult: Sendable {
         case suspended
         /// Somebody has to say how it goes on.
         case asked(JobQuestion)
-        /// The node drains: the lease goes back, no attempt is used up.
+        /// The node drains, or another one has to do it: the lease goes back, no attempt is used up.
         case released
     }
     package private(set) var attempt: Attempt
@@ -169,12 +173,15 @@ package struct AttemptResult: Sendable {
     /// The last one of a server; nil: there was none, it has been told already (`ResultSink.answered`), or a
     /// proxy of the job's own may have made it up.
     package let answer: HostAnswer?
+    /// Of an attempt that was given back: the only node that can do it.
+    package let home: NodeID?
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
         bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: KeptBytes? = nil,
-        endedElsewhere: Bool = false, answer: HostAnswer? = nil
+        endedElsewhere: Bool = false, answer: HostAnswer? = nil, home: NodeID? = nil
     ) {
+        self.home = home
         self.answer = answer
         self.leavesBytes = leavesBytes || kept != nil
         self.kept = kept
@@ -195,7 +202,7 @@ package struct AttemptResult: Sendable {
             revision: revision, tenant: attempt.tenant, createdAt: attempt.createdAt,
             startedAt: attempt.startedAt, spec: spec, specJSON: specJSON, secrets: attempt.secrets,
             payload: attempt.payload, origin: attempt.origin, traceparent: attempt.traceparent,
-            retryOf: attempt.retryOf, isCancelRequested: attempt.isCancelRequested)
+            retryOf: attempt.retryOf, isCancelRequested: attempt.isCancelRequested, home: attempt.home)
         return result
     }
 

@@ -3,6 +3,12 @@ import FerryCore
 /// Opens a body that is more than the payload or one file: jobs whose results are sent on are looked up,
 /// files are opened by a file thread, parts get their heads. No loop waits for any of it.
 struct BodyAssembly: Sendable {
+    enum Failure: Error {
+        case failed(TransferError)
+        /// A file is on the disk of another node.
+        case elsewhere(NodeID)
+    }
+
     private let attempt: Attempt
     private let context: EngineContext
 
@@ -14,19 +20,24 @@ struct BodyAssembly: Sendable {
     }
 
     /// `reply` is called once, on a thread that must not block.
-    func open(_ reply: @escaping @Sendable (Result<BodyContents, TransferError>) -> Void) {
+    func open(_ reply: @escaping @Sendable (Result<BodyContents, Failure>) -> Void) {
         find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
             context.lane.send(
                 .run {
                     reply(
                         Result { () throws(TransferError) in
                             try contents(try found.get())
-                        })
+                        }.mapError { failure($0, (try? found.get()) ?? [:]) })
                 })
         }
     }
 
-    private typealias Found = [JobID: JobContent]
+    private struct Source {
+        let content: JobContent
+        /// Which has fetched it.
+        let node: NodeID?
+    }
+    private typealias Found = [JobID: Source]
 
     /// Looks the jobs up one after the other; there are few.
     private func find(
@@ -36,7 +47,7 @@ struct BodyAssembly: Sendable {
         context.jobs.job(job, tenant: attempt.tenant) { result in
             do throws(TransferError) {
                 var found = found
-                found[job] = try Self.content(result)
+                found[job] = try Self.source(result)
                 find(jobs.dropLast(), found, done)
             } catch {
                 done(.failure(error))
@@ -44,7 +55,7 @@ struct BodyAssembly: Sendable {
         }
     }
 
-    private static func content(_ result: Result<JobRecord, StoreError>) throws(TransferError) -> JobContent {
+    private static func source(_ result: Result<JobRecord, StoreError>) throws(TransferError) -> Source {
         let record: JobRecord
         switch result {
         case .success(let found): record = found
@@ -61,7 +72,7 @@ struct BodyAssembly: Sendable {
             throw missing("The source's job has not succeeded: it is \(record.state.rawValue).")
         }
         guard let content = JobContent(record) else { throw missing("The source's job has left no bytes.") }
-        return content
+        return Source(content: content, node: record.node)
     }
 
     private static func missing(_ message: String) -> TransferError {
@@ -74,7 +85,7 @@ struct BodyAssembly: Sendable {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
-            guard case .job(let job)? = attempt.spec.source, let content = found[job] else {
+            guard case .job(let job)? = attempt.spec.source, let content = found[job]?.content else {
                 throw Self.missing("The job names no source.")
             }
             var contents = BodyContents([try piece(of: job, content)], subject: isUpload ? 0 : nil)
@@ -85,7 +96,7 @@ struct BodyAssembly: Sendable {
         var opened: [MultipartForm.Part] = []
         for part in parts { opened.append(try open(part, found, &payload)) }
         var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
-        if isUpload, case .job(let job)? = parts.last?.source, let content = found[job] {
+        if isUpload, case .job(let job)? = parts.last?.source, let content = found[job]?.content {
             contents.integrity = content.integrity
         }
         return contents
@@ -102,7 +113,9 @@ struct BodyAssembly: Sendable {
         switch part.source {
         case .path(let path): return make(.file(try file(path)), nil, nil)
         case .job(let job):
-            guard let content = found[job] else { throw Self.missing("The source's job does not exist.") }
+            guard let content = found[job]?.content else {
+                throw Self.missing("The source's job does not exist.")
+            }
             let type = content.mediaType ?? "application/octet-stream"
             return make(try piece(of: job, content), content.fileName, type)
         case .inline(let body):
@@ -111,6 +124,29 @@ struct BodyAssembly: Sendable {
             return make(.bytes(Array(bytes)), nil, nil)
         case .form: throw Self.missing("A part of a form cannot be a form.")
         }
+    }
+
+    /// Why there is nothing to send: a file that is not here may be on the disk of the node that has fetched
+    /// it.
+    private func failure(_ error: TransferError, _ found: Found) -> Failure {
+        guard error.code == .sourceNotFound, let own = context.configuration.node else {
+            return .failed(error)
+        }
+        for (job, source) in found {
+            guard let node = source.node, node != own, (try? piece(of: job, source.content)) == nil else {
+                continue
+            }
+            switch attempt.home {
+            case nil: return .elsewhere(node)
+            case own: return .failed(Self.missing("The files of the sources' jobs are on several nodes."))
+            default:
+                return .failed(
+                    TransferError(
+                        .storageFailed, "The node that has the file of the source's job is not there.",
+                        phase: .sending, isRetryable: true))
+            }
+        }
+        return .failed(error)
     }
 
     private func file(_ path: String) throws(TransferError) -> SourceFile {

@@ -13,6 +13,8 @@ package struct EngineConfiguration: Sendable {
     package var loopCount = 2
     /// Threads that hash, sync and publish files.
     package var fileThreadCount = 4
+    /// Which node this is; nil: there are no others.
+    package var node: NodeID?
     /// A tenant's directory; it is made when it is missing.
     package var storageRoot: @Sendable (_ tenant: String) -> String
     /// Where files without a destination are kept, in 256 subdirectories (`KeptFiles.path`).

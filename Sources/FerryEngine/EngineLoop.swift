@@ -86,7 +86,7 @@ final class EngineLoop {
     }
 
     /// The body of an attempt is put together, or cannot be.
-    func opened(_ contents: Result<BodyContents, TransferError>, for key: AttemptKey) {
+    func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>, for key: AttemptKey) {
         (live[key] as? LiveTransfer)?.opened(contents)
     }
 

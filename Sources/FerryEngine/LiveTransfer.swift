@@ -25,6 +25,8 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var next: Hop?
     var expects = true
     var source: BodySource?
+    /// The node that has what is to be sent, when this one has not.
+    var home: NodeID?
     var destination: Destination?
     var transfer: Transfer?
     var parser = ResponseHeadParser()

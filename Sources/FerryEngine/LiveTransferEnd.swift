@@ -107,7 +107,7 @@ extension LiveTransfer {
             attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
             kept: kept, endedElsewhere: attempt.isElsewhere(hop),
-            answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) })
+            answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) }, home: home)
     }
 }
 

@@ -39,12 +39,20 @@ extension LiveTransfer {
     }
 
     /// What `BodyAssembly` found.
-    func opened(_ contents: Result<BodyContents, TransferError>) {
-        do throws(TransferError) {
-            try take(contents.get())
+    func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>) {
+        switch contents {
+        case .success(let contents):
+            do throws(TransferError) {
+                try take(contents)
+                handle(.prepared)
+            } catch {
+                handle(.preparationFailed(error))
+            }
+        case .failure(.failed(let error)): handle(.preparationFailed(error))
+        case .failure(.elsewhere(let node)):
+            home = node
+            handle(.release)
             handle(.prepared)
-        } catch {
-            handle(.preparationFailed(error))
         }
     }
 

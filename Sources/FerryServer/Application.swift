@@ -73,9 +73,8 @@ final class Application: Sendable {
             isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets,
             sealSecrets: { box.seal($0.encode()) })
         settings.own = own
-        let downloads = DownloadGate()
+        let (downloads, places) = (DownloadGate(), DeliveryPlaces())
         settings.downloads = downloads
-        let places = DeliveryPlaces()
         settings.places = places
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
@@ -88,7 +87,8 @@ final class Application: Sendable {
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(
-            configuration, store: store, clock: clock, egress: egress, downloads: downloads, logger: logger)
+            configuration, identity.id, store: store, clock: clock, egress: egress, downloads: downloads,
+            logger: logger)
         let observers = Observers()
         try store.start(runner: engine, observer: observers, prober: engine)
         let firstStart = try FirstStart.settle(configuration, store: store, box: box)
@@ -99,8 +99,8 @@ final class Application: Sendable {
             store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
             store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box,
-            clock: clock, zones: zones,
-            egress: egress, paths: StoragePaths(configuration), openSecrets: openSecrets)
+            clock: clock, zones: zones, egress: egress, paths: StoragePaths(configuration),
+            openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
         if let address = IPAddress(text: configuration.listenHost) {
             own.add(.init(address, port: surface.port))
@@ -150,14 +150,15 @@ final class Application: Sendable {
     }
 
     private static func makeEngine(
-        _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
-        downloads: DownloadGate, logger: Logger
+        _ configuration: Configuration, _ node: NodeID, store: Store, clock: DatabaseClock,
+        egress: EgressPolicy, downloads: DownloadGate, logger: Logger
     ) throws -> Engine? {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
         var settings = EngineConfiguration(
             storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
+        settings.node = node
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops
         settings.storageReserve = configuration.storageReserve

@@ -114,6 +114,7 @@ struct Claims: Sendable {
         parameters.appendArray(.timestamp, asks) {
             $0.append(timestamp: heads[$1.lot.id]?.microseconds ?? .min)
         }
+        parameters.append(float64: context.configuration.leaseSeconds)
         return parameters
     }
 
@@ -121,6 +122,7 @@ struct Claims: Sendable {
         var parameters = Parameters()
         appendLease(to: &parameters, context)
         parameters.append(bool: hasAway)
+        parameters.append(float64: context.configuration.leaseSeconds)
         return parameters
     }
 

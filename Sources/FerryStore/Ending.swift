@@ -22,7 +22,8 @@ enum Ending: Sendable {
     /// Until its host can be reached.
     case wait(Wait)
     case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
-    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false)
+    /// `home`: the only node that can do it.
+    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false, home: NodeID? = nil)
     case ask(Ask)
 
     struct Ask: Sendable {
@@ -49,7 +50,7 @@ enum Ending: Sendable {
         case .finish(let job): job.lease
         case .retry(let retry): retry.lease
         case .wait(let wait): wait.lease
-        case .suspend(let lease, _, _), .release(let lease, _, _): lease
+        case .suspend(let lease, _, _), .release(let lease, _, _, _): lease
         case .ask(let ask): ask.lease
         }
     }
@@ -66,7 +67,7 @@ enum Ending: Sendable {
         switch result.outcome {
         case .released:
             let ended = result.packed(.released, nil, node: node, at: now)
-            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes)
+            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: result.home)
             return
         case .suspended:
             let ended = result.packed(.suspended, nil, node: node, at: now)

@@ -26,6 +26,6 @@ extension Attempt {
             startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON,
             secrets: secrets,
             payload: stored.payload, origin: stored.origin, traceparent: stored.traceparent,
-            retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested)
+            retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home)
     }
 }

@@ -52,9 +52,9 @@ struct Round {
         if reconciles { unknown = try unknownLeases(&connection, context) }
         outcome.reconciledCount = unknown.count
         let parts = Parts(endings)
-        let releases = parts.releases + unknown.map { ($0, nil, false) }
+        let releases = parts.releases + unknown.map { ($0, nil, false, nil) }
         var results = try connection.pipeline { pipeline in
-            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .stops(releases)) }
+            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases)) }
             if !parts.suspensions.isEmpty {
                 pipeline.send(Statements.suspendJobs, .stops(parts.suspensions))
             }
@@ -128,7 +128,7 @@ struct Round {
 /// Endings by what is done with them.
 private struct Parts {
     /// An attempt that did not come to an end.
-    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool)
+    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: NodeID?)
     var finished: [FinishedJob] = []
     var retries: [Ending.Retry] = []
     var waits: [Ending.Wait] = []
@@ -143,9 +143,9 @@ private struct Parts {
             case .retry(let retry): retries.append(retry)
             case .wait(let wait): waits.append(wait)
             case .suspend(let lease, let ended, let leavesBytes):
-                suspensions.append((lease, ended, leavesBytes))
-            case .release(let lease, let ended, let leavesBytes):
-                releases.append((lease, ended, leavesBytes))
+                suspensions.append((lease, ended, leavesBytes, nil))
+            case .release(let lease, let ended, let leavesBytes, let home):
+                releases.append((lease, ended, leavesBytes, home))
             case .ask(let ask): asks.append(ask)
             }
         }
@@ -184,7 +184,14 @@ extension Parameters {
         return parameters
     }
 
-    /// The parameters of release_jobs.sql and suspend_jobs.sql.
+    /// The parameters of release_jobs.sql.
+    fileprivate static func releases(_ releases: [Parts.Stop]) -> Parameters {
+        var parameters = stops(releases)
+        parameters.appendArray(.uuid, releases) { $0.append($1.home) }
+        return parameters
+    }
+
+    /// The parameters of suspend_jobs.sql.
     fileprivate static func stops(_ stops: [Parts.Stop]) -> Parameters {
         var parameters = Parameters(capacity: stops.count * 160)
         parameters.append(stops.map(\.lease))

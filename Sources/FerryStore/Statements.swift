@@ -20,9 +20,9 @@ package enum Statements {
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
     package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 8)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 9)
     package static let claimLimitedJobs = make(
-        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
+        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 5)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 12)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
@@ -110,7 +110,7 @@ package enum Statements {
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let releaseDependents = make(
         "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
-    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 5)
+    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 6)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let removeOldAudit = make(
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)

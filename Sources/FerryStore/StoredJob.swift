@@ -11,6 +11,8 @@ package struct StoredJob: Sendable {
     package private(set) var hasBytes = false
     /// Whoever asked for the cancellation wants them; known of claimed jobs alone.
     package private(set) var keepsBytes = false
+    /// The only node that can do it; known of claimed jobs alone.
+    package private(set) var home: NodeID?
     package let sealedSecrets: [UInt8]?
     package let payload: [UInt8]?
     package let origin: String
@@ -60,6 +62,7 @@ package struct StoredJob: Sendable {
         guard isCancelRequested || record.attempt > 1 else { return }
         hasBytes = rows.bool(row, 22)
         keepsBytes = rows.bool(row, 23)
+        home = rows.identifierOrNil(row, 24)
     }
 
     /// Reads the columns of expired_jobs.sql.

@@ -86,6 +86,41 @@ struct ClusterTests {
         #expect(content.body == HalfwayOrigin.bytes(7))
     }
 
+    @Test("what one node has kept is sent by that node, wherever that is asked for")
+    func keptElsewhere() throws {
+        let nodes = try Pair(concurrency: 4)
+        defer { nodes.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(300_000)
+        try nginx.serve("file", bytes)
+        #expect(becomes { try nodes.first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let source = try nodes.first.run(#"{"kind":"download","request":{"url":"\#(nginx.url)/file"}}"#)
+        let (id, node) = (source["id"]?.string ?? "", source["node"]?.string)
+        #expect(source["state"]?.string == "succeeded" && node != nil)
+        let upload = { (number: Int) in
+            #"{"kind":"upload","request":{"url":"\#(nginx.url)/put/\#(number)"},"source":{"job":"\#(id)"}}"#
+        }
+        let ids = try (0..<6).map { try (($0 % 2 == 0) ? nodes.second : nodes.first).submit(upload($0)) }
+        for (number, id) in ids.enumerated() {
+            let job = try nodes.second.finished(id)
+            #expect(job["state"]?.string == "succeeded" && job["node"]?.string == node, "\(job)")
+            #expect(readFile("\(nginx.root)/put/\(number)") == bytes)
+        }
+        // Without that node it is tried again, and the job says why it waits.
+        nodes.first.terminate()
+        let last = try nodes.second.submit(upload(9))
+        #expect(
+            becomes {
+                let job = try nodes.second.json("GET", "/v1/jobs/\(last)")
+                return job["error"]?["code"]?.string == "storage_failed"
+                    && job["waiting_for"]?.string == "retry"
+            })
+        try nodes.first.start()
+        let job = try nodes.second.finished(last)
+        #expect(job["state"]?.string == "succeeded" && job["node"]?.string == node, "\(job)")
+    }
+
     @Test("a node that slept through its lease publishes nothing, records nothing and tells nothing")
     func frozen() throws {
         let nodes = try Pair(concurrency: 4)

@@ -83,7 +83,7 @@ final class Fixture: Sendable {
 
     func attempt(
         _ kind: JobKind = .download, _ url: String, job: JobID? = nil, number: Int32 = 1,
-        _ change: (inout Draft) -> Void = { _ in }
+        home: NodeID? = nil, _ change: (inout Draft) -> Void = { _ in }
     ) -> Attempt {
         var draft = Draft(kind, url)
         change(&draft)
@@ -94,7 +94,7 @@ final class Fixture: Sendable {
             createdAt: now, startedAt: now, spec: draft.spec, specJSON: [], secrets: draft.secrets,
             payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url, traceparent: nil,
             retryOf: nil,
-            isCancelRequested: false)
+            isCancelRequested: false, home: home)
     }
 
     /// Runs one attempt and returns its result.
@@ -115,14 +115,14 @@ final class Fixture: Sendable {
     /// Makes a job known that has succeeded with this result, or is in another state.
     func addJob(
         _ result: TransferResult, state: JobState = .succeeded, tenant: String = "tenant",
-        response: TransferResponse? = nil
+        response: TransferResponse? = nil, node: NodeID? = nil
     ) -> JobID {
         let id: JobID = ids.make()
         let now = SystemClock().now()
         jobs.add(
             JobRecord(
                 id: id, tenant: tenant, state: state, waitingFor: nil, revision: 2, attempt: 1,
-                failedAttemptCount: 0, node: nil, createdAt: now, startedAt: now, finishedAt: now,
+                failedAttemptCount: 0, node: node, createdAt: now, startedAt: now, finishedAt: now,
                 nextAttemptAt: nil, retryOf: nil, specJSON: [], responseJSON: response?.json,
                 resultJSON: result.json(job: id), errorJSON: nil, body: result.body))
         return id

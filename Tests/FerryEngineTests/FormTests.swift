@@ -206,6 +206,44 @@ import Testing
         }
     }
 
+    @Test("what is on the disk of another node is for that node, or is tried again when that has gone")
+    func otherNode() throws {
+        let (own, other) = (NodeID(high: 1, low: 1), NodeID(high: 2, low: 2))
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 201 C\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture { $0.node = own }
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let kept = TransferResult(
+            path: nil, size: 1, sha256: sha256([1]), body: nil, isKept: true, verified: .length)
+        var named = kept
+        (named.path, named.isKept) = ("shared", false)
+        let run = { (job: JobID, home: NodeID?) in
+            fixture.engine.begin([
+                fixture.attempt(.upload, origin.url, home: home) { $0.spec.source = .job(job) }
+            ])
+            return try #require(fixture.sink.arrived.wait().first)
+        }
+        for file in [kept, named] {
+            let there = fixture.addJob(file, node: other)
+            let given = try run(there, nil)
+            #expect(given.isReleased && given.home == other)
+            let waits = try run(there, other)
+            #expect(waits.failure?.code == .storageFailed && waits.failure?.isRetryable == true)
+            // It is that of another file that this node is the only one.
+            #expect(try run(there, own).failure?.code == .sourceNotFound)
+            // Its own files are nowhere else.
+            #expect(try run(fixture.addJob(file, node: own), nil).failure?.code == .sourceNotFound)
+        }
+        #expect(origin.requests.isEmpty)
+        // Where the disk is shared any node has it.
+        try writeFile(fixture.root + "/shared", [1])
+        #expect(try run(fixture.addJob(named, node: other), nil).success?.sha256 == sha256([1]))
+    }
+
     @Test("a job's file with other bytes of the same length is noticed")
     func swapped() throws {
         try Self.with { origin, _, fixture in

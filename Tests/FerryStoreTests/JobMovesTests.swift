@@ -126,10 +126,10 @@ struct JobMovesTests {
     static let nodes: [Move] = [
         Move(
             statement: Statements.claimJobs, input: .lease,
-            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}'"),
+            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}', 15"),
         Move(
             statement: Statements.claimLimitedJobs, input: .lease,
-            arguments: "'\(node)', now(), false, false",
+            arguments: "'\(node)', now(), false, false, 15",
             before: "SET LOCAL ferry.permits = '\(lot);10';"),
         Move(statement: Statements.reclaimJobs, input: .release, arguments: "'\(node)', '{}'"),
         Move(statement: Statements.rescueJobs, input: .release, arguments: "15, 10, '{}', true"),
@@ -147,7 +147,7 @@ struct JobMovesTests {
     ]
 
     private static let ends: [[Move]] = [
-        ending(Statements.releaseJobs, .release, "'{NULL}', '{f}'"),
+        ending(Statements.releaseJobs, .release, "'{NULL}', '{f}', '{NULL}'"),
         ending(Statements.retryJobs, .wait, #"'{1}', '{tomorrow}', '{"{}"}', '{NULL}', '{f}', '{now}'"#),
         ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}'"#),
         ending(Statements.askJobs, .wait, #"'{challenge}', '{"{}"}', '{tomorrow}', '{NULL}', '{f}'"#),

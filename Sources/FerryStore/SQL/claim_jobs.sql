@@ -6,9 +6,10 @@
 -- await_hosts.sql; $7 whether some will find no slot: then what must not be sent twice
 -- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
 -- $8 of each lot the urgency of the first that may be queued: everything before is gone, but still to be
--- stepped over while somebody keeps a snapshot open.
--- Columns as everywhere, then lot, urgency, whether there are bytes, and whether those stay when it is
--- cancelled.
+-- stepped over while somebody keeps a snapshot open. What only another node can do (`home`) is left to that
+-- one, unless it has been silent for $9 seconds.
+-- Columns as everywhere, then lot, urgency, whether there are bytes, whether those stay when it is cancelled,
+-- and which node alone can do it.
 WITH met AS MATERIALIZED (
     SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
         '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
@@ -17,6 +18,9 @@ WITH met AS MATERIALIZED (
         SELECT id, origin, spec FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND (kind <> 'download' OR NOT $5::boolean)
+            AND (home IS NULL OR home = $3::uuid OR NOT EXISTS (
+                SELECT FROM nodes n WHERE n.id = home AND n.is_worker
+                    AND n.heartbeat_at > now() - make_interval(secs => $9::double precision)))
         ORDER BY urgency, id LIMIT a.count
         FOR UPDATE SKIP LOCKED) q
     WHERE NOT $6::boolean OR NOT coalesce((
@@ -44,10 +48,10 @@ WITH met AS MATERIALIZED (
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes
+    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home
 FROM claimed j
 UNION ALL
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes
+    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home
 FROM jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM met WHERE is_passed_over LIMIT 1))

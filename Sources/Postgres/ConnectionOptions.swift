@@ -32,7 +32,12 @@ package struct ConnectionOptions: Sendable {
     var sessionSettings: [Setting] {
         var all: [Setting] = [
             // A pinned plan that has no index to use costs 10^10, and would be compiled first.
-            Setting("jit", "off")
+            Setting("jit", "off"),
+            // A host that vanished leaves its sessions to the server, with what they hold. As the client's
+            // own (`Connecting`); nothing on a local socket.
+            Setting("tcp_keepalives_idle", "10"), Setting("tcp_keepalives_interval", "5"),
+            Setting("tcp_keepalives_count", "3"),
+            Setting("tcp_user_timeout", String(tcpUserTimeout.milliseconds)),
         ]
         if let statementTimeout {
             all.append(Setting("statement_timeout", String(statementTimeout.milliseconds)))

@@ -32,6 +32,22 @@ struct ConnectionTests {
         #expect(connection.serverVersion >= Connection.oldestServerVersion)
     }
 
+    @Test("the server looks soon whether a silent host is still there")
+    func keepalives() throws {
+        let port = try FreePort.find()
+        let server = try TestServer(tcpPort: port)
+        defer { server.remove() }
+        var connection = try Connection(url: "postgresql://postgres@127.0.0.1:\(port)/postgres")
+        let result = try connection.execute(
+            Statement(
+                "keepalives",
+                """
+                SELECT current_setting('tcp_keepalives_idle'), current_setting('tcp_keepalives_interval'),
+                       current_setting('tcp_keepalives_count'), current_setting('tcp_user_timeout')
+                """))
+        #expect((0..<4).map { result.text(0, $0) } == ["10", "5", "3", "10000"])
+    }
+
     @Test(
         "no error repeats the password",
         arguments: [

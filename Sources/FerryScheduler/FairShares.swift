@@ -29,6 +29,16 @@ package struct FairShares<Key: Hashable & Sendable>: Sendable {
         if debts.count > 2 * ready.count + 1_000 { debts = debts.filter { $0.value > present } }
     }
 
+    /// What was charged for the key turned out to be more or less. Nobody gets more than the next turn of it,
+    /// and nobody is `most` behind the others because of it.
+    package mutating func correct(_ key: Key, _ amount: Double, most: Double) {
+        guard let time = ready.rank(of: key) ?? debts[key] ?? (amount > 0 ? present : nil) else { return }
+        let bounded =
+            amount < 0
+            ? max(time + amount, min(time, present)) : min(time + amount, max(time, present + most))
+        if ready.contains(key) { ready.set(key, bounded) } else { debts[key] = bounded }
+    }
+
     /// The key was served. A negative amount gives back what was charged for nothing.
     package mutating func charge(_ key: Key, _ amount: Double) {
         if let time = ready.remove(key) {

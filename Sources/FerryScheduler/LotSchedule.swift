@@ -18,13 +18,16 @@ package struct Lot: Sendable, Hashable {
 }
 
 /// From which lots the next jobs are claimed: tenants get equal shares, the sessions of a tenant shares by
-/// their weights, and within a session the lot goes first whose first job is the most urgent.
+/// their weights, and within a session the lot goes first whose first job is the most urgent. Shares are of
+/// slots' time: each job is charged for as long as its session's took lately, and set right when it ends.
 ///
 /// A value without a clock: knows what may queue, not what queues.
 package struct LotSchedule: Sendable {
     package struct Ask: Sendable, Equatable {
         package let lot: Lot
         package let count: Int
+        /// Seconds of a slot that each was charged for.
+        package let cost: Double
     }
 
     /// What a claim has found out about a lot.
@@ -60,6 +63,7 @@ package struct LotSchedule: Sendable {
         var sessions: [String: Session] = [:]
     }
 
+    private var costs = SlotCosts()
     private var known: [Int64: Known] = [:]
     private var tenants: [String: Tenant] = [:]
     private var shares = FairShares<String>()
@@ -137,6 +141,7 @@ package struct LotSchedule: Sendable {
             return planAlone(only, count)
         }
         var counts: [Int64: Int] = [:]
+        var prices: [Int64: Double] = [:]
         var order: [Int64] = []
         var origins: Set<String> = []
         // Out of the way until the plan is made.
@@ -151,12 +156,15 @@ package struct LotSchedule: Sendable {
                 aside.append(id)
                 continue
             }
-            if before == 0 { order.append(id) }
+            if before == 0 {
+                order.append(id)
+                prices[id] = costs.cost(of: next.lot)
+            }
             // Several at a time, so that a large claim is not decided job by job.
             let taken = max(1, min(left / Self.stepCount, (next.limit ?? .max) - before))
             counts[id] = before + taken
             left -= taken
-            charge(next.lot, taken)
+            charge(next.lot, Double(taken) * (prices[id] ?? 0))
             if let limit = next.limit, before + taken >= limit {
                 setAside(next.lot)
                 aside.append(id)
@@ -164,22 +172,23 @@ package struct LotSchedule: Sendable {
         }
         for id in aside { makeReady(id) }
         return order.compactMap { id in
-            known[id].map { Ask(lot: $0.lot, count: counts[id] ?? 0) }
+            known[id].map { Ask(lot: $0.lot, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
         }
     }
 
     private mutating func planAlone(_ only: Known, _ count: Int) -> [Ask] {
         guard hasReady, count > 0 else { return [] }
-        let ask = Ask(lot: only.lot, count: max(1, min(count, only.limit ?? count)))
+        let cost = costs.cost(of: only.lot)
+        let ask = Ask(lot: only.lot, count: max(1, min(count, only.limit ?? count)), cost: cost)
         // In two steps, so that who comes now starts where this one will be, and not before all of it.
-        charge(only.lot, ask.count - 1)
-        charge(only.lot, 1)
+        charge(only.lot, Double(ask.count - 1) * cost)
+        charge(only.lot, cost)
         return [ask]
     }
 
     /// What became of an ask. `head`: how urgent its next job is at most.
     package mutating func settle(_ ask: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
-        if claimed < ask.count { charge(ask.lot, claimed - ask.count) }
+        if claimed < ask.count { charge(ask.lot, Double(claimed - ask.count) * ask.cost) }
         let id = ask.lot.id
         guard known[id] != nil else { return }
         if let head { known[id]?.head = head }
@@ -190,12 +199,23 @@ package struct LotSchedule: Sendable {
         }
     }
 
+    /// A job of the session has held a slot for so many seconds. `charged`: its ask's `cost`; nil: it was
+    /// leased without an ask, when nothing else wanted its slot.
+    package mutating func ended(tenant: String, session: String, seconds: Double, charged: Double?) {
+        costs.note(tenant: tenant, session: session, seconds: seconds)
+        guard let charged else { return }
+        let more = SlotCosts.bounded(seconds) - charged
+        shares.correct(tenant, more, most: SlotCosts.correctionMax)
+        let weight = tenants[tenant]?.sessions[session]?.weight ?? 1
+        tenants[tenant]?.shares.correct(session, more / weight, most: SlotCosts.correctionMax / weight)
+    }
+
     // MARK: Pieces
 
-    private mutating func charge(_ lot: Lot, _ count: Int) {
+    private mutating func charge(_ lot: Lot, _ seconds: Double) {
         let weight = tenants[lot.tenant]?.sessions[lot.session]?.weight ?? 1
-        shares.charge(lot.tenant, Double(count))
-        tenants[lot.tenant]?.shares.charge(lot.session, Double(count) / weight)
+        shares.charge(lot.tenant, seconds)
+        tenants[lot.tenant]?.shares.charge(lot.session, seconds / weight)
     }
 
     private mutating func makeReady(_ id: Int64) {

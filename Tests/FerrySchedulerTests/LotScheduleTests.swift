@@ -44,6 +44,57 @@ struct LotScheduleTests {
         #expect(abs(first[2, default: 0] + all[2, default: 0] - 1_000) <= 56)
     }
 
+    @Test("sessions of equal weight hold slots for the same time, however long their jobs take")
+    func slotTime() {
+        var slots = SimulatedSlots(count: 12)
+        slots.add(Lot(id: 1, tenant: "a", session: "long"), seconds: 2)
+        slots.add(Lot(id: 2, tenant: "a", session: "short"), seconds: 0.1)
+        slots.run(until: 1_000)
+        let long = slots.held[1, default: 0] / (slots.held[1, default: 0] + slots.held[2, default: 0])
+        #expect(abs(long - 0.5) <= 0.025, "\(long)")
+    }
+
+    @Test("and by their weights, as tenants do equally")
+    func slotTimeByWeight() {
+        var slots = SimulatedSlots(count: 20)
+        slots.add(Lot(id: 1, tenant: "a", session: "long"), seconds: 3, weight: 3)
+        slots.add(Lot(id: 2, tenant: "a", session: "short"), seconds: 0.2)
+        slots.add(Lot(id: 3, tenant: "b", session: "only"), seconds: 0.5)
+        slots.run(until: 2_000)
+        let total = slots.held.values.reduce(0, +)
+        for (lot, share) in [(Int64(1), 0.375), (2, 0.125), (3, 0.5)] {
+            #expect(abs(slots.held[lot, default: 0] / total - share) <= 0.05 * share + 0.01, "\(slots.held)")
+        }
+    }
+
+    @Test("a tenant with short jobs gets its half of the slots as those of one with long ones end")
+    func trickling() {
+        var slots = SimulatedSlots(count: 20)
+        slots.add(Lot(id: 1, tenant: "slow", session: "s"), seconds: 600)
+        slots.run(until: 1_000)
+        slots.add(Lot(id: 2, tenant: "quick", session: "s"), seconds: 1)
+        // All slots have been given back once.
+        slots.run(until: 1_700)
+        slots.held = [:]
+        slots.run(until: 12_000)
+        let quick = slots.held[2, default: 0] / (slots.held[1, default: 0] + slots.held[2, default: 0])
+        #expect(abs(quick - 0.5) <= 0.1, "\(quick)")
+    }
+
+    @Test("jobs that end much sooner than the last ones did bring their session no more than its turn")
+    func overestimate() {
+        var slots = SimulatedSlots(count: 10)
+        slots.add(Lot(id: 1, tenant: "a", session: "failing"), seconds: 50)
+        slots.run(until: 200)
+        slots.change(1, seconds: 0.01)
+        slots.add(Lot(id: 2, tenant: "a", session: "steady"), seconds: 1)
+        slots.run(until: 300)
+        slots.held = [:]
+        slots.run(until: 320)
+        let steady = slots.held[2, default: 0] / (slots.held[1, default: 0] + slots.held[2, default: 0])
+        #expect(abs(steady - 0.5) <= 0.1, "\(steady)")
+    }
+
     @Test("within a session the lot goes first whose first job is the most urgent")
     func urgency() {
         var schedule = LotSchedule()

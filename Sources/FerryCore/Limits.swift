@@ -133,6 +133,8 @@ package enum Limits {
     package static let deliverySeconds = 2_592_000.0
     /// Seconds by which a job of priority 1 goes before one of priority 0.
     package static let priorityHeadStartSeconds = 600.0
+    /// Seconds by which a job goes before others at its latest start: queues that keep deadlines are shorter.
+    package static let deadlineHeadStartSeconds = 86_400.0
     /// Rows per statement of the intake lane.
     package static let intakeBatchMax = 500
     /// Lots that one look finds at most.

@@ -84,7 +84,9 @@ extension ControlLane {
         let name = context.lotName(
             tenant: record.tenant, session: spec.session, origin: origin, context.sessions.current)
         parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
-        parameters.append(spec.schedule.urgency(createdAt: record.createdAt))
+        parameters.append(
+            spec.urgency(
+                createdAt: record.createdAt, bytesPerSecond: context.throughputs.bytesPerSecond(origin)))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
         let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary

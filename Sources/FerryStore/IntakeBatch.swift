@@ -58,7 +58,7 @@ struct IntakeBatch {
         leaseCount = slots.reserve(upTo: min(due.count, slots.freeCount - queued))
         if leaseCount < due.count {
             let urgencies = due.map {
-                submissions[$0.submission].jobs[$0.job].spec.schedule.urgency(createdAt: now)
+                urgency(submissions[$0.submission].jobs[$0.job])
             }
             due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
         }
@@ -75,6 +75,10 @@ struct IntakeBatch {
         sessions = context.sessions.current
         latestStarts = [:]
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+    }
+
+    func urgency(_ job: NewJob) -> Timestamp {
+        job.spec.urgency(createdAt: now, bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
     }
 
     /// What something limits is leased by claims alone, which count.
@@ -157,7 +161,7 @@ struct IntakeBatch {
                     case nil:
                         outcome.queued.append(job)
                         outcome.additions.add(
-                            lots[index, place], job.spec.schedule.urgency(createdAt: now))
+                            lots[index, place], urgency(job))
                     case .dependency?: outcome.hasDependencies = true
                     default:
                         outcome.earliestBegin = [outcome.earliestBegin, dueAt(job)]

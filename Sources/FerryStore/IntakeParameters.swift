@@ -123,7 +123,7 @@ extension IntakeBatch {
         parameters.beginArray(.timestamp)
         for index in chosen {
             for job in submissions[index].jobs {
-                parameters.append(job.spec.schedule.urgency(createdAt: now))
+                parameters.append(urgency(job))
             }
         }
         parameters.endArray()

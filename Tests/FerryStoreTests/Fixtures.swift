@@ -155,7 +155,7 @@ final class TestNode: Sendable {
         let patch = try HostPatch(JSON.parse(Array(patch.utf8)))
         let changed = try wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }.get()
             .get()
-        let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil
+        let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
         eventually("every node knows what holds for \(origin)") {
             nodes.allSatisfy { ($0.hosts.limit(of: origin) != nil) == isLimited }
         }
@@ -220,7 +220,8 @@ func newJob(
     serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
     webhook: Bool = false, webhookEvents: [EventType]? = nil,
-    sealedSecrets: [UInt8]? = nil, origin: String? = nil, acknowledgement: AcknowledgementRules? = nil
+    sealedSecrets: [UInt8]? = nil, origin: String? = nil, deadlineAt: Timestamp? = nil,
+    acknowledgement: AcknowledgementRules? = nil
 ) -> NewJob {
     var spec = JobSpec(
         kind: kind, session: session, description: nil, metadata: metadata,
@@ -245,6 +246,7 @@ func newJob(
                 hasSecret: sealedSecrets != nil)
             : nil)
     spec.schedule.networkServiceType = serviceType
+    spec.schedule.deadlineAt = deadlineAt
     spec.acknowledgement = acknowledgement
     return NewJob(
         id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),

@@ -75,6 +75,48 @@ struct QueueTests {
         #expect(attempts.map(\.job) == [5, 4, 2, 3, 1, 0].map { jobs[$0].id })
     }
 
+    @Test("a job whose deadline is near goes before older ones of its session, the nearest first")
+    func deadlines() throws {
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        let jobs = [
+            newJob(priority: 1, serviceType: .responsiveData), newJob(deadlineAt: now + 90 * 86_400),
+            newJob(deadlineAt: now + 7_200), newJob(deadlineAt: now + 3_600),
+        ]
+        let attempts = try order(of: jobs)
+        #expect(attempts.map(\.job) == [3, 2, 0, 1].map { jobs[$0].id })
+    }
+
+    @Test("however many jobs of a paused host come first, others of the session begin at once")
+    func stretch() throws {
+        let node = try TestNode(database.url, slots: 1) { $0.heldSeconds = 300 }
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let first = try node.attempt()
+        _ = try node.submit(newJob(host: "limited.example.org"))
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, lot, urgency)
+                SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, lot, urgency
+                FROM jobs, generate_series(1, 10000) WHERE origin = '\(Self.limited)';
+                INSERT INTO job_counts (shard, queued) VALUES ('stretch', 10000);
+                """)
+        try node.changeHost(Self.limited, #"{"paused":true}"#, known: [node])
+        let free = newJob(host: "free.example.org")
+        _ = try node.submit(free)
+        node.store.dispatcher.record(result(first, success))
+        let attempt = try node.attempt()
+        #expect(attempt.job == free.id)
+        let left = Statement(
+            "left_in_wide", "SELECT count(*) FROM jobs WHERE lot > 0 AND origin = '\(Self.limited)'")
+        #expect(try connection.execute(left).int64(0, 0) > 8_000)
+        // They are moved all the same.
+        node.end(attempt, success)
+        try eventually("they are moved") { try connection.execute(left).int64(0, 0) == 0 }
+    }
+
     @Test("who has waited for the length of the head start goes before anybody new")
     func ageing() throws {
         let node = try TestNode(database.url, slots: 1)

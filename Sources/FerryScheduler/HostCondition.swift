@@ -39,6 +39,8 @@ package struct HostCondition: Sendable, Equatable {
     package internal(set) var nextProbeAt: Timestamp?
     /// How many waiting jobs are let go next; 0: it does not recover.
     package internal(set) var releaseCount = 0
+    /// It has answered since jobs were let go last: the next are twice as many.
+    var hasAnsweredSince = false
     var nextReleaseAt: Timestamp?
     var lastReportAt: Timestamp?
 
@@ -109,7 +111,10 @@ package struct HostCondition: Sendable, Equatable {
     ) -> [HostDecision] {
         var decisions: [HostDecision] = []
         if !report.isEmpty { lastReportAt = now }
-        if report.answered > 0 { pauseCount = 0 }
+        if report.answered > 0 {
+            pauseCount = 0
+            hasAnsweredSince = releaseCount > 0
+        }
         var measured = report
         // What is answered during a pause began before it.
         if let backoffUntil, backoffUntil > now { measured.throttled = 0 }
@@ -160,6 +165,7 @@ package struct HostCondition: Sendable, Equatable {
         unreachableCode = report.unreachableCode
         if !isRelapse { probeCount = 0 }
         releaseCount = 0
+        hasAnsweredSince = false
         nextReleaseAt = nil
         nextProbeAt = now + probeDelay
         return HostDecision(
@@ -188,8 +194,9 @@ package struct HostCondition: Sendable, Equatable {
             self.nextProbeAt = now + Self.probeLeaseSeconds
         }
         if unreachableSince == nil, releaseCount > 0, (nextReleaseAt ?? now) <= now {
+            if hasAnsweredSince { releaseCount = min(releaseCount * 2, Self.releaseCountMax) }
+            hasAnsweredSince = false
             errands.releases = releaseCount
-            releaseCount = min(releaseCount * 2, Self.releaseCountMax)
             nextReleaseAt = now + Self.releaseInterval
         }
         return errands
@@ -199,6 +206,7 @@ package struct HostCondition: Sendable, Equatable {
     package mutating func released(_ count: Int, of allowed: Int) {
         if count < allowed, unreachableSince == nil {
             releaseCount = 0
+            hasAnsweredSince = false
             nextReleaseAt = nil
             probeCount = 0
         }

@@ -17,6 +17,7 @@ extension HostCondition {
         writer.put("probes", probeCount == 0 ? nil : probeCount)
         writer.put("next_probe", nextProbeAt)
         writer.put("release", releaseCount == 0 ? nil : releaseCount)
+        writer.put("answered_since", hasAnsweredSince ? 1 : nil)
         writer.put("next_release", nextReleaseAt)
         writer.put("last_report", lastReportAt)
         controller.write(into: &writer)
@@ -39,6 +40,7 @@ extension HostCondition {
         probeCount = reader.integer("probes") ?? 0
         nextProbeAt = reader.instant("next_probe")
         releaseCount = reader.integer("release") ?? 0
+        hasAnsweredSince = reader.integer("answered_since") == 1
         nextReleaseAt = reader.instant("next_release")
         lastReportAt = reader.instant("last_report")
         controller = ConcurrencyController(reader)

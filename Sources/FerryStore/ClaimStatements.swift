@@ -14,8 +14,10 @@ struct Claims: Sendable {
     var heads: [Int64: Timestamp] = [:]
     /// Wide lots whose session is limited by now: what queues there is diverted.
     var limited: Set<Int64> = []
-    /// Wide lots that may have jobs of limited origins.
+    /// Wide lots that may have jobs of limited origins: those are stepped over, and the first are diverted.
     var suspects: Set<Int64> = []
+    /// Others of which they are diverted, and nothing is claimed.
+    var stretches: [Lot] = []
     var narrow: [Narrow] = []
     /// Begin to look after this lot; nil: no look.
     var lookAfter: Int64?
@@ -32,7 +34,7 @@ struct Claims: Sendable {
     /// What runs here is to be counted where something limits it.
     var countsRunning: Bool { lookAfter == .min && (hasHosts || !limitedSessions.isEmpty) }
 
-    var isEmpty: Bool { wide.isEmpty && narrow.isEmpty && lookAfter == nil }
+    var isEmpty: Bool { wide.isEmpty && narrow.isEmpty && stretches.isEmpty && lookAfter == nil }
 
     /// A lot that has queued jobs, as a look or a diversion has found it.
     struct Found: Sendable {
@@ -67,8 +69,10 @@ struct Claims: Sendable {
     /// Whether the first rows of a wide lot are looked at for what has to be diverted.
     func diverts(_ lot: Lot) -> Bool { limited.contains(lot.id) || suspects.contains(lot.id) }
 
-    private var diverted: [LotSchedule.Ask] { wide.filter { diverts($0.lot) } }
-    private var diverts: Bool { !limited.isEmpty || hasHosts && !suspects.isEmpty }
+    private var diverted: [Int64] { wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id) }
+    private var diverts: Bool {
+        !limited.isEmpty || !stretches.isEmpty || hasHosts && !suspects.isEmpty
+    }
 
     // MARK: Statements
 
@@ -97,10 +101,11 @@ struct Claims: Sendable {
 
     private var diversion: Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.int64, diverted) { $0.append(int64: $1.lot.id) }
-        parameters.appendArray(.bool, diverted) { $0.append(bool: limited.contains($1.lot.id)) }
-        // Beyond what is asked for, so that a limited origin does not stop the others for long.
-        parameters.append(int32: Int32((diverted.map(\.count).max() ?? 0) + Limits.claimBatchMax))
+        let diverted = diverted
+        parameters.appendArray(.int64, diverted) { $0.append(int64: $1) }
+        parameters.appendArray(.bool, diverted) { $0.append(bool: limited.contains($1)) }
+        // Beyond what is asked for, so that a session that is limited now goes on.
+        parameters.append(int32: Int32((wide.map(\.count).max() ?? 0) + Limits.claimBatchMax))
         return parameters
     }
 
@@ -115,6 +120,7 @@ struct Claims: Sendable {
             $0.append(timestamp: heads[$1.lot.id]?.microseconds ?? .min)
         }
         parameters.append(float64: context.configuration.leaseSeconds)
+        parameters.appendArray(.bool, asks) { $0.append(bool: hasHosts && suspects.contains($1.lot.id)) }
         return parameters
     }
 

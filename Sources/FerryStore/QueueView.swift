@@ -11,6 +11,10 @@ struct QueueView {
     /// Wide lots of which a claim has found less than it asked for while origins are limited or away: either
     /// they are empty, or the next round has something to divert.
     private var suspects: Set<Int64> = []
+    /// Wide lots of which a claim has stepped over all that is there: they rest in the schedule, while the
+    /// jobs of limited origins are diverted round by round.
+    private var stretches: [Int64: Lot] = [:]
+    private var nextDiversion: Int64 = 0
     /// Wide lots whose first jobs a claim has taken, up to an urgency. Until an instant claims begin there:
     /// they would step over everything that was claimed before and is not vacuumed yet, because somebody
     /// keeps a snapshot open.
@@ -30,6 +34,14 @@ struct QueueView {
     /// Looks take at most a twentieth of the time, and so do claims from the beginning of a lot, and
     /// comparisons of what this node holds.
     static let lookPause: Int64 = 20
+    /// Seconds until a lot is claimed from again that had nothing but jobs of limited origins, as a multiple
+    /// of what it took to find that, and at most: others may have queued something.
+    private static let restShare = 10.0
+    private static let restMax = 1.0
+    /// Rounds of which diversions take at most so many parts of the time.
+    private static let diversionPause: Int64 = 2
+    /// Lots of one round that are diverted without a claim.
+    private static let stretchCountMax = 4
     /// Until a claim begins at the beginning again: others may have queued something more urgent, or given it
     /// back.
     private static let headLifetimeMax: Int64 = 5_000_000_000
@@ -47,6 +59,7 @@ struct QueueView {
     func nextInstant(_ now: Int64) -> Int64 {
         if schedule.hasReady || context.backlog.count.map({ $0 > 0 }) == true { return now }
         var next = nextPoll
+        if !stretches.isEmpty { next = min(next, nextDiversion) }
         if context.backlog.wantedLook != nil { next = min(next, nextLook) }
         if let wake = schedule.nextWake {
             next = min(next, now + Int64(min(max(0, wake - context.clock.now()), 1e6) * 1e9))
@@ -62,7 +75,10 @@ struct QueueView {
     /// Takes in what this process has queued, and what may be tried again.
     mutating func learn() {
         mark = context.backlog.mark
-        for (lot, addition) in context.backlog.takeAdditions() { add(lot, head: addition.head) }
+        for (lot, addition) in context.backlog.takeAdditions() {
+            add(lot, head: addition.head)
+            noteNews(in: lot, head: addition.head)
+        }
         schedule.wake(at: context.clock.now())
     }
 
@@ -83,6 +99,13 @@ struct QueueView {
         }
         schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
         if let head = heads[found.lot.id], found.head < head.urgency { heads[found.lot.id] = nil }
+    }
+
+    /// This process has queued a job in a lot that rests: everything before it is of limited origins.
+    private mutating func noteNews(in lot: Lot, head: Timestamp) {
+        guard stretches[lot.id] != nil else { return }
+        schedule.unblock(lot.id, unlessBefore: .distantPast)
+        heads[lot.id] = (head, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
     }
 
     // MARK: Rounds
@@ -128,6 +151,11 @@ struct QueueView {
             }
             if claims.hasAway, mayAwait(ask.lot, claims) { claims.away.append(ask) }
         }
+        if now >= nextDiversion {
+            let asked = Set(claims.wide.map(\.lot.id))
+            let resting = stretches.values.filter { !asked.contains($0.id) }
+            claims.stretches = Array(resting.prefix(Self.stretchCountMax))
+        }
         if looks {
             claims.lookAfter = lookAfter
             if lookAfter == .min {
@@ -163,6 +191,7 @@ struct QueueView {
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
             note(head: leased.last, of: ask, isFull: leased.count == ask.count, claims, outcome, nanoseconds)
+            if restsAfterwards(ask, leased.count, claims, outcome, nanoseconds) { continue }
             // What is before may have been left by others.
             if leased.count < ask.count, claims.heads[ask.lot.id] != nil {
                 schedule.settle(ask, claimed: leased.count, .more)
@@ -180,6 +209,7 @@ struct QueueView {
             if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
             schedule.settle(narrow.ask, claimed: leased.count, depth, head: leased.last)
         }
+        if !stretches.isEmpty { settleStretches(claims, outcome, nanoseconds) }
         let sessions = context.sessions.current
         for found in outcome.found {
             add(found, sessions.share(tenant: found.lot.tenant, session: found.lot.session))
@@ -193,6 +223,44 @@ struct QueueView {
         if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
     }
 
+    /// Whether a lot had nothing but jobs of limited origins left, and is not claimed from for a while.
+    private mutating func restsAfterwards(
+        _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
+        _ nanoseconds: Int64
+    ) -> Bool {
+        let lot = ask.lot
+        guard claims.suspects.contains(lot.id), !claims.limited.contains(lot.id), claimed < ask.count,
+            outcome.diverted.contains(lot.id)
+        else {
+            stretches[lot.id] = nil
+            return false
+        }
+        stretches[lot.id] = lot
+        heads[lot.id] = nil
+        let rest = min(Self.restMax, Self.restShare * Double(nanoseconds) / 1e9)
+        schedule.settle(ask, claimed: claimed, .blocked(until: context.clock.now() + rest))
+        return true
+    }
+
+    /// Those of which nothing was diverted any more have nothing of limited origins left.
+    private mutating func settleStretches(
+        _ claims: Claims, _ outcome: Claims.Outcome, _ nanoseconds: Int64
+    ) {
+        guard !claims.stretches.isEmpty else { return }
+        nextDiversion = Sys.monotonicNanoseconds() + (Self.diversionPause - 1) * nanoseconds
+        for lot in claims.stretches where !outcome.diverted.contains(lot.id) {
+            stretches[lot.id] = nil
+            schedule.unblock(lot.id, unlessBefore: .distantPast)
+        }
+    }
+
+    private mutating func noteCharges(_ claims: Claims, _ outcome: Claims.Outcome) {
+        guard !outcome.jobs.isEmpty else { return }
+        let costs = Dictionary(
+            (claims.wide + claims.narrow.map(\.ask)).map { ($0.lot.id, $0.cost) }, uniquingKeysWith: { $1 })
+        for (job, lot) in zip(outcome.jobs, outcome.lots) { charged[job.record.id] = costs[lot] }
+    }
+
     /// What a claim has left behind is looked for again when that has taken a twentieth of the time, and as
     /// soon as a claim finds less than it asked for.
     private mutating func note(
@@ -200,7 +268,7 @@ struct QueueView {
         _ nanoseconds: Int64
     ) {
         let lot = ask.lot.id
-        guard isFull, let head, !outcome.passesOver, !claims.diverts(ask.lot) else {
+        guard isFull, let head, !outcome.passesOver, !claims.limited.contains(lot) else {
             heads[lot] = nil
             return
         }

@@ -20,7 +20,7 @@ package enum Statements {
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
     package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 9)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 10)
     package static let claimLimitedJobs = make(
         "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 5)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)

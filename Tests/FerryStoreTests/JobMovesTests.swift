@@ -126,7 +126,8 @@ struct JobMovesTests {
     static let nodes: [Move] = [
         Move(
             statement: Statements.claimJobs, input: .lease,
-            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}', 15"),
+            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}', 15, "
+                + "'{f}'"),
         Move(
             statement: Statements.claimLimitedJobs, input: .lease,
             arguments: "'\(node)', now(), false, false, 15",

@@ -7,20 +7,26 @@
 -- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
 -- $8 of each lot the urgency of the first that may be queued: everything before is gone, but still to be
 -- stepped over while somebody keeps a snapshot open. What only another node can do (`home`) is left to that
--- one, unless it has been silent for $9 seconds.
+-- one, unless it has been silent for $9 seconds. $10 of each lot whether jobs of limited origins are stepped
+-- over, however many come first: where they were met, and until divert_jobs.sql has moved them.
 -- Columns as everywhere, then lot, urgency, whether there are bytes, whether those stay when it is cancelled,
 -- and which node alone can do it.
 WITH met AS MATERIALIZED (
     SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
         '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
         '%"method":"OPTIONS"%', '%"method":"TRACE"%', '%"non_idempotent":true%']) AS is_passed_over
-    FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[]) AS a(lot, count, since) CROSS JOIN LATERAL (
+    FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[], $10::boolean[])
+        AS a(lot, count, since, skips)
+    CROSS JOIN LATERAL (
         SELECT id, origin, spec FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND (kind <> 'download' OR NOT $5::boolean)
             AND (home IS NULL OR home = $3::uuid OR NOT EXISTS (
                 SELECT FROM nodes n WHERE n.id = home AND n.is_worker
                     AND n.heartbeat_at > now() - make_interval(secs => $9::double precision)))
+            AND (NOT a.skips OR NOT coalesce((
+                SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+                FROM hosts h WHERE h.origin = jobs.origin), false))
         ORDER BY urgency, id LIMIT a.count
         FOR UPDATE SKIP LOCKED) q
     WHERE NOT $6::boolean OR NOT coalesce((

@@ -156,6 +156,8 @@ package struct AttemptResult: Sendable {
         case asked(JobQuestion)
         /// The node drains, or another one has to do it: the lease goes back, no attempt is used up.
         case released
+        /// It goes on at a host that may not be used now: it waits, and no attempt is used up.
+        case putOff(HostHold)
     }
     package private(set) var attempt: Attempt
     package let outcome: Outcome

@@ -78,7 +78,41 @@ package enum QueueReason: Sendable, Equatable {
     }
 }
 
+/// A host that an attempt may not use now, and why.
+package struct HostHold: Sendable, Equatable {
+    package let origin: String
+    package let reason: QueueReason
+
+    package init(origin: String, reason: QueueReason) {
+        self.origin = origin
+        self.reason = reason
+    }
+
+    /// What the job says while it waits for that.
+    package var error: TransferError {
+        let why =
+            switch reason {
+            case .noFreeSlot: "has no connection free"
+            case .sessionLimit(let count): "is given \(count) connections of the session, which are in use"
+            case .hostLimit(let count): "is given \(count) connections at once, which are in use"
+            case .hostBackoff: "is backed off"
+            case .hostPaused: "is paused"
+            }
+        return TransferError(
+            .hostHeld, "The transfer goes on at \(origin), which \(why).", phase: .connecting,
+            isRetryable: true)
+    }
+}
+
 extension HostLimits {
+    /// Why nothing may begin at the origin now, whatever runs; nil: it may.
+    package func hold(on origin: String, at now: Timestamp) -> HostHold? {
+        guard let limit = limit(of: origin) else { return nil }
+        if limit.isPaused { return HostHold(origin: origin, reason: .hostPaused) }
+        guard let until = limit.blockedUntil, until > now else { return nil }
+        return HostHold(origin: origin, reason: .hostBackoff(until: until))
+    }
+
     /// Why a job of this origin waits in the queue, as far as limits tell: what runs is not counted.
     /// `sessionLimit`: connections of its session to one host; nil: no limit.
     package func reason(for origin: String, sessionLimit: Int?, at now: Timestamp) -> QueueReason {

@@ -167,6 +167,26 @@ package protocol ResultSink: Sendable {
     func answered(_ answer: HostAnswer)
 }
 
+/// Admits the connections that attempts want beyond the one to their own origin that each begins with: of
+/// parts, mirrors and redirects. Any thread. What an attempt has is given back with its result.
+package protocol ConnectionDesk: Sendable {
+    /// One more connection of an attempt to an origin. Nil: the answer comes to `reply`, once, on a thread
+    /// that must not block.
+    func ask(
+        _ attempt: Attempt, for origin: String, reply: @escaping @Sendable (ConnectionAnswer) -> Void
+    ) -> ConnectionAnswer?
+    /// One that was granted is not used any more.
+    func giveBack(_ attempt: Attempt, _ origin: String)
+    /// Why no request may be sent there now, whoever has a connection; nil: it may.
+    func hold(on origin: String) -> HostHold?
+}
+
+/// What becomes of a connection that was asked for.
+package enum ConnectionAnswer: Sendable, Equatable {
+    case granted
+    case refused(HostHold)
+}
+
 /// Says whether this node may still act for the attempts it holds: false once its last heartbeat that the
 /// database confirmed is older than the lease allows. Asked before a file gets its final name.
 package protocol LeaseHolder: Sendable {

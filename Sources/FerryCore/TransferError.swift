@@ -4,6 +4,7 @@ package struct TransferError: Error, Sendable, Equatable {
     package enum Code: String, Sendable, CaseIterable {
         case hostNotFound = "host_not_found"
         case couldNotConnect = "could_not_connect"
+        case hostHeld = "host_held"
         case connectionLost = "connection_lost"
         case timedOut = "timed_out"
         case resourceTimeout = "resource_timeout"

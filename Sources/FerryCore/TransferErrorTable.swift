@@ -3,7 +3,7 @@
 extension TransferError.Code {
     package var errorClass: TransferError.Class {
         switch self {
-        case .hostNotFound, .couldNotConnect, .connectionLost: .connectivity
+        case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost: .connectivity
         case .timedOut, .resourceTimeout, .deadlineExceeded: .timeout
         case .tlsFailed, .certificateInvalid, .clientCertificateRequired: .tls
         case .authenticationRequired: .authentication
@@ -24,7 +24,7 @@ extension TransferError.Code {
     package var phases: [TransferError.Phase] {
         switch self {
         case .hostNotFound: [.resolving, .connecting]
-        case .couldNotConnect: [.connecting]
+        case .couldNotConnect, .hostHeld: [.connecting]
         case .connectionLost, .timedOut: [.resolving, .connecting, .securing, .sending, .waiting, .receiving]
         case .resourceTimeout, .deadlineExceeded, .internalError: TransferError.Phase.allCases
         case .tlsFailed, .certificateInvalid: [.connecting, .securing]
@@ -53,6 +53,7 @@ extension TransferError.Code {
 
     package var repetition: Repetition {
         switch self {
+        case .hostHeld: .always
         case .hostNotFound, .sourceChanged, .storageFull, .nodeLost, .couldNotConnect, .connectionLost,
             .timedOut, .tlsFailed, .unacceptableStatus, .responseInvalid,
             .incompleteBody, .sizeMismatch, .digestMismatch, .storageFailed, .internalError:

@@ -104,11 +104,7 @@ package struct WaitingReason: Sendable, Equatable {
         let (code, detail): (Code, String) =
             switch waitingFor {
             case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
-            case .retry:
-                (
-                    .retryBackoff,
-                    "Attempt \(job.attempt) failed\(job.lastFailure); the next one starts at next_attempt_at."
-                )
+            case .retry: (.retryBackoff, job.retryDetail)
             case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
             case .challenge: (.challenge, "The server asks for credentials; somebody has to answer.")
@@ -220,11 +216,14 @@ extension JobRecord {
         knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
     }
 
-    /// ` (timed_out)`: the code of the last attempt's error.
-    fileprivate var lastFailure: String {
-        guard let errorJSON, let error = try? JSON.parse(errorJSON), let code = error["code"]?.string else {
-            return ""
+    /// Names the last attempt's error, ` (timed_out)`, or the host that it waits for.
+    fileprivate var retryDetail: String {
+        let error = errorJSON.flatMap { try? JSON.parse($0) }
+        let code = error?["code"]?.string
+        if code == TransferError.Code.hostHeld.rawValue, let message = error?["message"]?.string {
+            return "\(message) It is tried again at next_attempt_at."
         }
-        return " (\(code))"
+        let failure = code.map { " (\($0))" } ?? ""
+        return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
     }
 }

@@ -50,6 +50,8 @@ package struct AttemptMachine: Sendable {
         case revoked
         /// Somebody wants it to end.
         case stop(AttemptStop)
+        /// The next request goes to a host that may not be used now.
+        case putOff(HostHold)
         /// The node drains.
         case release
     }
@@ -144,7 +146,7 @@ package struct AttemptMachine: Sendable {
             state = .preparing(stop ?? .released)
             return []
         case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .published,
-            .storageFailed, .fetchAgain, .revoked:
+            .storageFailed, .fetchAgain, .revoked, .putOff:
             return []
         }
     }
@@ -166,6 +168,8 @@ package struct AttemptMachine: Sendable {
             return end(.asked(how), after: [.stopTransfer])
         case .release:
             return end(.released, after: [.stopTransfer])
+        case .putOff(let hold):
+            return end(.putOff(hold), keepsBytes: true, after: [.stopTransfer])
         case .prepared, .preparationFailed, .stored, .published, .storageFailed, .fetchAgain, .revoked:
             return []
         }
@@ -242,7 +246,7 @@ package struct AttemptMachine: Sendable {
             state = .storing(.asked(how))
             return [.revokeStorage]
         case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded,
-            .timedOut:
+            .timedOut, .putOff:
             // A drain waits for what is nearly done.
             return []
         }
@@ -256,7 +260,7 @@ extension TransferError {
         case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageFull,
             .storageFailed, .destinationExists, .destinationInvalid:
             false
-        case .hostNotFound, .couldNotConnect, .connectionLost, .timedOut, .resourceTimeout,
+        case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost, .timedOut, .resourceTimeout,
             .deadlineExceeded, .tlsFailed,
             .certificateInvalid, .clientCertificateRequired, .authenticationRequired, .unacceptableStatus,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound,

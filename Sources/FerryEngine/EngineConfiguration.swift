@@ -25,6 +25,8 @@ package struct EngineConfiguration: Sendable {
     /// While the file system of one of these has less free than its reserve, `downloads` is closed.
     package var watchedDirectories: [String] = []
     package var downloads = DownloadGate()
+    /// Who admits connections beyond an attempt's first; nil: nothing limits them.
+    package var connections: (any ConnectionDesk)?
     package var egress: EgressPolicy
     package var userAgent: String
     /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
@@ -98,6 +100,8 @@ enum EngineLimits {
     static let partReceiveBufferSizeMin = 64 << 10
     /// Failures of one part at a source after which an attempt asks it no more; useful answers count anew.
     static let partFailureCountMax = 3
+    /// Nanoseconds until a connection is asked for again that was refused.
+    static let refusalPause: Int64 = 1_000_000_000
     /// How often an attempt begins its file anew because the source has another one, besides once a mirror.
     static let restartCountMax = 2
     /// Milliseconds for name resolution, connection and TLS handshake.

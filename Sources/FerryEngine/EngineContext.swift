@@ -18,6 +18,8 @@ final class EngineContext: Sendable {
     let rates = Rates()
     let mirrors = MirrorBoard()
     let lease: any LeaseHolder
+    /// Nil: nothing limits connections.
+    let connections: (any ConnectionDesk)?
     let jobs: any JobLookup
     let clock: any WallClock
     let logger: Logger
@@ -30,6 +32,7 @@ final class EngineContext: Sendable {
         jobs: any JobLookup, clock: any WallClock, logger: Logger
     ) {
         self.configuration = configuration
+        connections = configuration.connections
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
         lane = FileLane(threadCount: configuration.fileThreadCount)
         bulk = BulkBoard(loopCount: configuration.loopCount)

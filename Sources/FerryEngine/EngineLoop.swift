@@ -90,6 +90,12 @@ final class EngineLoop {
         (live[key] as? LiveTransfer)?.opened(contents)
     }
 
+    /// What nobody waits for any more is given back.
+    func connectionAnswered(_ answer: ConnectionAnswer, for attempt: Attempt, at origin: String) {
+        let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(answer, at: origin) ?? false
+        if !isTaken, answer == .granted { context.connections?.giveBack(attempt, origin) }
+    }
+
     func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
 
     func cleared(_ key: AttemptKey) { (live[key] as? SegmentedTransfer)?.cleared() }

@@ -61,7 +61,7 @@ final class EngineMetrics: Sendable {
         case .succeeded: succeeded.wrappingAdd(1, ordering: .relaxed)
         case .failed(let error, _): failed.withLock { $0[error.errorClass, default: 0] += 1 }
         case .cancelled: cancelled.wrappingAdd(1, ordering: .relaxed)
-        case .released, .suspended, .asked: released.wrappingAdd(1, ordering: .relaxed)
+        case .released, .suspended, .asked, .putOff: released.wrappingAdd(1, ordering: .relaxed)
         }
     }
 

@@ -58,6 +58,10 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var meter: TransactionMeter?
     var transactions = TransactionLog()
     var diagnostics: AttemptRecord.Diagnostics?
+    /// The origin beyond the job's own to which it may connect.
+    var admittedOrigin: String?
+    /// The current request waits until it may connect; `fresh` as in `start`.
+    var asking: (origin: String, fresh: Bool)?
 
     init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
         attempt = placed.attempt
@@ -120,7 +124,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    private func start(fresh: Bool) {
+    func start(fresh: Bool) {
         parser = ResponseHeadParser()
         head = nil
         isHeadHeld = false
@@ -129,7 +133,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         excerpt = []
         mayHaveReached = false
         lastActivity = loop.multi.now
-        guard rewindSource() else { return }
+        guard mayConnect(fresh: fresh), rewindSource() else { return }
         var request = context.builder.request(
             for: attempt, hop, body: source, expects: expects, codings: decoding?.codings,
             resuming: resumption?.headers ?? [])

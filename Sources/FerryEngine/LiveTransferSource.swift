@@ -175,6 +175,11 @@ extension LiveTransfer {
         attempt.spec.retry.repeatsNonIdempotent || !hop.hasActed && (isRepeatable || !mayHaveReached)
     }
 
+    /// Whether the attempt may begin anew later instead of sending its current request, which is not sent.
+    var mayBePutOff: Bool {
+        attempt.spec.retry.repeatsNonIdempotent || !hop.hasActed && isRepeatable
+    }
+
     /// What an attempt may end as. Which statuses allow a repetition is the judge's business.
     func harmless(_ outcome: AttemptResult.Outcome) -> AttemptResult.Outcome {
         switch outcome {

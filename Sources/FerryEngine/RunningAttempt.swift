@@ -21,6 +21,8 @@ protocol RunningAttempt: AnyObject {
     func changeRate(_ bytesPerSecond: Int64?)
     /// Limits that others share have changed.
     func limitsChanged()
+    /// The answer about a connection that was asked for later. False: nobody wants it any more.
+    func connectionAnswered(_ answer: ConnectionAnswer, at origin: String) -> Bool
     /// The attempt as far as it is.
     var snapshot: AttemptSnapshot { get }
     /// About once a second; `now` in monotonic nanoseconds, `seconds` since the last time.

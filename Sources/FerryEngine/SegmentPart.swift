@@ -18,6 +18,10 @@ final class SegmentPart: EasyDelegate {
     /// What is asked for; nil: the whole, plainly. The end is open (`bytes=5-`) when it is `.max`.
     private(set) var asked: Range<Int64>?
     private(set) var hasBegun = false
+    /// The origin of which it uses a connection of the transfer's.
+    var connection: String?
+    /// The origin to which it may not connect yet.
+    var awaited: String?
     /// Let go when the part ends, which breaks the circle.
     private var owner: SegmentedTransfer?
     private(set) var hop: Hop
@@ -257,6 +261,7 @@ final class SegmentPart: EasyDelegate {
             guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
             if let transfer { noteTransaction(transfer.info, isWhole: false) }
             transfer?.cancel()
+            transfer = nil
             follow(next)
             return .abort
         case .none: return .proceed
@@ -267,8 +272,11 @@ final class SegmentPart: EasyDelegate {
         hop = next
         pacing = owner?.pacing(at: next.url)
         owner?.transactions.redirectCount += 1
-        send()
+        if owner?.move(self, to: next.url.origin) ?? false { send() }
     }
+
+    /// It may connect to where a redirect has led it.
+    func goOn() { send() }
 
     func finished(_ outcome: TransferOutcome) {
         transfer = nil

@@ -32,6 +32,8 @@ struct SegmentSources: Sendable {
         var isOut = false
         var error: TransferError?
         var retryAfter: Double?
+        /// It led to a host that may not be used before, on the loop's clock.
+        var heldUntil: Int64 = 0
 
         init(_ url: WebURL, place: Int, isOwnOrigin: Bool, isBad: Bool) {
             self.url = url
@@ -92,15 +94,20 @@ struct SegmentSources: Sendable {
     var hasAny: Bool { sources.contains { !$0.isOut } }
 
     /// Whom to ask for a file of which nothing is known.
-    var lead: Int? { choose { !$0.isOut } }
+    func lead(except closed: Set<Int>) -> Int? {
+        let open = sources.indices.filter { !sources[$0].isOut && !closed.contains($0) }
+        return open.first { !sources[$0].isBad } ?? open.first
+    }
 
     /// Whom to ask for one more range of a file: the one with the fewest parts, the better one among equals.
     ///
     /// `running`: parts by source. `lead`: whose file it is; nil: nobody's in this attempt.
-    func forRange(running: [Int: Int], lead: Int?) -> Int? {
+    func forRange(running: [Int: Int], lead: Int?, except closed: Set<Int> = []) -> Int? {
         func isFit(_ index: Int) -> Bool {
             let (source, count) = (sources[index], running[index] ?? 0)
-            guard !source.isOut, source.givesRanges != false, count < source.partCountMax else {
+            guard !source.isOut, source.givesRanges != false, count < source.partCountMax,
+                !closed.contains(index)
+            else {
                 return false
             }
             // One request is enough to learn that it does not.
@@ -112,10 +119,6 @@ struct SegmentSources: Sendable {
         let fastest = fit.compactMap { sources[$0].speed }.max() ?? 0
         let good = fit.filter { !sources[$0].isBad && sources[$0].speed ?? .infinity >= fastest / 4 }
         return (good.isEmpty ? fit : good).min { (running[$0] ?? 0, $0) < (running[$1] ?? 0, $1) }
-    }
-
-    private func choose(_ isFit: (Source) -> Bool) -> Int? {
-        sources.firstIndex { isFit($0) && !$0.isBad } ?? sources.firstIndex(where: isFit)
     }
 
     /// A request failed. `running`: parts that go on at the same source.

@@ -12,6 +12,8 @@ final class SegmentedTransfer: RunningAttempt {
         case refused(TransferError, retryAfter: Double?)
         /// The server does not give the range that it was asked for.
         case givesNoRanges
+        /// It leads to a host that may not be used now.
+        case held
         /// The server has another file than the one that is being fetched.
         case changed
     }
@@ -73,6 +75,9 @@ final class SegmentedTransfer: RunningAttempt {
     var waitForDisk: [SegmentPart] = []
     /// Whether the job's own digests prove the file, wherever its parts come from.
     let hasDigest: Bool
+    var connections: AttemptConnections
+    /// Why the last request could not be sent.
+    var hold: HostHold?
     private let startedAt: Timestamp
     /// Monotonic nanoseconds.
     let start: Int64
@@ -88,6 +93,7 @@ final class SegmentedTransfer: RunningAttempt {
         let now = loop.multi.now
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         hasDigest = !attempt.spec.integrity.expected.isEmpty
+        connections = AttemptConnections(own: attempt.origin)
         startedAt = loop.context.clock.now()
         start = monotonicNanoseconds()
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
@@ -175,7 +181,10 @@ final class SegmentedTransfer: RunningAttempt {
         let stopping = parts.values
         parts = [:]
         waitForDisk = []
-        for part in stopping { part.stop() }
+        for part in stopping {
+            part.stop()
+            disconnect(part)
+        }
     }
 
     private func publish() {

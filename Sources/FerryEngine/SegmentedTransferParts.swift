@@ -16,6 +16,7 @@ extension SegmentedTransfer {
             mustFillAgain = false
             if isFetching { fillOnce() }
         } while mustFillAgain
+        giveBackSpares()
     }
 
     private func fillOnce() {
@@ -24,35 +25,60 @@ extension SegmentedTransfer {
             return
         }
         if plan?.isComplete ?? false { return complete() }
-        if target.total != nil, target.validator != nil || hasDigest || goesByLength { askForRanges() }
-        if parts.isEmpty, isFetching, !mustFillAgain { restart() }
+        var isHeld = false
+        if target.total != nil, target.validator != nil || hasDigest || goesByLength {
+            isHeld = askForRanges()
+        }
+        guard parts.isEmpty, isFetching, !mustFillAgain else { return }
+        if isHeld { waitForHosts() } else { restart() }
     }
 
     /// The first request: for everything; as a range where parts are wanted, so that its answer tells whether
     /// they can be had.
     private func askLead() {
-        guard let lead = sources.lead else { return giveUp() }
-        let isPlain = attempt.spec.segmentCountMax == 1 || sources[lead].isAskedPlainly
-        makePart(lead).begin(isPlain ? nil : 0..<Int64.max)
+        var closed: Set<Int> = []
+        while let lead = sources.lead(except: closed) {
+            guard let origin = connect(to: lead) else {
+                closed.insert(lead)
+                continue
+            }
+            let isPlain = attempt.spec.segmentCountMax == 1 || sources[lead].isAskedPlainly
+            return makePart(lead, origin).begin(isPlain ? nil : 0..<Int64.max)
+        }
+        if closed.isEmpty { giveUp() } else { waitForHosts() }
     }
 
-    private func askForRanges() {
+    /// Returns whether somebody would be asked who may not be asked now.
+    private func askForRanges() -> Bool {
         var made: [SegmentPart] = []
-        while parts.count < attempt.spec.segmentCountMax,
-            let source = sources.forRange(running: runningBySource, lead: target?.lead),
-            plan?.begin(lastPart + 1, halfMin: { halfMin($0) }) != nil
+        var closed: Set<Int> = []
+        while parts.count < attempt.spec.segmentCountMax, isWorthAPart,
+            let source = sources.forRange(running: runningBySource, lead: target?.lead, except: closed)
         {
-            made.append(makePart(source))
+            guard let origin = connect(to: source) else {
+                closed.insert(source)
+                continue
+            }
+            _ = plan?.begin(lastPart + 1, halfMin: { halfMin($0) })
+            made.append(makePart(source, origin))
         }
         // All have been cut before the first asks, so that none asks for what another one will fetch.
         for part in made {
             if let rest = plan?.rest(of: part.id) { part.begin(rest) }
         }
+        return !closed.isEmpty
     }
 
-    private func makePart(_ source: Int) -> SegmentPart {
+    /// Whether there is something left for one more request.
+    private var isWorthAPart: Bool {
+        var trial = plan
+        return trial?.begin(lastPart + 1, halfMin: { halfMin($0) }) != nil
+    }
+
+    private func makePart(_ source: Int, _ origin: String) -> SegmentPart {
         lastPart += 1
         let part = SegmentPart(lastPart, of: self, source: source, sources[source].hop)
+        part.connection = origin
         parts[lastPart] = part
         return part
     }
@@ -322,6 +348,7 @@ extension SegmentedTransfer {
     /// Takes the part out of the books.
     private func leave(_ part: SegmentPart) {
         parts[part.id] = nil
+        disconnect(part)
         tellDisk(part)
         plan?.end(part.id)
         guard part.pacing == nil, part.receivedByteCount > 0 else { return }
@@ -353,6 +380,8 @@ extension SegmentedTransfer {
             sources[part.source].givesRanges = false
         case .changed:
             sources.changed(part.source)
+        case .held:
+            sources[part.source].heldUntil = now + EngineLimits.refusalPause
         }
         fill()
     }

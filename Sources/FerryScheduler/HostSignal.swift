@@ -35,7 +35,7 @@ package enum HostSignal: Sendable, Equatable {
             self = Self.failure(error, result.answer)
         case .asked:
             self = .answered
-        case .cancelled, .suspended, .released:
+        case .cancelled, .suspended, .released, .putOff:
             self = .none
         }
     }

@@ -164,6 +164,7 @@ final class Application: Sendable {
         settings.storageReserve = configuration.storageReserve
         settings.watchedDirectories = paths.watched
         settings.downloads = downloads
+        settings.connections = store.connections
         settings.fileSync = configuration.fileSync == .full ? .full : .none
         settings.keptConnectionCount =
             max(64, min(configuration.concurrency, 4096)) * configuration.transferLoops

@@ -46,6 +46,8 @@ struct Claims: Sendable {
 
     struct Outcome: Sendable {
         var jobs: [StoredJob] = []
+        /// Theirs, in the same order.
+        var lots: [Int64] = []
         /// By lot: how many were leased, and the urgency of the last.
         var leased: [Int64: (count: Int, last: Timestamp?)] = [:]
         /// Lots of which jobs were moved to others, or wait for their hosts now.
@@ -197,6 +199,7 @@ extension Claims.Outcome {
         for row in order {
             jobs.append(StoredJob(claimed: rows, row))
             let (lot, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
+            lots.append(lot)
             let before = leased[lot] ?? (0, nil)
             leased[lot] = (before.count + 1, max(urgency, before.last ?? urgency))
         }

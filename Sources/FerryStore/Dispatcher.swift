@@ -23,6 +23,7 @@ struct Dispatcher {
     /// After an error that may pass.
     private var nextStep: Int64 = 0
     private var dependents = Dependents()
+    private var connections: ConnectionRound
     private var turnover = Turnover()
     /// Until then nothing is leased for which there is no slot.
     private var holdsNothingUntil: Int64 = 0
@@ -42,6 +43,7 @@ struct Dispatcher {
     init(_ context: StoreContext) {
         self.context = context
         queue = QueueView(context)
+        connections = ConnectionRound(context)
         lane = context.connection(
             "dispatcher", counts: true,
             adjust: { options in
@@ -65,6 +67,7 @@ struct Dispatcher {
         if !endings.isEmpty || !news.isEmpty { next = now }
         if let back = context.held.nextReturn { next = min(next, isLeasing ? back : now) }
         if let look = dependents.nextLook { next = min(next, look) }
+        if let ask = connections.nextStep(now) { next = min(next, ask) }
         if context.isPromoting { next = min(next, nextPromotion) }
         if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
         let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)), nextStep - now)
@@ -81,7 +84,7 @@ struct Dispatcher {
     mutating func take(_ message: DispatcherLane.Message) {
         switch message {
         case .result(let result):
-            queue.note(ended: result.attempt.origin)
+            queue.note(ended: result)
             context.throughputs.note(result, at: context.clock)
             endings.append(ending(context.edits.apply(to: result)))
         case .resumed(let attempt, let offset):
@@ -125,6 +128,7 @@ struct Dispatcher {
         // What they tell of must not be over before they are told.
         guard news.isEmpty else { return }
         resolveDependencies()
+        for origin in connections.step(lane) { queue.note(closedAt: origin) }
         giveBackHeld(now)
         let ended = Array(endings.prefix(batchMax))
         let promotes = context.isPromoting && now >= nextPromotion
@@ -146,20 +150,6 @@ struct Dispatcher {
             reserved.giveBack(to: slots)
             queue.abandon(round.claims)
             fail(round, error)
-        }
-    }
-
-    /// What a round may lease.
-    private struct Reservation {
-        /// Slots, each with its lease.
-        var slots = 0
-        /// Leases for which there is no slot yet.
-        var held = 0
-
-        mutating func giveBack(to ledger: SlotLedger) {
-            ledger.release(slots)
-            ledger.settle(held)
-            self = Reservation()
         }
     }
 
@@ -199,6 +189,7 @@ struct Dispatcher {
         endings.removeFirst(round.endings.count)
         batchMax = Limits.resultBatchMax
         context.book.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
+        queue.forget(round.endings.lazy.map(\.lease.job))
         context.book.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
         slots.settle(reserved.slots + reserved.held - claims.count)
         if !round.endings.isEmpty {

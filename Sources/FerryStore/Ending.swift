@@ -65,7 +65,7 @@ enum Ending: Sendable {
         record.responseJSON = result.response.map(\.json)
         var hasFailedAttempt = false
         switch result.outcome {
-        case .released:
+        case .released, .putOff:
             let ended = result.packed(.released, nil, node: node, at: now)
             self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: result.home)
             return
@@ -134,7 +134,7 @@ extension AttemptResult {
         case .succeeded: packed(.succeeded, nil, node: nil, at: now)
         case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now)
         case .failed(let error, _): packed(.failed, error.json, node: nil, at: now)
-        case .released, .suspended, .asked: nil
+        case .released, .suspended, .asked, .putOff: nil
         }
     }
 }

@@ -3,7 +3,8 @@ import FerryScheduler
 import Postgres
 
 extension Ending {
-    /// An attempt that could not reach its host: it costs the job nothing, and the job waits.
+    /// An attempt that could not reach its host, or not another one to which it leads just now: it costs the
+    /// job nothing, and the job waits.
     struct Wait: Sendable {
         let lease: Lease
         /// It tries again by itself, after a pause that grows with its waits, times this; nil: it is let go
@@ -15,20 +16,36 @@ extension Ending {
         let leavesBytes: Bool
         /// Somebody wants to be told, if it is the first time.
         let isWanted: Bool
+        /// Another host than its own holds it up: `pauseFactor` is seconds.
+        let isHeld: Bool
 
         /// Nil: the attempt ended for another reason, or the job does not wait. `isHostKnown`: somebody
         /// looks for its host already. `jitter`: from 0 to 1.
         init?(_ result: AttemptResult, isHostKnown: Bool, node: NodeID, now: Timestamp, jitter: Double) {
             let attempt = result.attempt
+            lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
+            leavesBytes = result.leavesBytes
+            if case .putOff(let hold) = result.outcome {
+                isHeld = true
+                isWanted = false
+                pauseFactor = Self.holdPause(attempt) * (0.8 + 0.4 * jitter)
+                errorJSON = hold.error.json
+                ended = result.packed(.failed, errorJSON, node: node, at: now)
+                return
+            }
+            isHeld = false
             guard case .failed(let error, _) = result.outcome, attempt.spec.schedule.waitsForConnectivity,
                 HostSignal.isUnreachable(error)
             else { return nil }
-            lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
             pauseFactor = isHostKnown && !result.endedElsewhere ? nil : 0.8 + 0.4 * jitter
             errorJSON = error.json
             ended = result.packed(.failed, errorJSON, node: node, at: now)
-            leavesBytes = result.leavesBytes
             isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false
+        }
+
+        /// Seconds: each try asks the job's own host once more, so they become longer.
+        private static func holdPause(_ attempt: Attempt) -> Double {
+            Double(1 << min(max(0, attempt.number - attempt.failedAttemptCount - 1), 5))
         }
     }
 }
@@ -42,6 +59,7 @@ extension Parameters {
         parameters.appendArray(.text, waits) { $0.append(text: $1.errorJSON) }
         parameters.appendArray(.bytea, waits) { $0.append(bytea: $1.ended) }
         parameters.appendArray(.bool, waits) { $0.append(bool: $1.leavesBytes) }
+        parameters.appendArray(.bool, waits) { $0.append(bool: $1.isHeld) }
         return parameters
     }
 }

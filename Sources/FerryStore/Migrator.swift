@@ -61,6 +61,7 @@ package enum Migrator {
         Migration(version: 24, name: "shown_keys", sql: PackageResources._024_shown_keys_sql),
         Migration(version: 25, name: "turns", sql: PackageResources._025_turns_sql),
         Migration(version: 26, name: "nodes", sql: PackageResources._026_nodes_sql),
+        Migration(version: 27, name: "connections", sql: PackageResources._027_connections_sql),
     ]
 
     private static let lockAndCreate = """

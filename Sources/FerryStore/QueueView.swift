@@ -19,6 +19,8 @@ struct QueueView {
     /// they would step over everything that was claimed before and is not vacuumed yet, because somebody
     /// keeps a snapshot open.
     private var heads: [Int64: (urgency: Timestamp, until: Int64)] = [:]
+    /// What was charged for the jobs that are leased, in seconds of a slot.
+    private var charged: [JobID: Double] = [:]
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.
@@ -67,8 +69,25 @@ struct QueueView {
         return next
     }
 
-    /// Attempts of an origin have ended: what waited for their permits is tried again.
-    mutating func note(ended origin: String) { schedule.wake(origin: origin) }
+    /// An attempt has ended.
+    mutating func note(ended result: AttemptResult) {
+        let attempt = result.attempt
+        note(closedAt: attempt.origin)
+        context.connections.forget(attempt)
+        let charge = charged.removeValue(forKey: attempt.job)
+        guard let trace = result.trace else { return }
+        schedule.ended(
+            tenant: attempt.tenant, session: attempt.spec.session,
+            seconds: max(0, trace.finishedAt - trace.startedAt), charged: charge)
+    }
+
+    /// Leases are gone. Those that came to no transfer stay charged: a claim is work as well.
+    mutating func forget(_ jobs: some Sequence<JobID>) {
+        if !charged.isEmpty { for job in jobs { charged[job] = nil } }
+    }
+
+    /// Fewer connections lead to an origin: what waited for its permits is tried again.
+    mutating func note(closedAt origin: String) { schedule.wake(origin: origin) }
 
     // MARK: What queues
 
@@ -159,6 +178,7 @@ struct QueueView {
         if looks {
             claims.lookAfter = lookAfter
             if lookAfter == .min {
+                context.connections.recount()
                 lookedFor = context.backlog.wantedLook
                 claims.limitedSessions = limitedLots(sessions)
             }
@@ -188,6 +208,7 @@ struct QueueView {
     mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
         let now = context.clock.now()
         let isClosed = !context.configuration.downloads.isOpen
+        noteCharges(claims, outcome)
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
             note(head: leased.last, of: ask, isFull: leased.count == ask.count, claims, outcome, nanoseconds)

@@ -177,7 +177,13 @@ package enum Statements {
 
     // Hosts.
     package static let awaitConnectivity = make(
-        "await_connectivity", PackageResources.await_connectivity_sql, parameters: 7)
+        "await_connectivity", PackageResources.await_connectivity_sql, parameters: 8)
+    package static let grantConnections = make(
+        "grant_connections", PackageResources.grant_connections_sql, parameters: 5)
+    package static let sweepConnections = make(
+        "sweep_connections", PackageResources.sweep_connections_sql, parameters: 1)
+    package static let writeConnections = make(
+        "write_connections", PackageResources.write_connections_sql, parameters: 6)
     package static let awaitHosts = make("await_hosts", PackageResources.await_hosts_sql, parameters: 4)
     package static let createHosts = make("create_hosts", PackageResources.create_hosts_sql, parameters: 2)
     package static let forgetHosts = make("forget_hosts", PackageResources.forget_hosts_sql, parameters: 1)
@@ -194,7 +200,8 @@ package enum Statements {
         "stranded_hosts", PackageResources.stranded_hosts_sql, parameters: 1)
 
     private static let ofHosts = [
-        awaitConnectivity, awaitHosts, createHosts, forgetHosts, keepDecisions, listHosts, loadHosts,
+        awaitConnectivity, awaitHosts, grantConnections, sweepConnections, writeConnections, createHosts,
+        forgetHosts, keepDecisions, listHosts, loadHosts,
         lockHosts, readHost, releaseWaiting, saveHosts, strandedHosts,
         advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
         dropLocks, holdLock, nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs,

@@ -38,6 +38,7 @@ package final class Store: Sendable {
         let dispatcher = DispatcherLane(context)
         let wake: @Sendable () -> Void = { dispatcher.send(.wake) }
         context.connect(dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
+        context.connections.connect(wake)
         self.context = context
         self.dispatcher = dispatcher
         let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
@@ -194,6 +195,9 @@ package final class Store: Sendable {
         let nanoseconds = context.metrics.roundTripNanoseconds.load(ordering: .relaxed)
         return nanoseconds < 0 ? nil : Double(nanoseconds) / 1e9
     }
+
+    /// Who admits connections of attempts beyond their first.
+    package var connections: any ConnectionDesk { context.connections }
 
     /// The sessions as this node knows them.
     package var sessionBoard: SessionBoard { context.sessions }

@@ -25,6 +25,7 @@ final class StoreContext: Sendable {
     let chores = Mailbox<Void>()
     let limits: LimitsBoard
     let health = HostHealth()
+    let connections: ConnectionBook
     /// When this process began, as the nodes' table has it.
     let startedAt: Timestamp
     let admission: Admission
@@ -54,6 +55,7 @@ final class StoreContext: Sendable {
         identifiers = IdentifierGenerator { clock.now() }
         startedAt = clock.now()
         held = HeldAttempts(seconds: configuration.heldSeconds)
+        connections = ConnectionBook(configuration)
         admission = Admission(jobCountMax: configuration.jobCountMax)
         isLeasing = Atomic(configuration.isWorker)
         limits = LimitsBoard(fallback: configuration.limits)

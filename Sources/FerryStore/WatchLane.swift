@@ -256,6 +256,7 @@ package final class WatchLane: LeaseHolder {
                 _ = try connection.execute(Statements.removeOldAudit, audit)
                 _ = try connection.execute(Statements.lockOldLots, lots)
                 _ = try connection.execute(Statements.removeOldLots)
+                _ = try connection.execute(Statements.sweepConnections, .int32(1_000))
             }
             try removeOldEvents(&connection)
             let health = try connection.execute(Statements.readHealth)

@@ -16,10 +16,11 @@ import Testing
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
         .timedOut(error), .stored(result), .published, .storageFailed(error), .fetchAgain, .revoked,
         .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release,
+        .putOff(HostHold(origin: "http://a:80", reason: .hostPaused)),
     ]
 
     private static let endings = [
-        "succeeded", "failed", "cancelled", "released", "suspended", "asked", "left",
+        "succeeded", "failed", "cancelled", "released", "suspended", "asked", "left", "put off",
     ]
 
     private static func words(_ actions: [AttemptMachine.Action]) -> [String] {
@@ -41,6 +42,7 @@ import Testing
             case .leave: "left"
             case .report(.suspended): "suspended"
             case .report(.asked): "asked"
+            case .report(.putOff): "put off"
             }
         }
     }

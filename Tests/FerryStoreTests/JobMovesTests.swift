@@ -150,7 +150,8 @@ struct JobMovesTests {
     private static let ends: [[Move]] = [
         ending(Statements.releaseJobs, .release, "'{NULL}', '{f}', '{NULL}'"),
         ending(Statements.retryJobs, .wait, #"'{1}', '{tomorrow}', '{"{}"}', '{NULL}', '{f}', '{now}'"#),
-        ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}'"#),
+        ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}', '{f}'"#),
+        ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}', '{t}'"#),
         ending(Statements.askJobs, .wait, #"'{challenge}', '{"{}"}', '{tomorrow}', '{NULL}', '{f}'"#),
     ]
 

@@ -4,30 +4,32 @@
 -- has waited, up to 300 s. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row
 -- of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 by what that pause is
 -- multiplied, or null: when somebody lets it go, if somebody looks for its host, $5 errors, $6 the attempts
--- that ended, or null, kept as in retry_jobs.sql, $7 whether bytes were left. Returns the ids that were
--- really changed, each with the time of its next attempt, or null.
+-- that ended, or null, kept as in retry_jobs.sql, $7 whether bytes were left, $8 whether another host holds
+-- it up: then it tries again after $4 seconds, and nobody is told. Returns the ids that were really changed,
+-- each with the time of its next attempt, or null.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'
             ELSE 'waiting' END::job_state,
         waiting_for = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
-            THEN 'connectivity' END::waiting_for,
+            THEN CASE WHEN u.is_held THEN 'retry' ELSE 'connectivity' END END::waiting_for,
         next_attempt_at = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
             THEN coalesce(
-                now() + u.factor * make_interval(secs => least(300, 2 ^ least(10, j.connectivity_waits))),
+                now() + u.factor * make_interval(secs => CASE WHEN u.is_held THEN 1
+                    ELSE least(300, 2 ^ least(10, j.connectivity_waits)) END),
                 CASE WHEN NOT EXISTS (
                     SELECT FROM hosts h WHERE h.origin = j.origin AND h.is_awaited
                 ) THEN now() + interval '1 second' END) END,
         suspend_requested = false, has_bytes = j.has_bytes OR u.has_bytes,
         connectivity_waits = j.connectivity_waits
-            + CASE WHEN j.cancel_requested OR j.suspend_requested THEN 0 ELSE 1 END,
+            + CASE WHEN j.cancel_requested OR j.suspend_requested OR u.is_held THEN 0 ELSE 1 END,
         error = u.error, node = NULL, revision = j.revision + 1,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::double precision[], $5::text[], $6::bytea[],
-        $7::boolean[]
-    ) AS u(id, attempt, revision, factor, error, ended, has_bytes)
+        $7::boolean[], $8::boolean[]
+    ) AS u(id, attempt, revision, factor, error, ended, has_bytes, is_held)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND j.state NOT IN ('waiting', 'queued', 'suspended')
     RETURNING j.id, j.state, j.waiting_for, j.attempt, j.revision, j.wanted_events, j.tenant, j.session,
@@ -37,7 +39,7 @@ WITH changed AS (
     SELECT tenant, session, string_agg(
         event_pack(3, wanted_events, id, clock_timestamp(), attempt, revision, state, waiting_for, NULL),
         ''::bytea)
-    FROM changed WHERE connectivity_waits = 1 AND state = 'waiting' GROUP BY tenant, session
+    FROM changed WHERE connectivity_waits = 1 AND waiting_for = 'connectivity' GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, waiting, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),

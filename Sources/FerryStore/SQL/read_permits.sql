@@ -1,4 +1,5 @@
--- Counts what may be claimed of the narrow lots that lock_lots.sql has taken. Locks nothing. $1 lots, $2 how
+-- Counts what may be claimed of the narrow lots that lock_lots.sql has taken: what runs there, and what other
+-- connections of running attempts lead there. Locks nothing. $1 lots, $2 how
 -- many are wanted of each, $3 the connections per host of their sessions, or null. Keeps the result for
 -- claim_limited_jobs.sql, and returns it: lots, counts, and until when their hosts are backed off, at most a
 -- year ahead.
@@ -8,10 +9,13 @@ WITH permits AS MATERIALIZED (
             a.count,
             CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - (
                 SELECT count(*) FROM jobs r
-                WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin AND r.lot = l.id) END,
+                WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin AND r.lot = l.id) - (
+                SELECT coalesce(sum(o.count), 0) FROM open_connections o
+                WHERE o.origin = l.origin AND o.tenant = l.tenant AND o.session = l.session) END,
             CASE WHEN h.connection_limit IS NOT NULL THEN h.connection_limit - (
                 SELECT count(*) FROM jobs r
-                WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin) END))
+                WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin) - (
+                SELECT coalesce(sum(o.count), 0) FROM open_connections o WHERE o.origin = l.origin) END))
         END AS count,
         CASE WHEN h.blocked_until > now() THEN least(h.blocked_until, now() + '1 year') END AS blocked_until
     FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS a(lot, count, session_limit)

@@ -1,10 +1,9 @@
 # make run        install what is missing, build, start Ferry on a private PostgreSQL
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
-.PHONY: run build release test test-swift test-memory test-outside install-deps install-test-deps format lint \
-        check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
-        bench-submit \
-        bench-report clean
+.PHONY: run build release test test-swift test-memory test-races test-outside install-deps install-test-deps \
+        format lint check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
+        bench-submit bench-report clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -28,6 +27,13 @@ test-swift:
 test-memory:
 	ASAN_OPTIONS=detect_leaks=0 scripts/swift-tests --sanitize=address --scratch-path .build-memory \
 	    --filter '^(HTTPServerTests|PostgresTests|CurlTests|FerryEngineTests)\.'
+
+# The wrappers under ThreadSanitizer: not part of `test`, since it builds everything a third time.
+test-races: install-test-deps
+	rm -f .build-races/report.*
+	TSAN_OPTIONS="exitcode=0 log_path=$(CURDIR)/.build-races/report" scripts/swift-tests --sanitize=thread \
+	    --scratch-path .build-races --filter '^(SysTests|HTTPServerTests|PostgresTests|CurlTests)\.'
+	scripts/race-report .build-races/report
 
 test-outside:
 	scripts/outside-checks

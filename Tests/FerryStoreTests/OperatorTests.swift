@@ -68,9 +68,13 @@ struct OperatorTests {
             busy.runner.begun.take().contains { $0.job == job.id }
         }
         #expect(drained.runner.begun.take().isEmpty)
-        let resumed = try ask { busy.store.control.drain(id, false, reply: $0) }
-        #expect(!resumed.isDraining)
+        _ = try ask { busy.store.control.drain(id, false, reply: $0) }
         eventually("it leases again") { leases(drained) }
+        // What it said with its last heartbeat is shown until the next one.
+        eventually("it says so") {
+            let nodes: Result<[NodeStatus], StoreError> = wait { busy.store.control.nodes(reply: $0) }
+            return (try? nodes.get())?.contains { $0.id == id && !$0.isDraining } ?? false
+        }
         _ = try ask { busy.store.control.drain(id, true, reply: $0) }
         // As a killed process leaves it: its row stays.
         var connection = try Connection(url: database.url)

@@ -10,6 +10,28 @@ package struct RetryPolicy: Sendable {
     /// A server may ask for at most a day.
     package static let retryAfterMax: Double = 86_400
 
+    /// Seconds after which a job that finds no room for its file looks again at the latest.
+    package static let storagePauseMax: Double = 60
+
+    /// Whether an attempt that ended like this counts: a full disk is nobody's failure, and stays full for as
+    /// long as it likes. A job that is to be tried once is tried once.
+    package static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
+        error.code != .storageFull || !error.isRetryable || rules.attemptCountMax == 1
+    }
+
+    /// The verdict on an attempt that uses up none; it was the job's `attempt`-th.
+    package static func verdict(
+        rules: JobSpec.RetryRules, storageFull error: TransferError, attempt: Int, now: Timestamp,
+        expiry: Timestamp, jitter: Double, overdue: TransferError.Code
+    ) -> Verdict {
+        var rules = rules
+        rules.attemptCountMax = .max
+        rules.delayMax = min(rules.delayMax, storagePauseMax)
+        return verdict(
+            rules: rules, error: error, failedAttemptCount: attempt, retryAfter: nil, now: now,
+            expiry: expiry, jitter: jitter, overdue: overdue)
+    }
+
     /// `jitter`: from 0 to 1, drawn by the caller. The delay is spread over ±20 % (as Svix and River do), so
     /// that jobs that failed together do not return together. `Retry-After` is a lower bound, never
     /// shortened. `overdue`: what a job ends as that has no time left before `expiry`.

@@ -101,6 +101,13 @@ package struct WaitingReason: Sendable, Equatable {
     }
 
     private init(_ job: JobRecord, _ waitingFor: WaitingFor) {
+        if waitingFor == .retry, job.lastErrorCode == TransferError.Code.storageFull.rawValue {
+            self.init(
+                .storageLow,
+                "The disk that its file goes to has no room; it looks again at next_attempt_at, and uses up "
+                    + "no attempt.", nextCheckAt: job.nextAttemptAt)
+            return
+        }
         let (code, detail): (Code, String) =
             switch waitingFor {
             case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
@@ -225,5 +232,9 @@ extension JobRecord {
         }
         let failure = code.map { " (\($0))" } ?? ""
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
+    }
+
+    fileprivate var lastErrorCode: String? {
+        errorJSON.flatMap { try? JSON.parse($0) }?["code"]?.string
     }
 }

@@ -254,18 +254,18 @@ package struct AttemptMachine: Sendable {
 }
 
 extension TransferError {
-    /// Whether the bytes that had arrived before may still be right, and there is room for them.
+    /// Whether the bytes that had arrived before may still be right. Those that a disk had room for are.
     fileprivate var leavesBytesUsable: Bool {
         switch code {
-        case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageFull,
-            .storageFailed, .destinationExists, .destinationInvalid:
+        case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageFailed,
+            .destinationExists, .destinationInvalid:
             false
         case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost, .timedOut, .resourceTimeout,
             .deadlineExceeded, .tlsFailed,
             .certificateInvalid, .clientCertificateRequired, .authenticationRequired, .unacceptableStatus,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .incompleteBody, .sourceNotFound,
-            .sourceChanged, .blockedAddress, .requestNotRepeatable, .dependencyFailed, .cancelled, .nodeLost,
-            .internalError:
+            .sourceChanged, .storageFull, .blockedAddress, .requestNotRepeatable, .dependencyFailed,
+            .cancelled, .nodeLost, .internalError:
             true
         }
     }

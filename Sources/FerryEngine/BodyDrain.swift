@@ -41,6 +41,8 @@ final class BodyDrain: StagedDrain {
     private var file: PartialFile?
     private var claim: StorageClaim?
     private var tail: DigestTail?
+    /// There was no room for its bytes.
+    private var hasRunFull = false
     private(set) var byteCount: Int64 = 0
     /// Bytes that were there before; behind them the digest may be as late as it is.
     private let resumedByteCount: Int64
@@ -115,6 +117,15 @@ final class BodyDrain: StagedDrain {
 
     /// Past the stage; always behind what was written before.
     func write(_ bytes: UnsafeRawBufferPointer, at _: Int64) throws(TransferError) {
+        do throws(TransferError) {
+            try put(bytes)
+        } catch {
+            if error.code == .storageFull { hasRunFull = true }
+            throw error
+        }
+    }
+
+    private func put(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let file = try openFile()
         try claim?.take(bytes.count, file.descriptor)
         try file.append(bytes)
@@ -170,8 +181,10 @@ final class BodyDrain: StagedDrain {
             isRetryable: true)
     }
 
-    /// The file that a later attempt may go on from, if there is one.
+    /// The file that a later attempt may go on from, if there is one. Not that of a body without a known end
+    /// which has filled the disk: nobody promised it room, and what it holds may be all that others lack.
     var resumableFile: PartialFile? {
+        guard !hasRunFull || plan.fileByteCount != nil else { return nil }
         // Nothing to go on from is better than a failure for another reason.
         if gathering != nil, !memory.isEmpty { _ = try? openFile() }
         guard let file, file.isResumable else { return nil }

@@ -30,6 +30,21 @@ struct ByteRanges: Sendable, Equatable {
         ranges.replaceSubrange(first..<last, with: [start..<end])
     }
 
+    /// Only what is not in `others`.
+    func subtracting(_ others: ByteRanges) -> ByteRanges {
+        var rest = ranges
+        for other in others.ranges {
+            rest = rest.flatMap { range in
+                guard range.overlaps(other) else { return [range] }
+                return [
+                    range.lowerBound..<max(range.lowerBound, other.lowerBound),
+                    min(range.upperBound, other.upperBound)..<range.upperBound,
+                ]
+            }
+        }
+        return ByteRanges(rest)
+    }
+
     /// Only what lies below `byteCount`.
     func clipped(to byteCount: Int64) -> ByteRanges {
         ByteRanges(ranges.map { min($0.lowerBound, byteCount)..<min($0.upperBound, byteCount) })

@@ -112,6 +112,8 @@ enum EngineLimits {
     static let recordedByteCountMin: Int64 = 1 << 20
     /// Bytes of a record; a file in hundreds of pieces fits.
     static let recordByteCountMax = 64 << 10
+    /// Bytes that a partial file gives back on a full disk, so that its record finds room.
+    static let recordRoomByteCount: Int64 = 128 << 10
     /// Bytes of a media type that a record keeps: RFC 6838 §4.2 allows 127 for each of its halves.
     static let recordedTypeByteCountMax = 255
     /// Digests that a record keeps of one file, and that later answers may add.

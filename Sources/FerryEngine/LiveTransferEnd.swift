@@ -92,6 +92,7 @@ extension LiveTransfer {
 extension LiveTransfer {
     func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) {
         leave()
+        noteNeed(outcome)
         context.report(result(outcome, kept: kept))
     }
 

@@ -9,7 +9,12 @@ extension LiveTransfer {
             progress.resume(at: resumption.offset)
             progress.expect(toReceive: resumption.record.total)
         }
-        handle(.prepared)
+        do throws(TransferError) {
+            try awaitRoom(resumption)
+            handle(.prepared)
+        } catch {
+            handle(.preparationFailed(error))
+        }
     }
 
     /// What earlier attempts have left is of no use.

@@ -20,6 +20,7 @@ extension LiveTransfer {
             let destination = try context.destination(of: attempt)
             self.destination = destination
             guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
+                try awaitRoom(nil)
                 handle(.prepared)
                 return
             }
@@ -124,9 +125,9 @@ extension LiveTransfer {
 
     /// The server had answered, and hung up while the body was being sent: libcurl tells of the hang-up only.
     func takeUnread(_ bytes: [UInt8]) {
-        guard head == nil, hop.sendsBody, hop.url.scheme == .http, !answersChallenges,
-            bytes.starts(with: "HTTP/1.".utf8)
-        else { return }
+        guard head == nil, hop.sendsBody, !answersChallenges, bytes.starts(with: "HTTP/1.".utf8) else {
+            return
+        }
         parser = ResponseHeadParser()
         for line in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).dropLast() {
             switch parser.take(line.last == UInt8(ascii: "\r") ? line.dropLast() : line) {

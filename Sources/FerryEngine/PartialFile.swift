@@ -20,6 +20,9 @@ final class PartialFile: Sendable {
     let name: String
     private let destination: Destination
     private let written: Atomic<Int64>
+    /// The first errno of a sync, 0: none. Nobody knows then which bytes the kernel has thrown away, and it
+    /// tells but once.
+    private let syncError = Atomic<Int32>(0)
     private let keeping: Mutex<Keeping>
 
     /// Makes a file that did not exist.
@@ -77,6 +80,16 @@ final class PartialFile: Sendable {
         if isOnDisk { place.remove(PartialNames.record(of: name)) }
     }
 
+    /// Brings what has been written to stable storage. Throws from the first failure on: a later sync that
+    /// succeeds says nothing of the bytes before. File thread.
+    func sync() throws(TransferError) {
+        if syncError.load(ordering: .relaxed) == 0, fdatasync(descriptor) != 0 {
+            syncError.store(errno, ordering: .relaxed)
+        }
+        let failed = syncError.load(ordering: .relaxed)
+        guard failed == 0 else { throw storageError(failed) }
+    }
+
     // MARK: For a later attempt
 
     /// Whether a later attempt may go on from here.
@@ -104,7 +117,13 @@ final class PartialFile: Sendable {
     func checkpoint(syncs: Bool, ranges: ByteRanges? = nil) -> Bool {
         let ranges = ranges ?? ByteRanges([0..<byteCount])
         guard isResumable else { return false }
-        let isSynced = syncs && fdatasync(descriptor) == 0
+        let isSynced: Bool
+        do throws(TransferError) {
+            if syncs { try sync() }
+            isSynced = syncs
+        } catch {
+            return false
+        }
         return keeping.withLock { keeping in
             guard !keeping.isOver, var record = keeping.record else { return false }
             if keeping.isOnDisk, ranges.byteCount < record.ranges.byteCount { return true }
@@ -119,14 +138,45 @@ final class PartialFile: Sendable {
     }
 
     /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, nothing was changed.
+    ///
+    /// On a full disk the last bytes may have to make room for the record.
     func keep(syncs: Bool, ranges: ByteRanges? = nil) -> Leftover? {
-        guard checkpoint(syncs: syncs, ranges: ranges) else { return nil }
+        let all = ranges ?? ByteRanges([0..<byteCount])
+        guard !all.isEmpty else { return nil }
+        if !checkpoint(syncs: syncs, ranges: all) {
+            let fewer = shortened(all)
+            guard !fewer.isEmpty, checkpoint(syncs: syncs, ranges: fewer) || isOnRecord(fewer) else {
+                return nil
+            }
+        }
         var leftover = Leftover(destination, partial: name)
         leftover.kept = keeping.withLock { $0.record }.map {
             KeptBytes(byteCount: $0.ranges.byteCount, total: $0.total)
         }
         letGo()
         return leftover
+    }
+
+    /// Gives back the end of the file, and says what is left of these bytes.
+    private func shortened(_ ranges: ByteRanges) -> ByteRanges {
+        let size = max(0, (ranges.ranges.last?.upperBound ?? 0) - EngineLimits.recordRoomByteCount)
+        guard isResumable, ftruncate(descriptor, off_t(size)) == 0 else { return ranges }
+        written.store(size, ordering: .relaxed)
+        return ranges.clipped(to: size)
+    }
+
+    /// Whether the record that is on disk is enough to go on from, now that another one cannot be written:
+    /// that of bytes that were only appended leaves it to the file's size how many there are.
+    private func isOnRecord(_ ranges: ByteRanges) -> Bool {
+        guard syncError.load(ordering: .relaxed) == 0 else { return false }
+        return keeping.withLock { keeping in
+            guard keeping.isOnDisk, !keeping.isOver, var record = keeping.record else { return false }
+            guard record.boot == Boot.identifier else { return false }
+            record.ranges =
+                record.isSequential ? ranges : record.ranges.clipped(to: ranges.ranges.last?.upperBound ?? 0)
+            keeping.record = record
+            return !record.ranges.isEmpty
+        }
     }
 
     /// Leaves bytes and record as they were found. Any thread.

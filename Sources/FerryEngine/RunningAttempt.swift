@@ -9,6 +9,8 @@ protocol RunningAttempt: AnyObject {
     var loop: EngineLoop { get }
     /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
     var awaitsResumption: Bool { get set }
+    /// Of a download, once it is known.
+    var destination: Destination? { get }
     func begin()
     func handle(_ event: AttemptMachine.Event)
     /// What earlier attempts have left was looked for.
@@ -53,6 +55,28 @@ extension RunningAttempt {
         // Whoever gave resume data is told also when it is of no use.
         awaitsResumption = found != nil || attempt.number == 1
         prepared(found)
+    }
+
+    /// Throws `storage_full` when a file system ran full before, the destination is there, and it still has
+    /// no room for the file. Costs nothing while none has.
+    func awaitRoom(_ found: Resumption?) throws(TransferError) {
+        let space = loop.context.space
+        guard space.hasShortages, let destination,
+            let place = try? destination.root.directory(destination.directory, making: false)
+        else { return }
+        let total =
+            found?.record.total ?? space.needs[attempt.job] ?? attempt.spec.integrity.size
+            ?? attempt.spec.schedule.expectedBytesToReceive
+        try space.awaitRoom(at: place, expecting: max(0, (total ?? 0) - (found?.byteCount ?? 0)))
+        space.needs.forget(attempt.job)
+    }
+
+    /// Remembers how much room a file needs that found none.
+    func noteNeed(_ outcome: AttemptResult.Outcome) {
+        guard case .failed(let error, _) = outcome, error.code == .storageFull,
+            let total = progress.snapshot.bytesExpectedToReceive
+        else { return }
+        loop.context.space.needs.note(attempt.job, total)
     }
 
     /// An answer has decided how many bytes need not be fetched again.

@@ -6,11 +6,14 @@ import Synchronization
 /// whole. Loop thread only.
 final class SegmentDrain: StagedDrain {
     let file: PartialFile
-    private var claim: StorageClaim?
+    /// The room for what is to come.
+    var claim: StorageClaim?
     private let tail: DigestTail
     private let lane: FileLane
     private let writeBehind: WriteBehind?
     let digests: Digests
+    /// What has come and could not be written: it does not count.
+    private(set) var lost = ByteRanges()
     /// How far the file is whole once everything is written that has come.
     private var prefix: Int64 = 0
     private let stage: WriteStage
@@ -18,12 +21,11 @@ final class SegmentDrain: StagedDrain {
 
     /// `onProgress` is called on a file thread when the disk has caught up.
     init(
-        _ file: PartialFile, _ claim: StorageClaim, _ digests: Digests, lane: FileLane, stage: WriteStage,
+        _ file: PartialFile, _ digests: Digests, lane: FileLane, stage: WriteStage,
         syncs: Bool, onProgress: @escaping @Sendable () -> Void
     ) {
         self.stage = stage
         self.file = file
-        self.claim = claim
         self.digests = digests
         self.lane = lane
         writeBehind = syncs ? WriteBehind(file, onProgress) : nil
@@ -42,8 +44,13 @@ final class SegmentDrain: StagedDrain {
 
     /// Past the stage: all that came before has been written.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
-        try claim?.take(bytes.count, file.descriptor)
-        try file.write(bytes, at: offset)
+        do throws(TransferError) {
+            try claim?.take(bytes.count, file.descriptor)
+            try file.write(bytes, at: offset)
+        } catch {
+            lost.insert(offset..<offset + Int64(bytes.count))
+            throw error
+        }
         tail.advance(to: prefix)
     }
 

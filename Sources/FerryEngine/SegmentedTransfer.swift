@@ -113,6 +113,7 @@ final class SegmentedTransfer: RunningAttempt {
             let destination = try context.destination(of: attempt)
             self.destination = destination
             guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
+                try awaitRoom(nil)
                 handle(.prepared)
                 return
             }
@@ -204,6 +205,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) {
         leave()
+        noteNeed(outcome)
         context.report(result(outcome, kept: kept))
     }
 
@@ -292,15 +294,14 @@ final class SegmentedTransfer: RunningAttempt {
             at: place,
             expecting: target?.total ?? attempt.spec.integrity.size
                 ?? attempt.spec.schedule.expectedBytesToReceive)
-        drain = makeDrain(try PartialFile(destination, in: place), claim, announced)
+        drain = makeDrain(try PartialFile(destination, in: place), announced)
+        drain?.claim = claim
     }
 
-    func makeDrain(
-        _ file: PartialFile, _ claim: StorageClaim, _ announced: [ExpectedDigest]
-    ) -> SegmentDrain {
+    func makeDrain(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentDrain {
         let (key, tell) = (key, loop.teller)
         let drain = SegmentDrain(
-            file, claim, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
+            file, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
             stage: loop.stage, syncs: context.configuration.fileSync == .full
         ) { tell { $0.resume(key) } }
         drain.writeFailed = { [weak self] in self?.fail($0) }

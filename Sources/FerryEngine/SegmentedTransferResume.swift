@@ -5,24 +5,38 @@ import FerryCore
 /// begins its file anew.
 extension SegmentedTransfer {
     func prepared(_ resumption: Resumption?) {
-        if let resumption, !goOn(from: resumption) { context.lane.send(.run { resumption.file.discard() }) }
-        handle(.prepared)
+        do throws(TransferError) {
+            if let resumption, !(try goOn(from: resumption)) {
+                context.lane.send(.run { resumption.file.discard() })
+            }
+            try awaitRoom(resumption)
+            handle(.prepared)
+        } catch {
+            handle(.preparationFailed(error))
+        }
     }
 
-    /// Takes the bytes as done. False: they cannot be asked about, or there is no room for the rest.
-    private func goOn(from resumption: Resumption) -> Bool {
+    /// Takes the bytes as done. False: they cannot be asked about. Throws when there is no room for the rest;
+    /// the bytes count all the same.
+    private func goOn(from resumption: Resumption) throws(TransferError) -> Bool {
         let record = resumption.record
         guard let total = record.total, record.validator != nil || mayGoByLength, let destination,
-            let place = try? destination.root.directory(destination.directory, making: false),
-            let claim = try? context.space.claim(at: place, expecting: total - resumption.byteCount)
+            let place = try? destination.root.directory(destination.directory, making: false)
         else { return false }
+        take(resumption, total)
+        drain?.claim = try context.space.claim(at: place, expecting: total - resumption.byteCount)
+        return true
+    }
+
+    private func take(_ resumption: Resumption, _ total: Int64) {
+        let record = resumption.record
         let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
         target = Target(total: total, validator: record.validator, lead: nil, mimeType: record.mimeType)
         if let validator = record.validator {
             sources.expect(
                 validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
         }
-        let drain = makeDrain(resumption.file, claim, record.announced)
+        let drain = makeDrain(resumption.file, record.announced)
         drain.advance(to: plan.prefix)
         self.drain = drain
         self.plan = plan
@@ -31,7 +45,6 @@ extension SegmentedTransfer {
         progress.resume(at: plan.doneByteCount)
         progress.expect(toReceive: total)
         if total >= EngineLimits.bulkByteCountMin { becomeBulk() }
-        return true
     }
 
     /// Whether the job takes a file of the same length for the same file.
@@ -54,7 +67,7 @@ extension SegmentedTransfer {
             try drain.flush()
             kept = drain
         } catch {
-            drain.discard()
+            if error.code == .storageFull { kept = drain } else { drain.discard() }
         }
     }
 
@@ -88,7 +101,7 @@ extension SegmentedTransfer {
     func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentDrain) {
         drain.stop()
         let (key, tell, leftovers) = (key, loop.teller, context.leftovers)
-        let (file, ranges) = (drain.file, ByteRanges(plan?.doneRanges ?? []))
+        let (file, ranges) = (drain.file, ByteRanges(plan?.doneRanges ?? []).subtracting(drain.lost))
         let syncs = context.configuration.fileSync == .full
         context.lane.send(
             .run {

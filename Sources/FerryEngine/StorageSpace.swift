@@ -7,6 +7,8 @@ import Sys
 /// promised to transfers that run. Any thread.
 final class StorageSpace: Sendable {
     private let volumes = Mutex<[dev_t: StorageVolume]>([:])
+    private let shortages = StorageShortages()
+    let needs = StorageNeeds()
     private let reserve: Int64
     private let watched: [String]
     private let gate: DownloadGate
@@ -32,12 +34,21 @@ final class StorageSpace: Sendable {
         return StorageClaim(volume, byteCount ?? 0)
     }
 
+    /// Whether a file system has run full, as far as nobody has seen yet that it has room again.
+    var hasShortages: Bool { shortages.count > 0 }
+
+    /// Throws `storage_full` while a body below `place` would find as little room as another one did a short
+    /// time ago: there is no need to ask a server for it.
+    func awaitRoom(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
+        try volume(of: place.descriptor)?.awaitRoom(for: byteCount, place.descriptor)
+    }
+
     private func volume(of descriptor: Int32) -> StorageVolume? {
         var status = stat()
         guard fstat(descriptor, &status) == 0 else { return nil }
         return volumes.withLock { volumes in
             if let known = volumes[status.st_dev] { return known }
-            let volume = StorageVolume(reserve: reserve)
+            let volume = StorageVolume(reserve: reserve, shortages)
             volumes[status.st_dev] = volume
             return volume
         }
@@ -94,6 +105,30 @@ package struct StorageRoom: Sendable, Equatable {
     package let reserve: Int64
 }
 
+/// How long the files are that found no room, so that their servers need not be asked again. Any thread.
+final class StorageNeeds: Sendable {
+    private static let countMax = 10_000
+    private let needs = Mutex<[JobID: Int64]>([:])
+
+    /// Beyond a bound all are forgotten: whoever is not known asks once more.
+    func note(_ job: JobID, _ byteCount: Int64) {
+        needs.withLock { needs in
+            if needs.count >= Self.countMax { needs = [:] }
+            needs[job] = byteCount
+        }
+    }
+
+    subscript(job: JobID) -> Int64? { needs.withLock { $0[job] } }
+    func forget(_ job: JobID) { needs.withLock { $0[job] = nil } }
+}
+
+/// How many file systems have run full, as far as nobody has seen yet that they have room again.
+final class StorageShortages: Sendable {
+    private let value = Atomic<Int>(0)
+    var count: Int { value.load(ordering: .relaxed) }
+    fileprivate func add(_ change: Int) { value.wrappingAdd(change, ordering: .relaxed) }
+}
+
 /// One file system. Measured at most once a second; in between, what we write is subtracted.
 final class StorageVolume: Sendable {
     private struct State {
@@ -102,6 +137,10 @@ final class StorageVolume: Sendable {
         var free: Int64?
         var reserve: Int64 = 0
         var promised: Int64 = 0
+        /// All that a file could ever have; nil: the file system does not say.
+        var most: Int64?
+        /// Somebody found no room.
+        var isShort = false
     }
 
     private static let interval: Int64 = 1_000_000_000
@@ -110,31 +149,54 @@ final class StorageVolume: Sendable {
 
     private let reserve: Int64
     private let state = Mutex(State())
+    private let shortages: StorageShortages
 
-    init(reserve: Int64) { self.reserve = reserve }
+    init(reserve: Int64, _ shortages: StorageShortages) {
+        self.reserve = reserve
+        self.shortages = shortages
+    }
 
     /// Throws `storage_full` when so many bytes more cannot be promised.
     func promise(_ byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
-        let fits = state.withLock { state in
+        try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
-            guard hasRoom(state, for: byteCount) else { return false }
+            // Another one may be mounted by now under the same number.
+            if byteCount > state.most ?? .max { measure(&state, descriptor, monotonicNanoseconds()) }
+            guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
+            guard hasRoom(state, for: byteCount) else { throw noteFull(&state) }
             state.promised += byteCount
-            return true
         }
-        if !fits { throw Self.full }
+    }
+
+    /// Throws `storage_full` when somebody found no room and there is still too little for so many bytes. As
+    /// with the gate, more than the reserve has to be free again.
+    func awaitRoom(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
+        try state.withLock { state throws(TransferError) in
+            guard state.isShort else { return }
+            refresh(&state, descriptor)
+            guard hasRoom(state, for: byteCount + state.reserve / 8) else { throw Self.full }
+            state.isShort = false
+            shortages.add(-1)
+        }
+    }
+
+    private func noteFull(_ state: inout State) -> TransferError {
+        if !state.isShort { shortages.add(1) }
+        state.isShort = true
+        return Self.full
     }
 
     /// Counts bytes that are about to be written, some of them promised. Throws `storage_full` when there is
     /// no room for the others.
     func write(_ byteCount: Int64, promised: Int64, _ descriptor: Int32) throws(TransferError) {
-        let fits = state.withLock { state in
+        try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
-            guard byteCount == promised || hasRoom(state, for: byteCount - promised) else { return false }
+            guard byteCount == promised || hasRoom(state, for: byteCount - promised) else {
+                throw noteFull(&state)
+            }
             state.promised -= promised
             state.free = state.free.map { $0 - byteCount }
-            return true
         }
-        if !fits { throw Self.full }
     }
 
     /// Takes a promise back.
@@ -165,16 +227,21 @@ final class StorageVolume: Sendable {
         state.measuredAt = now
         var information = statvfs()
         guard fstatvfs(descriptor, &information) == 0, information.f_blocks > 0 else {
-            state.free = nil
+            (state.free, state.most) = (nil, nil)
             return
         }
         let size = Int64(information.f_blocks) * Int64(information.f_frsize)
         state.free = Int64(information.f_bavail) * Int64(information.f_frsize)
         state.reserve = min(reserve, size / Self.reservePart)
+        state.most = size - state.reserve
     }
 
     private static let full = TransferError(
         .storageFull, "There is not enough room for the file.", phase: .receiving, isRetryable: true)
+    /// Waiting would not help.
+    private static let tooSmall = TransferError(
+        .storageFull, "The file is larger than the file system that it goes to.", phase: .receiving,
+        isRetryable: false)
 }
 
 /// What one body may still write, until it is let go. One thread at a time.

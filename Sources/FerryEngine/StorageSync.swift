@@ -10,7 +10,14 @@ enum StorageSync {
     /// serves the others too.
     static func files(_ files: [PartialFile]) -> [TransferError?] {
         if files.count > 1 { for file in files { csys_start_writeback(file.descriptor, 0, 0) } }
-        return files.map { fdatasync($0.descriptor) == 0 ? nil : storageError(errno) }
+        return files.map { file in
+            do throws(TransferError) {
+                try file.sync()
+                return nil
+            } catch {
+                return error
+            }
+        }
     }
 
     /// Brings the names in these directories to stable storage; the same answer.

@@ -88,11 +88,10 @@ enum Ending: Sendable {
             record.errorJSON = TransferError.cancelledByRequest.json
         case .failed(let error, let retryAfter):
             hasFailedAttempt = true
-            record.failedAttemptCount += 1
-            switch RetryPolicy.verdict(
-                rules: attempt.spec.retry, error: error, failedAttemptCount: Int(record.failedAttemptCount),
-                retryAfter: retryAfter, now: now, expiry: attempt.expiry, jitter: jitter,
-                overdue: attempt.spec.schedule.overdueCode(createdAt: attempt.createdAt))
+            if RetryPolicy.usesUpAttempt(error, rules: attempt.spec.retry) { record.failedAttemptCount += 1 }
+            switch attempt.verdict(
+                on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now, jitter: jitter
+            )
             {
             case .retry(let instant):
                 let json = error.json
@@ -108,12 +107,37 @@ enum Ending: Sendable {
                 record.errorJSON = error.json
             }
         }
-        if result.leavesBytes { record.resumeData = seal(ResumePoint(of: attempt)) }
+        if result.leavesBytes, !result.ranFull { record.resumeData = seal(ResumePoint(of: attempt)) }
         if record.resumeData != nil { record.kept = result.kept }
         let ended = result.packedLast(record, at: now)
         self = .finish(
             FinishedJob(
                 lease, record, spec: attempt.spec, lastAttempt: ended, hasFailedAttempt: hasFailedAttempt))
+    }
+}
+
+extension AttemptResult {
+    /// The bytes of a job that has failed for want of room are room for others.
+    fileprivate var ranFull: Bool {
+        if case .failed(let error, _) = outcome { error.code == .storageFull } else { false }
+    }
+}
+
+extension Attempt {
+    /// `failedAttemptCount`: with this one, if it counts.
+    fileprivate func verdict(
+        on error: TransferError, _ retryAfter: Double?, failedAttemptCount: Int32, now: Timestamp,
+        jitter: Double
+    ) -> RetryPolicy.Verdict {
+        let overdue = spec.schedule.overdueCode(createdAt: createdAt)
+        guard RetryPolicy.usesUpAttempt(error, rules: spec.retry) else {
+            return RetryPolicy.verdict(
+                rules: spec.retry, storageFull: error, attempt: Int(number), now: now, expiry: expiry,
+                jitter: jitter, overdue: overdue)
+        }
+        return RetryPolicy.verdict(
+            rules: spec.retry, error: error, failedAttemptCount: Int(failedAttemptCount),
+            retryAfter: retryAfter, now: now, expiry: expiry, jitter: jitter, overdue: overdue)
     }
 }
 

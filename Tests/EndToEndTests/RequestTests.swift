@@ -166,6 +166,38 @@ struct RequestTests {
     }
 }
 
+extension RequestTests {
+    @Test(
+        "a full disk that nobody watches holds the jobs that go there, and nothing else, until it heals"
+    )
+    func heldByDisk() throws {
+        let origin = try RangeOrigin(patternBytes(3_000_000))
+        defer { origin.stop() }
+        let small = try SmallFileSystem(ferry.files + "/held", byteCount: 4 << 20)
+        defer { small.remove() }
+        try writeFile(small.path + "/ballast", [UInt8](repeating: 0, count: 3 << 20))
+        let job = { (path: String) in
+            #"{"kind":"download","request":{"url":"\#(origin.url)"},"destination":{"path":"\#(path)"},"#
+                + #""retry":{"max_attempts":2,"initial_delay":0.1,"max_delay":0.1}}"#
+        }
+        let held = try ferry.submit(job("held/file"))
+        // More often than the job may be tried.
+        #expect(
+            becomes {
+                let job = try ferry.json("GET", "/v1/jobs/\(held)")
+                return job["attempt"]?.integer ?? 0 > 4
+                    && job["waiting_reason"]?["code"]?.string == "storage_low"
+            })
+        #expect(origin.requests.count == 1, "nobody is asked for what has no room")
+        #expect(try ferry.run(job("elsewhere"))["state"]?.string == "succeeded")
+        unlink(small.path + "/ballast")
+        let done = try ferry.finished(held)
+        #expect(done["state"]?.string == "succeeded", "\(done)")
+        let isExact = readFile(small.path + "/file") == patternBytes(3_000_000)
+        #expect(isExact)
+    }
+}
+
 /// A tmpfs of a fixed size; needs root, as the tests have it in CI.
 struct SmallFileSystem {
     let path: String

@@ -44,4 +44,28 @@ struct RetryPolicyTests {
         }
         #expect(timeout.code == .resourceTimeout)
     }
+
+    @Test("a full disk uses up no attempt, and is looked at again within a minute, until the time is over")
+    func storageFull() {
+        let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)
+        let verdict = { [now] (attempt: Int, expiry: Double) in
+            RetryPolicy.verdict(
+                rules: .standard, storageFull: full, attempt: attempt, now: now, expiry: now + expiry,
+                jitter: 0.5, overdue: .resourceTimeout)
+        }
+        #expect(verdict(2, 1e6) == .retry(at: now + 2))
+        #expect(verdict(100_000, 1e6) == .retry(at: now + RetryPolicy.storagePauseMax))
+        guard case .final(let timeout) = verdict(9, 1) else {
+            Issue.record("the job would go on after its timeout")
+            return
+        }
+        #expect(timeout.code == .resourceTimeout)
+        var rules = JobSpec.RetryRules.standard
+        #expect(!RetryPolicy.usesUpAttempt(full, rules: rules))
+        #expect(RetryPolicy.usesUpAttempt(error, rules: rules))
+        let hopeless = TransferError(.storageFull, "Too long.", phase: .receiving, isRetryable: false)
+        #expect(RetryPolicy.usesUpAttempt(hopeless, rules: rules))
+        rules.attemptCountMax = 1
+        #expect(RetryPolicy.usesUpAttempt(full, rules: rules), "it is to be tried once")
+    }
 }

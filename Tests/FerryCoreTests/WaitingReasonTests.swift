@@ -31,6 +31,14 @@ struct WaitingReasonTests {
         #expect(reasons.contains { $0.detail.contains("timed_out") })
     }
 
+    @Test("a job that found no room says so, and when it looks again")
+    func fullDisk() {
+        var job = record(.waiting, .retry)
+        job.errorJSON = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true).json
+        let reason = WaitingReason(job, queue: .init())
+        #expect(reason?.code == .storageLow && reason?.nextCheckAt == Timestamp(microseconds: 9))
+    }
+
     @Test("what holds back every job is said before what holds back this one")
     func queue() {
         let code = { (queue: QueueConditions) in WaitingReason(record(.queued), queue: queue)?.code }

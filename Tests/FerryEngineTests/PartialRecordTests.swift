@@ -22,6 +22,9 @@ import Testing
         set.insert(-3..<2)
         #expect(set.ranges == [0..<40] && set.clipped(to: 33).ranges == [0..<33])
         #expect(ByteRanges([1..<4]).prefixByteCount == 0 && ByteRanges().isEmpty)
+        let whole = ByteRanges([0..<10, 20..<30])
+        #expect(whole.subtracting(ByteRanges([2..<4, 8..<22, 29..<40])).ranges == [0..<2, 4..<8, 22..<29])
+        #expect(whole.subtracting(ByteRanges()) == whole && whole.subtracting(whole).isEmpty)
         #expect(ByteRanges([0..<3, 9..<12]).clipped(to: 3).ranges == [0..<3])
     }
 

@@ -37,13 +37,17 @@ import Testing
     @Test("a body that does not fit is refused at its head, before a byte has come")
     func announced() throws {
         try Self.with { fixture, _ in
-            for size in [17 << 20, (16 << 20) - 400_000] {
+            try writeFile(fixture.directory + "/ballast", [UInt8](repeating: 0, count: 1 << 20))
+            #expect(eventually { fixture.engine.rooms.allSatisfy { $0.free <= 15 << 20 } })
+            // What is larger than the whole file system need not wait for room.
+            for (size, mayPass) in [(17 << 20, false), ((16 << 20) - 400_000, false), (15 << 20, true)] {
                 let origin = try Self.origin(announcing: size, sending: 0)
                 defer { origin.stop() }
                 let result = try #require(fixture.run(.download, origin.url) { $0.to("x") })
                 #expect(result.failure?.code == .storageFull, "\(result.outcome)")
-                #expect(result.failure?.isRetryable == true && result.bytesReceived == 0)
+                #expect(result.failure?.isRetryable == mayPass && result.bytesReceived == 0)
             }
+            unlink(fixture.directory + "/ballast")
         }
     }
 
@@ -93,6 +97,92 @@ import Testing
             #expect(result.failure?.code == .storageFull)
             // What gathers before it is written was received too.
             #expect((14 << 20...(16 << 20) - 838_860 + (256 << 10)).contains(result.bytesReceived))
+        }
+    }
+
+    @Test(
+        "a disk that somebody else fills under way: the next attempt goes on from the bytes",
+        arguments: [1, 2])
+    func filled(_ segmentCount: Int) throws {
+        try Self.with { fixture, _ in
+            let bytes = patternBytes(6 << 20, seed: 3)
+            let (reached, filled) = (Signal<Void>(), Gate())
+            let origin = try RangeOrigin(bytes) { answer, _, number in
+                guard number == 0 else { return }
+                answer.halfway = (
+                    2 << 20,
+                    {
+                        reached.fire(())
+                        _ = filled.pass()
+                    }
+                )
+            }
+            defer { origin.stop() }
+            let first = fixture.attempt(.download, origin.url) {
+                $0.to("x")
+                $0.spec.segmentCountMax = segmentCount
+            }
+            fixture.engine.begin([first])
+            #expect(reached.wait().count == 1)
+            #expect(eventually { (fixture.engine.progress(of: first.job)?.bytesReceived ?? 0) >= 2 << 20 })
+            let ballast = fixture.directory + "/ballast"
+            #expect(throws: (any Error).self, "nothing is left") {
+                try writeFile(ballast, [UInt8](repeating: 0, count: 16 << 20))
+            }
+            filled.open()
+            let result = try #require(fixture.sink.arrived.wait().first)
+            #expect(result.failure?.code == .storageFull, "\(result.outcome)")
+            #expect(result.failure?.isRetryable == true)
+            let kept = try #require(result.kept?.byteCount)
+            #expect(kept > 1 << 20)
+
+            // As long as it is full nobody is asked, and the bytes stay.
+            let count = origin.requests.count
+            let second = fixture.attempt(.download, origin.url, job: first.job, number: 2) {
+                $0.to("x")
+                $0.spec.segmentCountMax = segmentCount
+            }
+            fixture.engine.begin([second])
+            let refused = fixture.sink.arrived.wait().first
+            #expect(refused?.failure?.code == .storageFull && refused?.kept != nil)
+            unlink(ballast)
+            let third = fixture.attempt(.download, origin.url, job: first.job, number: 3) {
+                $0.to("x")
+                $0.spec.segmentCountMax = segmentCount
+            }
+            #expect(Self.becomesFree(fixture))
+            #expect(origin.requests.count <= count + 1)
+            fixture.engine.begin([third])
+            let success = try #require(fixture.sink.arrived.wait().first?.success)
+            #expect(success.resumedAtOffset ?? 0 > 1 << 20)
+            let isExact = readFile(fixture.root + "/x") == bytes
+            #expect(isExact)
+        }
+    }
+
+    /// Whether the engine has seen that there is room.
+    private static func becomesFree(_ fixture: Fixture) -> Bool {
+        eventually { fixture.engine.rooms.allSatisfy { $0.free > 1 << 20 } }
+    }
+
+    @Test("whoever has found no room asks nobody before there is some, and then at once")
+    func held() throws {
+        try Self.with { fixture, _ in
+            let origin = try RangeOrigin(patternBytes(3 << 20))
+            defer { origin.stop() }
+            let ballast = fixture.directory + "/ballast"
+            try writeFile(ballast, [UInt8](repeating: 0, count: 15_600 << 10))
+            #expect(eventually { fixture.engine.rooms.allSatisfy { $0.free < 1 << 20 } })
+            let job = try #require(fixture.run(.download, origin.url) { $0.to("x") }?.attempt.job)
+            #expect(origin.requests.count == 1)
+            for number in 2...5 as ClosedRange<Int32> {
+                let held = fixture.run(.download, origin.url, job: job, number: number) { $0.to("x") }
+                #expect(held?.failure?.code == .storageFull && held?.failure?.isRetryable == true)
+            }
+            #expect(origin.requests.count == 1)
+            unlink(ballast)
+            #expect(Self.becomesFree(fixture))
+            #expect(fixture.run(.download, origin.url, job: job, number: 6) { $0.to("x") }?.success != nil)
         }
     }
 

@@ -68,6 +68,21 @@ struct EndingTests {
 
     }
 
+    @Test("a full disk is waited for, however often, unless the job is to be tried once")
+    func fullDisk() {
+        let full = AttemptResult.Outcome.failed(
+            TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true), retryAfter: nil)
+        let tenth = attempt(of: newJob(attemptCountMax: 3, retryDelay: 10), number: 10, failedAttemptCount: 2)
+        guard case .retry(let retry) = ending(tenth, full),
+            case .finish(let once) = ending(attempt(of: newJob(attemptCountMax: 1)), full)
+        else {
+            Issue.record("it ends, or goes on")
+            return
+        }
+        #expect(retry.failedAttemptCount == 2 && retry.instant == Timestamp(microseconds: 20_000_000))
+        #expect(once.record.state == .failed && once.record.failedAttemptCount == 1)
+    }
+
     @Test("a lease that is given back uses up no attempt")
     func release() {
         let given = attempt(of: newJob())

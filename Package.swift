@@ -94,7 +94,8 @@ let package = Package(
 
         // Tests: one target a source target, and the built binary from outside.
         .target(
-            name: "TestSupport", dependencies: ["CSys", "Postgres", "Sys"], path: "Tests/TestSupport",
+            name: "TestSupport", dependencies: ["COpenSSL", "CSys", "Postgres", "Sys"],
+            path: "Tests/TestSupport",
             swiftSettings: strict),
         .testTarget(name: "TidyTests", swiftSettings: strict),
         .testTarget(name: "SysTests", dependencies: ["Sys"], swiftSettings: strict),

@@ -1,5 +1,6 @@
 // Typed doors to libcurl's variadic functions, which Swift does not import, and to one union.
 #include <curl/curl.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 
 static inline CURLcode ccurl_set_long(CURL *h, CURLoption o, long v) { return curl_easy_setopt(h, o, v); }
@@ -46,6 +47,34 @@ static inline int ccurl_tls_names(CURL *h, const char **protocol, const char **c
     *protocol = SSL_get_version((SSL *)session->internals);
     *cipher = SSL_get_cipher_name((SSL *)session->internals);
     return 1;
+}
+
+// Lets `listen` hear libcurl's words about a transfer while CURLOPT_VERBOSE is set.
+static inline void ccurl_set_listener(CURL *h, curl_debug_callback listen, void *context) {
+    curl_easy_setopt(h, CURLOPT_DEBUGFUNCTION, listen);
+    curl_easy_setopt(h, CURLOPT_DEBUGDATA, context);
+}
+
+// Reads what the other end had still sent over TLS before it hung up: at most `count` bytes; 0 when there is
+// nothing, or several requests share the connection. Only while libcurl says that SSL_write() has failed: it
+// reads no more from the connection afterwards.
+static inline size_t ccurl_read_rest(CURL *h, char *bytes, size_t count) {
+    struct curl_tlssessioninfo *session = NULL;
+    if (curl_easy_getinfo(h, CURLINFO_TLS_SSL_PTR, &session) != CURLE_OK || session == NULL) return 0;
+    if (session->backend != CURLSSLBACKEND_OPENSSL || session->internals == NULL) return 0;
+    SSL *tls = (SSL *)session->internals;
+    const unsigned char *protocol = NULL;
+    unsigned length = 0;
+    SSL_get0_alpn_selected(tls, &protocol, &length);
+    if (length == 2 && protocol[0] == 'h' && protocol[1] == '2') return 0;
+    size_t done = 0;
+    while (done < count) {
+        int read = SSL_read(tls, bytes + done, (int)(count - done));
+        if (read <= 0) break;
+        done += (size_t)read;
+    }
+    ERR_clear_error();
+    return done;
 }
 
 static inline CURLMcode ccurl_multi_set_long(CURLM *m, CURLMoption o, long v) { return curl_multi_setopt(m, o, v); }

@@ -5,6 +5,7 @@
 #include <openssl/hmac.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 
 static inline int copenssl_gcm_get_tag(EVP_CIPHER_CTX *c, int length, void *tag) {

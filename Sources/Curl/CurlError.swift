@@ -87,6 +87,9 @@ package struct TransferInfo: Sendable, Equatable {
     /// `1.0`, `1.1`, `2` or `3`; empty when no answer came.
     package var httpVersion = ""
     package var timings = TransferTimings()
+    /// When the connection stood and its handshake, or the request, began: monotonic nanoseconds; 0: not
+    /// seen. libcurl 7.88 tells nothing of a connection whose handshake has failed.
+    package var connectedAt: Int64 = 0
     /// The numeric address of the other end (a proxy's, when there is one), and ours; empty without
     /// connection.
     package var remoteAddress = ""
@@ -114,6 +117,6 @@ package struct TransferOutcome: Sendable {
     /// The address that the delegate refused, when the transfer failed because of that.
     package let blockedAddress: SocketAddress?
     /// What had come and was not read when a connection that was being sent a body had to be closed, at most
-    /// 16 KiB; as it is on the wire.
+    /// 16 KiB; as it is on the wire, or inside of TLS.
     package var unread: [UInt8] = []
 }

@@ -260,7 +260,11 @@ package final class CurlMulti {
             }
             owners[number] = handle
         }
-        if writes, let easy { live[easy]?.context.socket = descriptor }
+        if let easy, let context = live[easy]?.context {
+            if writes { context.socket = descriptor }
+            // While it connects libcurl waits to write.
+            if reads, context.connectedAt == 0 { context.connectedAt = now }
+        }
         sockets.watch(descriptor, reads: reads, writes: writes)
     }
 }

@@ -18,6 +18,8 @@ final class EasyContext {
     var isSendPaused = false
     /// Of the connection that carried the last request; nil without TLS.
     private(set) var tls: TLSNames?
+    /// `TransferInfo.connectedAt`.
+    var connectedAt: Int64 = 0
     /// Whether a request was begun: until then libcurl 8 gives times of what has not happened.
     fileprivate(set) var hasBegunRequest = false
     private var raw: UnsafeMutableRawPointer?
@@ -35,8 +37,19 @@ final class EasyContext {
     /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will;
     /// looking leaves it where it is.
     func leaves(_ descriptor: curl_socket_t) {
+        // What was sent over TLS has been read before, or cannot be.
+        guard tls == nil else { return }
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
             count = max(0, recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_PEEK | MSG_DONTWAIT)))
+        }
+    }
+
+    /// The server has hung up while it was being sent a body over TLS: the last moment at which its answer
+    /// can be read.
+    fileprivate func cannotWrite() {
+        guard let raw, unread.isEmpty else { return }
+        unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
+            count = ccurl_read_rest(raw, buffer.baseAddress, buffer.count)
         }
     }
 
@@ -56,6 +69,11 @@ final class EasyContext {
         tls = TLSNames(protocolVersion: protocolVersion, cipherSuite: cipherSuite)
     }
 
+    /// From now on libcurl says what it does.
+    fileprivate func listens() {
+        if let raw { ccurl_set_long(raw, CURLOPT_VERBOSE, 1) }
+    }
+
     static func from(_ raw: UnsafeMutableRawPointer?) -> EasyContext? {
         raw.map { Unmanaged<EasyContext>.fromOpaque($0).takeUnretainedValue() }
     }
@@ -68,7 +86,9 @@ extension EasyHandle {
         context.sendsBody = sendsBody
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
-        if sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
+        guard sendsBody else { return }
+        ccurl_set_senders(raw, provideBody, seekBody, context.pointer)
+        ccurl_set_listener(raw, listen, context.pointer)
     }
 }
 
@@ -152,5 +172,15 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
     }
     context.hasBegunRequest = true
     context.noteTLS()
+    // Not before: libcurl would put all of the handshake into words.
+    if context.sendsBody, context.tls != nil { context.listens() }
     return CURL_PREREQFUNC_OK
+}
+
+/// libcurl 7.88 has no other word for this, and tells it before it lets go of the TLS session.
+private let listen: curl_debug_callback = { _, kind, bytes, count, raw in
+    guard kind == CURLINFO_TEXT, let bytes, let context = EasyContext.from(raw) else { return 0 }
+    let text = UnsafeRawBufferPointer(start: bytes, count: count)
+    if text.starts(with: "OpenSSL SSL_write:".utf8) { context.cannotWrite() }
+    return 0
 }

@@ -113,6 +113,7 @@ final class EasyHandle {
             appConnect: offset(CURLINFO_APPCONNECT_TIME_T), preTransfer: offset(CURLINFO_PRETRANSFER_TIME_T),
             startTransfer: offset(CURLINFO_STARTTRANSFER_TIME_T), total: offset(CURLINFO_TOTAL_TIME_T))
         if !context.hasBegunRequest { (info.timings.preTransfer, info.timings.startTransfer) = (0, 0) }
+        info.connectedAt = context.connectedAt
         info.remoteAddress = string(CURLINFO_PRIMARY_IP)
         info.remotePort = long(CURLINFO_PRIMARY_PORT)
         info.localAddress = string(CURLINFO_LOCAL_IP)

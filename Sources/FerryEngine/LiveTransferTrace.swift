@@ -18,10 +18,13 @@ extension LiveTransfer {
         meter = followed.next
     }
 
-    private func transaction(_ info: TransferInfo, isWhole: Bool, hidesRemote: Bool) -> TransactionMetrics? {
+    private func transaction(
+        _ info: TransferInfo, isWhole: Bool, isRunning: Bool = false, hidesRemote: Bool = false
+    ) -> TransactionMetrics? {
         let isOwn = hop.redirectCount == 0
         return meter?.metrics(
             info, isOwn ? nil : .init(method: hop.method, url: hop.url.string), hop.url, isWhole: isWhole,
+            isRunning: isRunning,
             hidesRemote: hidesRemote || context.builder.usesServiceProxy(attempt, hop.url))
     }
 
@@ -34,7 +37,7 @@ extension LiveTransfer {
     /// The attempt as far as it is, with the request that runs.
     var snapshot: AttemptSnapshot {
         var transactions = transactions
-        if let transfer, let metrics = transaction(transfer.info, isWhole: false, hidesRemote: false) {
+        if let transfer, let metrics = transaction(transfer.info, isWhole: false, isRunning: true) {
             transactions.append(metrics)
         }
         return AttemptSnapshot(number: attempt.number, startedAt: startedAt, transactions: transactions)

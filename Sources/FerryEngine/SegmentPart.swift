@@ -104,17 +104,20 @@ final class SegmentPart: EasyDelegate {
         meter = followed.next
     }
 
-    private func transaction(_ info: TransferInfo, isWhole: Bool, hidesRemote: Bool) -> TransactionMetrics? {
+    private func transaction(
+        _ info: TransferInfo, isWhole: Bool, isRunning: Bool = false, hidesRemote: Bool = false
+    ) -> TransactionMetrics? {
         guard let meter, let owner else { return nil }
         let isOwn = hop.redirectCount == 0 && owner.sources[source].place == 0
         return meter.metrics(
             info, isOwn ? nil : .init(method: hop.method, url: hop.url.string), hop.url, isWhole: isWhole,
+            isRunning: isRunning,
             hidesRemote: hidesRemote || owner.context.builder.usesServiceProxy(owner.attempt, hop.url))
     }
 
     /// What has been measured so far.
     var runningTransaction: TransactionMetrics? {
-        transfer.flatMap { transaction($0.info, isWhole: false, hidesRemote: false) }
+        transfer.flatMap { transaction($0.info, isWhole: false, isRunning: true) }
     }
 
     /// Goes on after a pause.

@@ -81,10 +81,10 @@ struct TransactionMeter {
     mutating func received(_ count: Int) { decodedByteCount += Int64(count) }
 
     /// `request`: nil when it is the job's own. `url`: what was asked for. `isWhole`: the answer has come to
-    /// its end. `hidesRemote`: the address was refused.
+    /// its end. `isRunning`: it may come to one. `hidesRemote`: the address was refused.
     func metrics(
         _ info: TransferInfo, _ request: TransactionMetrics.Request?, _ url: WebURL, isWhole: Bool,
-        hidesRemote: Bool = false
+        isRunning: Bool = false, hidesRemote: Bool = false
     ) -> TransactionMetrics {
         var metrics = TransactionMetrics(fetchStart: (start - attemptStart) / 1_000)
         metrics.request = request
@@ -96,7 +96,9 @@ struct TransactionMeter {
         if isFollower {
             noteFollowing(isReused: metrics.isReusedConnection, isWhole: isWhole, in: &metrics.moments)
         } else {
-            if !metrics.isReusedConnection { noteConnecting(info.timings, url, in: &metrics.moments) }
+            if !metrics.isReusedConnection {
+                noteConnecting(info, url, isRunning: isRunning, in: &metrics.moments)
+            }
             noteExchange(info.timings, isWhole: isWhole, in: &metrics.moments)
         }
         metrics.local = .init(info.localAddress, info.localPort)
@@ -114,24 +116,36 @@ struct TransactionMeter {
     }
 
     private func noteConnecting(
-        _ timings: TransferTimings, _ url: WebURL, in moments: inout TransactionMetrics.Moments
+        _ info: TransferInfo, _ url: WebURL, isRunning: Bool, in moments: inout TransactionMetrics.Moments
     ) {
+        let timings = info.timings
         if url.address == nil {
             moments[.domainLookupStart] = 0
             if timings.nameLookup > 0 { moments[.domainLookupEnd] = timings.nameLookup }
         }
         guard timings.nameLookup > 0 else { return }
         moments[.connectStart] = timings.nameLookup
-        // libcurl 7.88 tells when the connection stood only once its handshake has succeeded as well.
-        guard timings.connect > 0 else { return }
         guard url.scheme == .https else {
-            moments[.connectEnd] = timings.connect
+            if timings.connect > 0 { moments[.connectEnd] = timings.connect }
             return
         }
-        moments[.secureConnectionStart] = timings.connect
-        guard timings.appConnect > 0 else { return }
-        moments[.secureConnectionEnd] = timings.appConnect
-        moments[.connectEnd] = timings.appConnect
+        guard let secureStart = secureStart(info) else { return }
+        moments[.secureConnectionStart] = secureStart
+        if timings.appConnect > 0 {
+            moments[.secureConnectionEnd] = timings.appConnect
+            moments[.connectEnd] = timings.appConnect
+        } else if !isRunning {
+            // The handshake has failed: then the connection was at its end as well.
+            moments[.connectEnd] = max(secureStart, timings.total)
+        }
+    }
+
+    /// Microseconds. libcurl 7.88 tells when the connection stood only once its handshake has succeeded as
+    /// well.
+    private func secureStart(_ info: TransferInfo) -> Int64? {
+        if info.timings.connect > 0 { return info.timings.connect }
+        guard !isProxyConnection, info.connectedAt > 0 else { return nil }
+        return max(info.timings.nameLookup, (info.connectedAt - start) / 1_000)
     }
 
     private func noteExchange(

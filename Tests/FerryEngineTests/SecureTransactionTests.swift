@@ -36,7 +36,9 @@ import Testing
         }
         let refused = fixture.run(.data, nginx.url(.expired)) { $0.trust(authority.certificate) }
         let failed = try #require(try Self.transactions(refused).first)
-        #expect(failed.moments[.connectStart] != nil && failed.moments[.connectEnd] == nil)
+        let shown = [.connectStart, .secureConnectionStart, .connectEnd].compactMap { failed.moments[$0] }
+        #expect(shown.count == 3 && shown == shown.sorted(), "\(shown)")
+        #expect(failed.moments[.secureConnectionEnd] == nil)
         #expect(failed.moments[.requestStart] == nil && failed.tls == nil)
         #expect(refused?.trace?.diagnostics?.curlCode == 60)
     }

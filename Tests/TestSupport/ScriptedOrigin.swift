@@ -37,16 +37,20 @@ package final class ScriptedOrigin: Sendable {
     private let state = Mutex(State())
     private let acceptor = Mutex<Thread?>(nil)
 
-    package var url: String { "http://127.0.0.1:\(port)" }
+    private let server: SecureServer?
+
+    package var url: String { "\(server == nil ? "http" : "https")://127.0.0.1:\(port)" }
     /// Every request whose head has been read, in order.
     package var requests: [Request] { state.withLock { $0.requests } }
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     /// Starts listening, on a free port unless one is named. The connection is closed when the script
-    /// returns.
+    /// returns. With `identity` it speaks TLS.
     package init(
-        port wanted: UInt16 = 0, _ script: @escaping @Sendable (OriginConnection) -> Void
+        port wanted: UInt16 = 0, as identity: TestAuthority.Identity? = nil,
+        _ script: @escaping @Sendable (OriginConnection) -> Void
     ) throws {
+        server = try identity.map { try SecureServer($0) }
         (listener, port) =
             wanted == 0
             ? try FreePort.listen(backlog: 4_096) : (try FreePort.listen(wanted, backlog: 4_096), wanted)
@@ -100,8 +104,11 @@ package final class ScriptedOrigin: Sendable {
                 guard !state.isStopped else { return true }
                 state.connectionCount += 1
                 state.open[descriptor] = Thread(name: "origin-peer", stackSize: 256 << 10) { [self] in
-                    let connection = OriginConnection(descriptor: descriptor, origin: self)
-                    script(connection)
+                    let session = server.map { SecureSession($0, descriptor) }
+                    let connection = OriginConnection(
+                        descriptor: descriptor, origin: self, session: session ?? nil)
+                    // Who does not shake hands has no script.
+                    if session == nil || session ?? nil != nil { script(connection) }
                     leave(descriptor, isReset: connection.isReset)
                 }
                 return false
@@ -126,12 +133,14 @@ package final class ScriptedOrigin: Sendable {
 package final class OriginConnection {
     private let descriptor: Int32
     private let origin: ScriptedOrigin
+    private let session: SecureSession?
     private var buffer: [UInt8] = []
     fileprivate private(set) var isReset = false
 
-    fileprivate init(descriptor: Int32, origin: ScriptedOrigin) {
+    fileprivate init(descriptor: Int32, origin: ScriptedOrigin, session: SecureSession?) {
         self.descriptor = descriptor
         self.origin = origin
+        self.session = session
     }
 
     /// Reads one request's head; nil when the other end has gone.
@@ -186,7 +195,9 @@ package final class OriginConnection {
 
     private func readMore() -> Bool {
         var bytes = [UInt8](repeating: 0, count: 65_536)
-        let count = recv(descriptor, &bytes, bytes.count, 0)
+        let count = bytes.withUnsafeMutableBytes {
+            session?.receive($0) ?? recv(descriptor, $0.baseAddress, $0.count, 0)
+        }
         guard count > 0 else { return false }
         buffer.append(contentsOf: bytes[..<count])
         return true
@@ -201,7 +212,7 @@ package final class OriginConnection {
         var sent = 0
         while sent < bytes.count {
             let count = bytes[sent...].withUnsafeBytes {
-                Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+                session?.send($0) ?? Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
             }
             guard count > 0 else { return false }
             sent += count
@@ -226,6 +237,9 @@ package final class OriginConnection {
         let count = recv(descriptor, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
         return count == 0 || count < 0 && errno != EAGAIN
     }
+
+    /// Over TLS: says that the connection ends on purpose.
+    package func sayGoodbye() { session?.sayGoodbye() }
 
     /// Ends the connection with a reset instead of an orderly close.
     package func reset() {

@@ -1,0 +1,72 @@
+import FerryCore
+import FerryEngine
+import TestSupport
+import Testing
+
+/// Servers that refuse an upload and hang up while its body is on its way: what they said is the error, also
+/// when libcurl learns of the hang-up first.
+@Suite(.serialized) struct EarlyAnswerTests {
+    enum Farewell: String, CaseIterable, Sendable { case none, proper, resets }
+
+    private static let count = 40
+
+    private static func run(
+        _ identity: TestAuthority.Identity?, _ farewell: Farewell, _ answer: String
+    ) throws -> [AttemptResult] {
+        let origin = try ScriptedOrigin(as: identity) { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 100 Continue\r\n\r\n")
+            _ = connection.read(300_000)
+            connection.send(answer)
+            switch farewell {
+            case .none: break
+            case .proper: connection.sayGoodbye()
+            case .resets: connection.reset()
+            }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try writeFile(fixture.root + "/source", patternBytes(20_000_000))
+        let authority = try TestAuthority.shared.get().certificate
+        fixture.engine.begin(
+            (0..<count).map { _ in
+                fixture.attempt(.upload, origin.url + "/x") {
+                    $0.spec.source = .path("source")
+                    if identity != nil { $0.trust(authority) }
+                }
+            })
+        return fixture.sink.arrived.wait(for: count, seconds: 60)
+    }
+
+    @Test("a refusal that comes with the hang-up is the error, plain and over TLS", arguments: [false, true])
+    func refusal(isSecure: Bool) throws {
+        let identity = isSecure ? try TestAuthority.shared.get().server : nil
+        for farewell in [Farewell.none, .proper] {
+            let results = try Self.run(
+                identity, farewell, "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
+            #expect(results.count == Self.count)
+            for result in results {
+                #expect(
+                    result.failure?.code == .unacceptableStatus && result.response?.status == 413,
+                    "\(farewell): \(String(describing: result.failure))")
+            }
+        }
+    }
+
+    @Test("without an answer the connection is lost, and half of a head is none", arguments: [false, true])
+    func silence(isSecure: Bool) throws {
+        let identity = isSecure ? try TestAuthority.shared.get().server : nil
+        for answer in ["", "HTTP/1.1 413 No\r\nContent-Length: 2\r\n"] {
+            for farewell in Farewell.allCases {
+                for result in try Self.run(identity, farewell, answer) {
+                    #expect(
+                        [.connectionLost, .incompleteBody].contains(result.failure?.code),
+                        "\(farewell): \(String(describing: result.failure))")
+                }
+            }
+        }
+    }
+}

@@ -29,7 +29,16 @@ final class Fixture: Sendable {
     }
     final class Lease: LeaseHolder {
         let isHeld = Atomic<Bool>(true)
-        func holdsLease(of job: JobID, attempt: Int32) -> Bool { isHeld.load(ordering: .relaxed) }
+        /// While it is there, whoever asks waits for it.
+        let gate = Mutex<Gate?>(nil)
+        let asked = Signal<Void>()
+        func holdsLease(of job: JobID, attempt: Int32) -> Bool {
+            if let gate = gate.withLock({ $0 }) {
+                asked.fire(())
+                _ = gate.pass()
+            }
+            return isHeld.load(ordering: .relaxed)
+        }
     }
     /// Jobs that have ended, as the store would know them.
     final class Jobs: JobLookup {

@@ -1,6 +1,7 @@
 // Preloaded into the service by FaultTests: the n-th call on a file below FAULTS_ROOT fails. What it does is
 // said in the file FAULTS_CONTROL, which the test and the service map.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 struct control {
@@ -51,10 +53,11 @@ static int is_below(int fd) {
     return strncmp(path, root, strlen(root)) == 0;
 }
 
-// 0: the call is made; −1: it is cut short; else its errno.
-static int fault(const char *name, int fd, int can_be_short) {
+// 0: the call is made; −1: it is cut short; else its errno. The file is named by `path`, or by `fd`.
+static int fault_of(const char *name, int fd, const char *path, int can_be_short) {
     int before = errno, result = 0;
-    if (control && atomic_load(&control->armed) && is_below(fd)) {
+    if (control && atomic_load(&control->armed) &&
+        (path ? strncmp(path, root, strlen(root)) == 0 : is_below(fd))) {
         atomic_fetch_add(&control->calls, 1);
         if (atomic_fetch_sub(&control->countdown, 1) == 1) {
             result = atomic_load(&control->error);
@@ -66,15 +69,20 @@ static int fault(const char *name, int fd, int can_be_short) {
     return result;
 }
 
+static int fault(const char *name, int fd, int can_be_short) {
+    return fault_of(name, fd, NULL, can_be_short);
+}
+
 #define REAL(type, name, ...) ((type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name))
-#define FAIL(name, fd)                                                                                      \
+#define FAIL_WITH(name, fd, path, value)                                                                    \
     do {                                                                                                    \
-        int code = fault(#name, fd, 0);                                                                     \
+        int code = fault_of(#name, fd, path, 0);                                                            \
         if (code > 0) {                                                                                     \
             errno = code;                                                                                   \
-            return -1;                                                                                      \
+            return value;                                                                                   \
         }                                                                                                   \
     } while (0)
+#define FAIL(name, fd) FAIL_WITH(name, fd, NULL, -1)
 
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset) {
     int code = fault("pwrite", fd, count > 1);
@@ -163,6 +171,43 @@ int openat(int fd, const char *path, int flags, ...) {
     }
     FAIL(openat, fd);
     return REAL(int, openat, int, const char *, int, ...)(fd, path, flags, mode);
+}
+
+int open(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_list arguments;
+        va_start(arguments, flags);
+        mode = va_arg(arguments, mode_t);
+        va_end(arguments);
+    }
+    FAIL_WITH(open, -1, path, -1);
+    return REAL(int, open, const char *, int, ...)(path, flags, mode);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    FAIL_WITH(mkdir, -1, path, -1);
+    return REAL(int, mkdir, const char *, mode_t)(path, mode);
+}
+
+int unlink(const char *path) {
+    FAIL_WITH(unlink, -1, path, -1);
+    return REAL(int, unlink, const char *)(path);
+}
+
+int fstatfs(int fd, struct statfs *status) {
+    FAIL(fstatfs, fd);
+    return REAL(int, fstatfs, int, struct statfs *)(fd, status);
+}
+
+DIR *fdopendir(int fd) {
+    FAIL_WITH(fdopendir, fd, NULL, NULL);
+    return REAL(DIR *, fdopendir, int)(fd);
+}
+
+struct dirent *readdir(DIR *directory) {
+    FAIL_WITH(readdir, dirfd(directory), NULL, NULL);
+    return REAL(struct dirent *, readdir, DIR *)(directory);
 }
 
 long syscall(long number, ...) {

@@ -1,4 +1,4 @@
-"""Servers with TLS for checks from outside: certificates by openssl, nginx, Caddy."""
+"""Servers for checks from outside: certificates by openssl, nginx, Caddy and Apache with TLS, httpbin without."""
 from __future__ import annotations
 
 import contextlib
@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 
 from conftest import eventually, free_port
 
@@ -98,6 +99,76 @@ def caddy(authority: Authority, folder: pathlib.Path):
         """)
     command = ["caddy", "run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
     with _process(command, port, env={"HOME": str(folder), "PATH": os.environ["PATH"]}):
+        yield port
+
+
+APACHE_MODULES = pathlib.Path("/usr/lib/apache2/modules")
+
+
+@contextlib.contextmanager
+def apache(authority: Authority, folder: pathlib.Path):
+    """TLS: files below `files`, `/put/` by WebDAV, `/slow/` at 1 MiB a second, `/coded/` with gzip. Gives the port, or
+    None where Apache is not installed."""
+    program = shutil.which("apache2")
+    if not program or not APACHE_MODULES.exists():
+        yield None
+        return
+    port = free_port()
+    for name in ("files", "files/put", "files/slow", "files/coded"):
+        (folder / name).mkdir()
+        (folder / name).chmod(0o777)
+    modules = "\n".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so" for name in (
+        "mpm_event", "authz_core", "dav", "dav_fs", "env", "filter", "deflate", "ratelimit", "mime", "ssl"))
+    (folder / "mime.types").write_text("text/plain txt\n")
+    (folder / "httpd.conf").write_text(f"""
+        {modules}
+        ServerRoot {folder}
+        ServerName localhost
+        PidFile {folder}/pid
+        ErrorLog {folder}/error.log
+        TypesConfig {folder}/mime.types
+        DAVLockDB {folder}/files/locks
+        User www-data
+        Group www-data
+        Listen 127.0.0.1:{port}
+        DocumentRoot {folder}/files
+        SSLEngine on
+        SSLSessionCache none
+        SSLCertificateFile {authority.folder}/server.pem
+        SSLCertificateKeyFile {authority.folder}/server.key
+        <Directory {folder}/files>
+          Require all granted
+        </Directory>
+        <Location /put>
+          Dav On
+        </Location>
+        <Location /slow>
+          SetOutputFilter RATE_LIMIT
+          SetEnv rate-limit 1024
+        </Location>
+        <Location /coded>
+          SetOutputFilter DEFLATE
+        </Location>
+        """)
+    with _process([program, "-DFOREGROUND", "-f", f"{folder}/httpd.conf"], port):
+        yield port
+
+
+HTTPBIN = """
+import sys
+from werkzeug.serving import WSGIRequestHandler, run_simple
+import httpbin
+# Chunked bodies, which HTTP/1.0 does not know.
+WSGIRequestHandler.protocol_version = "HTTP/1.1"
+run_simple("127.0.0.1", int(sys.argv[1]), httpbin.app, threaded=True)
+"""
+
+
+@contextlib.contextmanager
+def httpbin():
+    """httpbin.org on this machine. Gives its port."""
+    port = free_port()
+    with _process([sys.executable, "-c", HTTPBIN, str(port)], port):
         yield port
 
 

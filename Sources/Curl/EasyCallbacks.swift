@@ -1,5 +1,6 @@
 import CCurl
 import Glibc
+import Sys
 
 /// What libcurl holds while it works on a handle. It outlives every use of the handle, because the handle is
 /// reset before the context goes.
@@ -20,6 +21,8 @@ final class EasyContext {
     private(set) var tls: TLSNames?
     /// `TransferInfo.connectedAt`.
     var connectedAt: Int64 = 0
+    /// When the last socket was made: monotonic nanoseconds.
+    fileprivate(set) var openedAt: Int64 = 0
     /// Whether a request was begun: until then libcurl 8 gives times of what has not happened.
     fileprivate(set) var hasBegunRequest = false
     private var raw: UnsafeMutableRawPointer?
@@ -158,6 +161,7 @@ private let openSocket: curl_opensocket_callback = { raw, _, address in
         context.blocked = target
         return refused
     }
+    context.openedAt = monotonicNanoseconds()
     let kind = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
     return socket(address.pointee.family, kind, address.pointee.protocol)
 }

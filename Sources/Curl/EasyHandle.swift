@@ -130,14 +130,24 @@ final class EasyHandle {
         return info
     }
 
+    /// Of a connection that stood.
+    private static let handshakeErrors: Set = [
+        CurlError.sslConnectError, CurlError.sslCipher, CurlError.peerFailedVerification,
+        CurlError.sslIssuerError, CurlError.pinnedKeyMismatch,
+    ]
     private static let versionNames = [1: "1.0", 2: "1.1", 3: "2", 4: "2", 5: "2", 30: "3", 31: "3"]
 
     /// The end of the transfer as one value. The guard's refusal counts only when the transfer failed by it:
     /// libcurl may have gone on to another address.
     func outcome(_ code: CURLcode, _ context: EasyContext) -> TransferOutcome {
         let byGuard = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
+        var info = info(context)
+        // Who connects and fails in one go never waits to read; it took no longer than this loop's turn.
+        if info.connectedAt == 0, Self.handshakeErrors.contains(Int(code.rawValue)) {
+            info.connectedAt = context.openedAt
+        }
         return TransferOutcome(
-            error: error(code), info: info(context), blockedAddress: byGuard ? context.blocked : nil,
+            error: error(code), info: info, blockedAddress: byGuard ? context.blocked : nil,
             unread: code == CURLE_OK ? [] : context.unread)
     }
 }

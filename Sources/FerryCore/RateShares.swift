@@ -29,7 +29,7 @@ package struct RateDemand: Sendable, Equatable {
 
     /// Of several nodes together.
     package mutating func add(_ other: RateDemand) {
-        for (key, count) in other.jobCounts { self[key] = Int(clamping: self[key] + count) }
+        for (key, count) in other.jobCounts { self[key] += count }
     }
 
     /// What both ask for.

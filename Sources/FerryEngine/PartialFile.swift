@@ -137,9 +137,10 @@ final class PartialFile: Sendable {
         }
     }
 
-    /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, nothing was changed.
+    /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, and the file is to be
+    /// discarded.
     ///
-    /// On a full disk the last bytes may have to make room for the record.
+    /// On a full disk the last bytes may have to make room for the record, so that it may be shorter then.
     func keep(syncs: Bool, ranges: ByteRanges? = nil) -> Leftover? {
         let all = ranges ?? ByteRanges([0..<byteCount])
         guard !all.isEmpty else { return nil }
@@ -160,7 +161,10 @@ final class PartialFile: Sendable {
     /// Gives back the end of the file, and says what is left of these bytes.
     private func shortened(_ ranges: ByteRanges) -> ByteRanges {
         let size = max(0, (ranges.ranges.last?.upperBound ?? 0) - EngineLimits.recordRoomByteCount)
-        guard isResumable, ftruncate(descriptor, off_t(size)) == 0 else { return ranges }
+        // A sync that has failed spoils the file; no room helps.
+        guard isResumable, syncError.load(ordering: .relaxed) == 0,
+            ftruncate(descriptor, off_t(size)) == 0
+        else { return ranges }
         written.store(size, ordering: .relaxed)
         return ranges.clipped(to: size)
     }

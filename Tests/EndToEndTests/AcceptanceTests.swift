@@ -23,14 +23,18 @@ struct AcceptanceTests {
         #"{"kind":"upload","request":{"url":"\#(url)"},"source":\#(source)\#(more)}"#
     }
 
-    @Test("a source that is nobody's or another tenant's job is refused with its place")
-    func sources() throws {
+    /// Two that do not begin: of this tenant, and of another one.
+    private func waitingJobs() throws -> (own: String, foreign: String) {
         let stranger = try ferry.makeKey(role: "client", tenant: "sources-other")
         let later =
             #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
             + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
-        let foreign = try ferry.submit(later, key: stranger)
-        let own = try ferry.submit(later)
+        return (try ferry.submit(later), try ferry.submit(later, key: stranger))
+    }
+
+    @Test("a source that is nobody's or another tenant's job is refused with its place")
+    func sources() throws {
+        let (own, foreign) = try waitingJobs()
         let unknown = "job_01m7z7hp0pe0wa24awkj95v2j4"
         for job in [foreign, unknown] {
             #expect(try complaints(upload(#"{"job":"\#(job)"}"#)) == [["#/source/job", "invalid_value"]])
@@ -52,12 +56,7 @@ struct AcceptanceTests {
 
     @Test("a schedule's source, and that of a job that is sent once more, are there or are refused")
     func repeatedSources() throws {
-        let stranger = try ferry.makeKey(role: "client", tenant: "sources-other")
-        let later =
-            #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
-            + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
-        let foreign = try ferry.submit(later, key: stranger)
-        let own = try ferry.submit(later)
+        let (own, foreign) = try waitingJobs()
         let schedule = { (job: String) in #"{"interval":86400,"job":\#(upload(#"{"job":"\#(job)"}"#))}"# }
         let made = try ferry.call("POST", "/v1/schedules", schedule(own))
         #expect(made.status == 201, "\(made.text)")

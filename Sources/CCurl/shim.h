@@ -55,6 +55,15 @@ static inline void ccurl_set_listener(CURL *h, curl_debug_callback listen, void 
     curl_easy_setopt(h, CURLOPT_DEBUGDATA, context);
 }
 
+// Whether the other end has said over TLS that nothing more comes (close_notify, RFC 8446 section 6.1): 1 or 0; -1
+// when the connection has no TLS, or another library's.
+static inline int ccurl_has_farewell(CURL *h) {
+    struct curl_tlssessioninfo *session = NULL;
+    if (curl_easy_getinfo(h, CURLINFO_TLS_SSL_PTR, &session) != CURLE_OK || session == NULL) return -1;
+    if (session->backend != CURLSSLBACKEND_OPENSSL || session->internals == NULL) return -1;
+    return (SSL_get_shutdown((SSL *)session->internals) & SSL_RECEIVED_SHUTDOWN) != 0;
+}
+
 // Reads what the other end had still sent over TLS before it hung up: at most `count` bytes; 0 when there is
 // nothing, or several requests share the connection. Only while libcurl says that SSL_write() has failed: it
 // reads no more from the connection afterwards.

@@ -31,6 +31,10 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
 
     package var description: String { "curl \(code): \(text)" }
 
+    /// As libcurl 8 with OpenSSL 3.2 says it.
+    package static let withoutFarewell = CurlError(
+        code: receiveError, text: "the connection ended without close_notify")
+
     package static let unsupportedProtocol = 1
     package static let malformedURL = 3
     package static let couldNotResolveProxy = 5
@@ -112,11 +116,13 @@ package struct TransferInfo: Sendable, Equatable {
 /// How a transfer ended.
 package struct TransferOutcome: Sendable {
     /// nil when libcurl is content. The status is the caller's to judge.
-    package let error: CurlError?
+    package var error: CurlError?
     package let info: TransferInfo
     /// The address that the delegate refused, when the transfer failed because of that.
     package let blockedAddress: SocketAddress?
     /// What had come and was not read when a connection that was being sent a body had to be closed, at most
     /// 16 KiB; as it is on the wire, or inside of TLS.
     package var unread: [UInt8] = []
+    /// Whether the connection ended over TLS without the other end's farewell; `Transfer.awaitFarewell()`.
+    package var lacksFarewell = false
 }

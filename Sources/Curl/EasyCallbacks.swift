@@ -15,6 +15,10 @@ final class EasyContext {
     fileprivate(set) var sendsBody = false
     /// `TransferOutcome.unread`.
     private(set) var unread: [UInt8] = []
+    /// Whether the last connection that was closed over TLS ended without the other end's farewell. Only
+    /// known after `awaitFarewell()`.
+    private(set) var lacksFarewell = false
+    private var awaitsFarewell = false
     var isReceivePaused = false
     var isSendPaused = false
     /// Of the connection that carried the last request; nil without TLS.
@@ -74,7 +78,21 @@ final class EasyContext {
 
     /// From now on libcurl says what it does.
     fileprivate func listens() {
-        if let raw { ccurl_set_long(raw, CURLOPT_VERBOSE, 1) }
+        guard let raw else { return }
+        ccurl_set_listener(raw, listen, pointer)
+        ccurl_set_long(raw, CURLOPT_VERBOSE, 1)
+    }
+
+    /// From now on `lacksFarewell` counts.
+    func awaitFarewell() {
+        awaitsFarewell = true
+        listens()
+    }
+
+    /// A connection is about to be closed; its TLS session is still there.
+    fileprivate func closesConnection() {
+        guard awaitsFarewell, let raw else { return }
+        lacksFarewell = ccurl_has_farewell(raw) == 0
     }
 
     static func from(_ raw: UnsafeMutableRawPointer?) -> EasyContext? {
@@ -89,9 +107,7 @@ extension EasyHandle {
         context.sendsBody = sendsBody
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
-        guard sendsBody else { return }
-        ccurl_set_senders(raw, provideBody, seekBody, context.pointer)
-        ccurl_set_listener(raw, listen, context.pointer)
+        if sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
     }
 }
 
@@ -181,10 +197,17 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
     return CURL_PREREQFUNC_OK
 }
 
-/// libcurl 7.88 has no other word for this, and tells it before it lets go of the TLS session.
+/// libcurl 7.88 has no other words for these, and tells them before it lets go of the TLS session.
 private let listen: curl_debug_callback = { _, kind, bytes, count, raw in
     guard kind == CURLINFO_TEXT, let bytes, let context = EasyContext.from(raw) else { return 0 }
     let text = UnsafeRawBufferPointer(start: bytes, count: count)
-    if text.starts(with: "OpenSSL SSL_write:".utf8) { context.cannotWrite() }
+    if context.sendsBody, text.starts(with: "OpenSSL SSL_write:".utf8) { context.cannotWrite() }
+    if isClosing(text) { context.closesConnection() }
     return 0
+}
+
+/// `Closing connection 0`; libcurl 8 says it in another way.
+private func isClosing(_ text: UnsafeRawBufferPointer) -> Bool {
+    text.starts(with: "Closing connection".utf8) || text.starts(with: "closing connection".utf8)
+        || text.starts(with: "shutting down connection".utf8)
 }

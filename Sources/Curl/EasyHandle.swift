@@ -148,6 +148,6 @@ final class EasyHandle {
         }
         return TransferOutcome(
             error: error(code), info: info, blockedAddress: byGuard ? context.blocked : nil,
-            unread: code == CURLE_OK ? [] : context.unread)
+            unread: code == CURLE_OK ? [] : context.unread, lacksFarewell: context.lacksFarewell)
     }
 }

@@ -44,6 +44,14 @@ package final class Transfer {
     /// Whether bytes are being kept from the delegate or from the wire.
     package var isPaused: Bool { context.isReceivePaused || context.isSendPaused }
 
+    /// Nothing but the end of its connection ends the body that comes: over TLS, who closes it without a
+    /// farewell (close_notify) may be anybody, and `TransferOutcome.lacksFarewell` says so. libcurl 7.88 with
+    /// OpenSSL 3.0 takes any end for a good one.
+    package func awaitFarewell() {
+        guard context.delegate != nil else { return }
+        context.awaitFarewell()
+    }
+
     /// Whether something has come from the other end that libcurl has not read yet.
     package var hasUnreadBytes: Bool {
         var byte: UInt8 = 0

@@ -44,6 +44,9 @@ package enum Limits {
     package static let inlineBodyByteCountMax = 256 << 10
     /// Header bytes of one response (libcurl's own cap is 300 KiB).
     package static let responseHeaderByteCountMax = 64 << 10
+    /// Header lines of one response, trailers and interim answers included: each costs many times the four
+    /// bytes that it may have.
+    package static let responseHeaderLineCountMax = 1_000
     package static let redirectCountMax = 50
     /// Attempts of a job that are kept, the latest; retries, drains and lost nodes together can make many
     /// more. The SQL says the same number.

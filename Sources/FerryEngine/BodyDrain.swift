@@ -181,6 +181,9 @@ final class BodyDrain: StagedDrain {
             isRetryable: true)
     }
 
+    /// Whether the drain itself knows where the body ends.
+    var hasKnownEnd: Bool { total != nil }
+
     /// The file that a later attempt may go on from, if there is one. Not that of a body without a known end
     /// which has filled the disk: nobody promised it room, and what it holds may be all that others lack.
     var resumableFile: PartialFile? {

@@ -118,6 +118,9 @@ enum EngineLimits {
     static let recordedTypeByteCountMax = 255
     /// Digests that a record keeps of one file, and that later answers may add.
     static let laterDigestCountMax = 8
+    /// Nanoseconds after which a file system that had no room, and that nobody wanted anything of since, is
+    /// asked about no more. Who waits for room looks once a minute.
+    static let shortageMax: Int64 = 300_000_000_000
     /// Nanoseconds between two records of one body, each with what has reached stable storage.
     static let recordInterval: Int64 = 10_000_000_000
     /// Jobs of this process whose partial files are remembered.

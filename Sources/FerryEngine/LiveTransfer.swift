@@ -176,6 +176,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         case .complete(let head):
             self.head = head
             meter?.responseStarted()
+            awaitFarewell(head)
             isHeadHeld = answersChallenges
             return isHeadHeld || takeHead(head)
         case .invalid:
@@ -340,6 +341,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     }
 
     func finished(_ outcome: TransferOutcome) {
+        let outcome = judged(outcome)
         transfer = nil
         context.metrics.connected(outcome.info)
         noteTransaction(

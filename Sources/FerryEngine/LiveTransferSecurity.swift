@@ -24,6 +24,23 @@ extension LiveTransfer {
             hasNTLM: context.builder.supportsNTLM)
     }
 
+    /// A body that ends with its connection is whole only when the server says over TLS that it ends it
+    /// (RFC 9112 §9.8), or something else proves it.
+    func awaitFarewell(_ head: ResponseHead) {
+        if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.awaitFarewell() }
+    }
+
+    /// What libcurl takes for an end, judged.
+    func judged(_ outcome: TransferOutcome) -> TransferOutcome {
+        guard outcome.error == nil, outcome.lacksFarewell, case .drain(let drain) = sink, let head,
+            !head.isDelimited(hop.method), !drain.hasKnownEnd, attempt.spec.integrity.size == nil,
+            !drain.digests.isProof
+        else { return outcome }
+        var outcome = outcome
+        outcome.error = .withoutFarewell
+        return outcome
+    }
+
     /// Judges a head that libcurl did not answer by itself.
     func takeHeldHead() -> Bool {
         guard isHeadHeld, let head else { return true }

@@ -114,6 +114,7 @@ package struct ResponseHeadParser: Sendable {
 
     private var head: ResponseHead?
     private var byteCount = 0
+    private var lineCount = 0
     private var isComplete = false
 
     package init() {}
@@ -121,7 +122,9 @@ package struct ResponseHeadParser: Sendable {
     /// One line without its end. After `complete`, lines are trailers: counted, not kept.
     package mutating func take(_ line: some BidirectionalCollection<UInt8>) -> Step {
         byteCount += line.count + 2
-        guard byteCount <= Limits.responseHeaderByteCountMax else { return .tooLarge }
+        lineCount += 1
+        guard byteCount <= Limits.responseHeaderByteCountMax, lineCount <= Limits.responseHeaderLineCountMax
+        else { return .tooLarge }
         if isComplete {
             // libcurl answers 417 by itself with the same request without `Expect`; what follows is a head
             // again. No trailer begins like this: a slash is not part of a name.

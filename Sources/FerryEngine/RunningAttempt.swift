@@ -71,12 +71,16 @@ extension RunningAttempt {
         space.needs.forget(attempt.job)
     }
 
-    /// Remembers how much room a file needs that found none.
+    /// Remembers where there was no room, and how much a file needs that found none.
     func noteNeed(_ outcome: AttemptResult.Outcome) {
-        guard case .failed(let error, _) = outcome, error.code == .storageFull,
-            let total = progress.snapshot.bytesExpectedToReceive
-        else { return }
-        loop.context.space.needs.note(attempt.job, total)
+        guard case .failed(let error, _) = outcome, error.code == .storageFull else { return }
+        let space = loop.context.space
+        if error.isRetryable, let destination,
+            let place = try? destination.root.directory(destination.directory, making: false)
+        {
+            space.noteFull(at: place)
+        }
+        if let total = progress.snapshot.bytesExpectedToReceive { space.needs.note(attempt.job, total) }
     }
 
     /// An answer has decided how many bytes need not be fetched again.

@@ -222,6 +222,7 @@ final class SegmentPart: EasyDelegate {
             hasHead = true
             meter?.responseStarted()
             answeredAt = owner.now
+            if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.awaitFarewell() }
             guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
             heldHead = head
             return true
@@ -284,6 +285,10 @@ final class SegmentPart: EasyDelegate {
     func finished(_ outcome: TransferOutcome) {
         transfer = nil
         guard let owner else { return }
+        var outcome = outcome
+        if outcome.lacksFarewell, outcome.error == nil, case .body = sink, !owner.hasKnownEnd {
+            outcome.error = .withoutFarewell
+        }
         if outcome.error == nil, !takeHeldHead() { return }
         owner.context.metrics.connected(outcome.info)
         noteTransaction(

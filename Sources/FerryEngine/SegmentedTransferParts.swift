@@ -329,6 +329,11 @@ extension SegmentedTransfer {
         part.written = part.written.upperBound..<part.written.upperBound
     }
 
+    /// Whether anything but the end of its connection tells whether the file is whole.
+    var hasKnownEnd: Bool {
+        plan?.total != nil || attempt.spec.integrity.size != nil || drain?.digests.isProof ?? false
+    }
+
     /// The part's answer is over, or nothing more is wanted of it.
     func ended(_ part: SegmentPart) {
         // The one part of a file of unknown length: libcurl says that this was its end.

@@ -10,6 +10,7 @@ final class StorageSpace: Sendable {
     private let shortages = StorageShortages()
     let needs = StorageNeeds()
     private let reserve: Int64
+    private let shortageMax: Int64
     private let watched: [String]
     private let gate: DownloadGate
     private let isMeasuring = Atomic<Bool>(false)
@@ -17,8 +18,14 @@ final class StorageSpace: Sendable {
 
     /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads end; while one
     /// of them is short of room, `gate` is closed.
-    init(reserve: Int64, watched: [String], gate: DownloadGate) {
+    ///
+    /// `shortageMax`: nanoseconds after which a shortage is forgotten that nobody has met since.
+    init(
+        reserve: Int64, watched: [String], gate: DownloadGate,
+        shortageMax: Int64 = EngineLimits.shortageMax
+    ) {
         self.reserve = reserve
+        self.shortageMax = shortageMax
         self.watched = watched
         self.gate = gate
         measure()
@@ -30,9 +37,11 @@ final class StorageSpace: Sendable {
         at place: StorageDirectory, expecting byteCount: Int64?
     ) throws(TransferError) -> StorageClaim {
         let volume = volume(of: place.descriptor)
-        try volume?.promise(byteCount ?? 0, place.descriptor)
-        return StorageClaim(volume, byteCount ?? 0)
+        return StorageClaim(volume, try volume?.promise(byteCount ?? 0, place.descriptor) ?? 0)
     }
+
+    /// A write has found no room although it was promised: somebody else has taken it.
+    func noteFull(at place: StorageDirectory) { volume(of: place.descriptor)?.noteFull(place.descriptor) }
 
     /// Whether a file system has run full, as far as nobody has seen yet that it has room again.
     var hasShortages: Bool { shortages.count > 0 }
@@ -65,15 +74,25 @@ final class StorageSpace: Sendable {
             })
     }
 
-    private func measure() {
+    func measure() {
         let rooms = watched.compactMap(room)
         latest.withLock { $0 = rooms }
+        forgetShortages()
         // Opened later than it is closed, so that it does not flutter.
         let isOpen = gate.isOpen
         gate.set(
             isOpen: rooms.allSatisfy { room in
                 room.free - room.promised >= room.reserve + (isOpen ? 0 : room.reserve / 8)
             })
+    }
+
+    /// Who waited for room may have gone: without this, every later download would be asked where it goes.
+    private func forgetShortages() {
+        guard hasShortages else { return }
+        let now = monotonicNanoseconds()
+        for volume in volumes.withLock({ Array($0.values) }) {
+            volume.forgetShortage(metBefore: now - shortageMax)
+        }
     }
 
     /// One for each watched directory that could be looked at, as of the last time.
@@ -139,8 +158,8 @@ final class StorageVolume: Sendable {
         var promised: Int64 = 0
         /// All that a file could ever have; nil: the file system does not say.
         var most: Int64?
-        /// Somebody found no room.
-        var isShort = false
+        /// When somebody last found no room; nil: nobody did, or there is some again.
+        var shortAt: Int64?
     }
 
     private static let interval: Int64 = 1_000_000_000
@@ -156,15 +175,18 @@ final class StorageVolume: Sendable {
         self.shortages = shortages
     }
 
-    /// Throws `storage_full` when so many bytes more cannot be promised.
-    func promise(_ byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
+    /// How many of so many bytes are promised: none where the file system does not say what it has, for what
+    /// servers announce adds up to anything. Throws `storage_full` when there are not so many.
+    func promise(_ byteCount: Int64, _ descriptor: Int32) throws(TransferError) -> Int64 {
         try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
             // Another one may be mounted by now under the same number.
             if byteCount > state.most ?? .max { measure(&state, descriptor, monotonicNanoseconds()) }
             guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
             guard hasRoom(state, for: byteCount) else { throw noteFull(&state) }
+            guard state.free != nil else { return 0 }
             state.promised += byteCount
+            return byteCount
         }
     }
 
@@ -172,18 +194,34 @@ final class StorageVolume: Sendable {
     /// with the gate, more than the reserve has to be free again.
     func awaitRoom(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
         try state.withLock { state throws(TransferError) in
-            guard state.isShort else { return }
+            guard state.shortAt != nil else { return }
             refresh(&state, descriptor)
-            guard hasRoom(state, for: byteCount + state.reserve / 8) else { throw Self.full }
-            state.isShort = false
+            guard hasRoom(state, for: byteCount, above: state.reserve / 8) else { throw noteFull(&state) }
+            state.shortAt = nil
             shortages.add(-1)
         }
     }
 
+    func noteFull(_ descriptor: Int32) {
+        state.withLock { state in
+            measure(&state, descriptor, monotonicNanoseconds())
+            _ = noteFull(&state)
+        }
+    }
+
     private func noteFull(_ state: inout State) -> TransferError {
-        if !state.isShort { shortages.add(1) }
-        state.isShort = true
+        if state.shortAt == nil { shortages.add(1) }
+        state.shortAt = monotonicNanoseconds()
         return Self.full
+    }
+
+    /// Forgets that somebody found no room, unless it was after that.
+    func forgetShortage(metBefore instant: Int64) {
+        state.withLock { state in
+            guard let last = state.shortAt, last <= instant else { return }
+            state.shortAt = nil
+            shortages.add(-1)
+        }
     }
 
     /// Counts bytes that are about to be written, some of them promised. Throws `storage_full` when there is
@@ -212,9 +250,9 @@ final class StorageVolume: Sendable {
         }
     }
 
-    private func hasRoom(_ state: State, for byteCount: Int64) -> Bool {
+    private func hasRoom(_ state: State, for byteCount: Int64, above more: Int64 = 0) -> Bool {
         guard let free = state.free else { return true }
-        return byteCount <= free - state.promised - state.reserve
+        return byteCount <= free - state.promised - state.reserve - more
     }
 
     private func refresh(_ state: inout State, _ descriptor: Int32) {
@@ -230,10 +268,16 @@ final class StorageVolume: Sendable {
             (state.free, state.most) = (nil, nil)
             return
         }
-        let size = Int64(information.f_blocks) * Int64(information.f_frsize)
-        state.free = Int64(information.f_bavail) * Int64(information.f_frsize)
+        let size = Self.byteCount(information.f_blocks, information.f_frsize)
+        state.free = Self.byteCount(information.f_bavail, information.f_frsize)
         state.reserve = min(reserve, size / Self.reservePart)
         state.most = size - state.reserve
+    }
+
+    /// File systems that have no end of their own (those in user space) may name any number.
+    private static func byteCount(_ blocks: UInt, _ blockSize: UInt) -> Int64 {
+        let (product, overflows) = blocks.multipliedReportingOverflow(by: blockSize)
+        return overflows ? .max : Int64(clamping: product)
     }
 
     private static let full = TransferError(

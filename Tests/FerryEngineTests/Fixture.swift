@@ -61,7 +61,7 @@ final class Fixture: Sendable {
     let jobs = Jobs()
     /// Nanoseconds that the last `run` took.
     private let took = Atomic<Int64>(0)
-    private let ids = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
+    let ids = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
 
     /// The tenant's files.
     var root: String { directory + "/tenant" }

@@ -25,6 +25,10 @@ struct PropertyRun {
     let byteCount: Int
     var attemptCountMax: Int32 = 8
     var atOnce = 200
+    /// How long who meets a silent server waits.
+    var stallSeconds = 0.2
+    /// Sees the result of every attempt.
+    var inspect: @Sendable (AttemptResult) -> Void = { _ in }
     /// What the jobs are.
     let make: @Sendable (Case, inout Draft) -> Void
 
@@ -38,7 +42,9 @@ struct PropertyRun {
                 let batch = open[start..<min(start + atOnce, open.count)]
                 let attempts = batch.map { open in
                     fixture.attempt(kind, url + open.one.path, job: open.job, number: number) { draft in
-                        if number == 1, open.one.stalls { draft.spec.request.timeoutForRequest = 0.2 }
+                        if number == 1, open.one.stalls {
+                            draft.spec.request.timeoutForRequest = stallSeconds
+                        }
                         make(open.one, &draft)
                     }
                 }
@@ -47,6 +53,7 @@ struct PropertyRun {
                 let results = fixture.sink.arrived.wait(for: batch.count, seconds: 120)
                 #expect(results.count == batch.count, "seed \(seed): some have no end")
                 for result in results {
+                    inspect(result)
                     guard let one = byJob[result.attempt.job] else { continue }
                     if let error = result.failure, error.isRetryable {
                         next.append((one, result.attempt.job))

@@ -20,6 +20,25 @@ import Testing
         return head
     }
 
+    @Test("a head has so many lines at most, wherever they stand")
+    func lines() throws {
+        // With the status line and the empty one.
+        let most = Limits.responseHeaderLineCountMax - 2
+        let fields = Array(repeating: "a:", count: most)
+        guard case .complete(let head) = Self.parse(["HTTP/1.1 200 OK"] + fields + [""]) else {
+            Issue.record("as many as there may be are refused")
+            return
+        }
+        #expect(head.headers.count == most)
+        #expect(Self.parse(["HTTP/1.1 200 OK"] + fields + ["a:", ""]) == .tooLarge)
+        let hints = (0..<most).flatMap { _ in ["HTTP/1.1 103 Early Hints", ""] }
+        #expect(Self.parse(hints + ["HTTP/1.1 200 OK", ""]) == .tooLarge)
+        var parser = ResponseHeadParser()
+        for line in ["HTTP/1.1 200 OK", ""] { _ = parser.take(Array(line.utf8)) }
+        let trailers = (0...most).map { _ in parser.take(Array("a:".utf8)) }
+        #expect(trailers.last == .tooLarge && trailers.dropLast().allSatisfy { $0 == .more })
+    }
+
     @Test("interim answers are skipped, duplicates kept, values trimmed")
     func fields() throws {
         let step = Self.parse([

@@ -133,7 +133,10 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(
-            name: "FerryServerTests", dependencies: ["FerryServer", "Postgres", "Sys", "TestSupport"],
+            name: "FerryServerTests",
+            dependencies: [
+                "FerryAPI", "FerryCore", "FerryServer", "OpenSSL", "Postgres", "Sys", "TestSupport",
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "FerryCLITests",

@@ -71,6 +71,9 @@ extension API {
         ports.content.open(job) { result in
             switch result {
             case .failure(.notFound): call.fail(Problem(.noContent, "The file is not there any more."))
+            case .failure(.overloaded):
+                let text = "Too many files are being compared with their digests; ask again."
+                call.fail(Problem(.overloaded, text))
             case .failure(let error): call.fail(error)
             case .success(let content):
                 sendPart(description, content.byteCount, call) { offset, length in

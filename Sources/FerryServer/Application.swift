@@ -49,8 +49,11 @@ final class Application: Sendable {
         let database = try Database.open(configuration, logger: logger)
         var isStarted = false
         defer { if !isStarted { database.close() } }
-        for number in try database.migrate() {
-            logger.notice("A migration was applied.", metadata: ["migration": "\(number)"])
+        let migrations = try database.migrate()
+        if let first = migrations.first, let last = migrations.last {
+            logger.notice(
+                "The schema of the database was brought up to date.",
+                metadata: ["migrations": first == last ? "\(last)" : "\(first) to \(last)"])
         }
         let application = try build(configuration, identity: identity, database: database, logger: logger)
         isStarted = true

@@ -14,13 +14,14 @@ final class ContentDoor: ContentStore {
     }
     private let mailbox = Mailbox<Request>()
     private let paths: StoragePaths
+    let proofs = ContentProofs()
 
     init(paths: StoragePaths) {
         self.paths = paths
-        let mailbox = mailbox
+        let (mailbox, proofs) = (mailbox, proofs)
         _ = Thread(name: "content") {
             while true {
-                for request in mailbox.wait(milliseconds: -1) { request.reply(Self.open(request.job, paths)) }
+                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, proofs) }
                 if mailbox.isClosed, mailbox.count == 0 { return }
             }
         }
@@ -30,35 +31,52 @@ final class ContentDoor: ContentStore {
         if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
     }
 
-    func stop() { mailbox.close() }
+    /// Whoever waits for the bytes of a file to be compared is refused: that may take minutes.
+    func endWaits() { proofs.stop() }
 
-    private static func open(_ job: JobRecord, _ paths: StoragePaths) -> Result<OpenContent, StoreError> {
-        guard let content = JobContent(job) else { return .failure(.notFound) }
-        let descriptor: Int32
-        var identity: FileIdentity?
-        if case .path(let path, let published) = content.place {
-            identity = published
-            let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            guard root >= 0 else { return .failure(.notFound) }
-            defer { close(root) }
-            // Not blocking: a FIFO in its place would wait for a writer.
-            descriptor = csys_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
-        } else {
-            descriptor = Glibc.open("\(paths.kept)/\(KeptFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
-        }
-        guard descriptor >= 0 else { return .failure(.notFound) }
-        var status = stat()
-        guard fstat(descriptor, &status) == 0, isContent(status, size: content.size, identity) else {
-            close(descriptor)
-            return .failure(.notFound)
-        }
-        return .success(OpenContent(descriptor: descriptor, byteCount: content.size))
+    func stop() {
+        mailbox.close()
+        proofs.stop()
     }
 
-    /// Whether it is what the job has fetched: digest, tag and type are that job's. Another job or a user may
-    /// have put another file in its place since.
-    private static func isContent(_ status: stat, size: Int64, _ identity: FileIdentity?) -> Bool {
-        guard status.st_mode & S_IFMT == S_IFREG, Int64(status.st_size) == size else { return false }
-        return identity.map { $0 == FileIdentity(status) } ?? true
+    private static func open(_ request: Request, _ paths: StoragePaths, _ proofs: ContentProofs) {
+        let (job, reply) = (request.job, request.reply)
+        guard let content = JobContent(job) else { return reply(.failure(.notFound)) }
+        let descriptor = descriptor(of: content, job, paths)
+        guard descriptor >= 0 else { return reply(.failure(.notFound)) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+            Int64(status.st_size) == content.size
+        else {
+            close(descriptor)
+            return reply(.failure(.notFound))
+        }
+        guard !isPublished(status, content) else {
+            return reply(.success(OpenContent(descriptor: descriptor, byteCount: content.size)))
+        }
+        proofs.ask(
+            ContentProofs.Question(
+                tenant: job.tenant, sha256: content.sha256, descriptor: descriptor, stamp: FileStamp(status),
+                reply: reply))
+    }
+
+    /// Below 0: there is none.
+    private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
+        guard case .path(let path, _) = content.place else {
+            return Glibc.open("\(paths.kept)/\(KeptFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
+        }
+        let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard root >= 0 else { return -1 }
+        defer { close(root) }
+        // Not blocking: a FIFO in its place would wait for a writer.
+        return csys_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
+    }
+
+    /// Whether it is the very file that the job has published, untouched: digest, tag and type are that
+    /// job's. Another job or a user may have put another one in its place since, or a backup this one.
+    private static func isPublished(_ status: stat, _ content: JobContent) -> Bool {
+        // Nobody else writes where the service keeps files.
+        guard case .path(_, let identity) = content.place else { return true }
+        return identity == FileIdentity(status)
     }
 }

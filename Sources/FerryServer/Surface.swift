@@ -74,6 +74,7 @@ final class Surface: Sendable {
     func drain(seconds: Double) {
         api.endWaits()
         api.endStreams()
+        content.endWaits()
         server.drain(deadlineSeconds: seconds)
     }
 

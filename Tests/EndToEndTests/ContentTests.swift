@@ -67,7 +67,43 @@ struct ContentTests {
         try expectNoContent(path)
     }
 
-    @Test("of a file whose identity was not noted the size has to be right at least")
+    @Test("a file that a backup has brought back is sent as before, whole, in parts and as a source")
+    func restored() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let bytes = patternBytes(300_000, seed: 5)
+        try nginx.serve("file", bytes)
+        let (id, path) = try download(nginx, "file", to: "content/restored")
+        let before = try ferry.call("GET", path)
+        // Another file with the same bytes, as a restore makes it: another inode, another time.
+        let name = ferry.files + "/content/restored"
+        try writeFile(name + ".new", bytes)
+        try #require(rename(name + ".new", name) == 0)
+        for _ in 1...2 {
+            let head = try ferry.call("HEAD", path)
+            #expect(head.status == 200 && head.header("content-length") == "300000")
+            let answer = try ferry.call("GET", path)
+            #expect(answer.status == 200 && answer.body == bytes)
+            #expect(answer.header("etag") == before.header("etag"))
+            let tag = try #require(answer.header("etag"))
+            let part = try ferry.call("GET", path, headers: ["Range": "bytes=1000-1999", "If-Range": tag])
+            #expect(part.status == 206 && part.body == Array(bytes[1_000..<2_000]))
+        }
+        let upload = try ferry.run(
+            #"{"kind":"upload","request":{"url":"\#(nginx.url)/put/restored","method":"PUT"},"#
+                + #""source":{"job":"\#(id)"}}"#)
+        #expect(upload["state"]?.string == "succeeded", "\(upload)")
+        // Of the same size, and still not the same.
+        try writeFile(name + ".new", Array(bytes.reversed()))
+        try #require(rename(name + ".new", name) == 0)
+        for _ in 1...2 {
+            try expectNoContent(path)
+            try expectNoContent(path, ["Range": "bytes=0-9"])
+            #expect(try ferry.call("HEAD", path).status == 404)
+        }
+    }
+
+    @Test("of a file whose identity was not noted the bytes have to be right")
     func withoutIdentity() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -83,6 +119,8 @@ struct ContentTests {
                 """#)
         #expect(try ferry.json("GET", "/v1/jobs/\(id)") == job)
         #expect(try ferry.call("GET", path).body == bytes)
+        try writeFile(ferry.files + "/content/old", Array(bytes.reversed()))
+        try expectNoContent(path)
         #expect(truncate(ferry.files + "/content/old", 999) == 0)
         try expectNoContent(path)
     }

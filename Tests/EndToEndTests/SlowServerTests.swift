@@ -1,0 +1,118 @@
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+/// Thousands of answers that do not go on, and uploads that nobody reads: what one of them may cost.
+@Suite("Memory while servers are slow", .onOwnThread)
+struct SlowServerTests {
+    private static let downloadCount = 600
+    private static let headCount = 600
+    private static let uploadCount = 100
+    /// All but the end of what may gather in memory.
+    private static let announced = 256 << 10
+    private static let sent = 250 << 10
+    /// Of each upload, in pieces.
+    private static let pieceByteCount = 64 << 10
+    private static let pieceCount = 10
+    /// Of a job, a transfer, its connection and its head; the figure to reach is 24 KiB in a release build.
+    private static let transferByteCount = 64 << 10
+    /// libcurl's buffer for a large body, and what was made of the job for it.
+    private static let uploadByteCount = (512 << 10) + transferByteCount
+    /// What may gather, and what the allocator keeps of it.
+    private static let room = 64 << 20
+
+    /// Stops each connection at its place, and tells.
+    private static func origin(_ reached: Signal<Void>, _ gate: Gate) throws -> ScriptedOrigin {
+        let body = patternBytes(sent)
+        return try ScriptedOrigin { connection in
+            if !serve(connection, body) { return }
+            reached.fire(())
+            _ = gate.pass(seconds: 600)
+        }
+    }
+
+    private static func serve(_ connection: OriginConnection, _ body: [UInt8]) -> Bool {
+        guard let request = connection.readRequest() else { return false }
+        switch request.path.split(separator: "/").first {
+        case "known":
+            return connection.send("HTTP/1.1 200 OK\r\nContent-Length: \(announced)\r\n\r\n")
+                && connection.send(body)
+        case "chunked":
+            let size = String(announced, radix: 16)
+            return connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\(size)\r\n")
+                && connection.send(body)
+        case "head":
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nX-Slow: " + String(repeating: "x", count: 4_000)
+            return Array(head.utf8.prefix(100)).allSatisfy { connection.send([$0]) }
+                && connection.send(Array(head.utf8.dropFirst(100)))
+        default:
+            connection.send("HTTP/1.1 100 Continue\r\n\r\n")
+            return (0..<pieceCount).allSatisfy { _ in
+                connection.read(pieceByteCount).count == pieceByteCount
+            }
+        }
+    }
+
+    private static func number(_ name: String, _ ferry: FerryProcess) throws -> Int {
+        let text = try ferry.call("GET", "/metrics").text
+        let line = text.split(separator: "\n").first { $0.hasPrefix(name + " ") }
+        return Int(try #require(line?.split(separator: " ").last.flatMap { Double($0) }))
+    }
+
+    /// Begins these jobs, waits until their servers have stopped, and returns by how much the process has
+    /// grown.
+    private static func grown(
+        _ ferry: FerryProcess, _ reached: Signal<Void>, _ jobs: [String], received byteCount: Int = 0
+    ) throws -> Int {
+        let (resident, received) = (
+            "process_resident_memory_bytes", #"ferry_transferred_bytes_total{direction="received"}"#
+        )
+        let (before, last) = (try number(resident, ferry), try number(received, ferry))
+        _ = try ferry.submitBatch(#"{"jobs":["# + jobs.joined(separator: ",") + "]}")
+        #expect(reached.wait(for: jobs.count, seconds: 120).count == jobs.count)
+        #expect(becomes(seconds: 60) { try number(received, ferry) - last >= byteCount })
+        // What has gathered for a second goes to the disk.
+        _ = becomes(seconds: 5) { try number(resident, ferry) - before < jobs.count * (16 << 10) }
+        return try number(resident, ferry) - before
+    }
+
+    @Test("what an open transfer holds has a bound, however much its server has sent or has not read")
+    func bounded() throws {
+        let (reached, gate) = (Signal<Void>(), Gate())
+        let origin = try Self.origin(reached, gate)
+        let ferry = try FerryProcess(["FERRY_CONCURRENCY": "4000", "FERRY_FILE_SYNC": "none"])
+        defer {
+            gate.open()
+            ferry.remove()
+            origin.stop()
+        }
+        for kind in ["known", "chunked"] {
+            let jobs = (1...Self.downloadCount).map {
+                #"{"kind":"download","request":{"url":"\#(origin.url)/\#(kind)/\#($0)"}}"#
+            }
+            let grown = try Self.grown(ferry, reached, jobs, received: jobs.count * Self.sent)
+            #expect(grown < Self.room + jobs.count * Self.transferByteCount, "\(kind): \(grown >> 20) MiB")
+        }
+        let heads = (1...Self.headCount).map {
+            #"{"kind":"data","request":{"url":"\#(origin.url)/head/\#($0)"}}"#
+        }
+        let grownByHeads = try Self.grown(ferry, reached, heads)
+        #expect(grownByHeads < heads.count * Self.transferByteCount, "heads: \(grownByHeads >> 20) MiB")
+
+        // Nothing is stored of it.
+        try writeFile(ferry.files + "/large", [])
+        try #require(truncate(ferry.files + "/large", 64 << 20) == 0)
+        let uploads = (1...Self.uploadCount).map {
+            #"{"kind":"upload","request":{"url":"\#(origin.url)/put/\#($0)","method":"PUT"},"#
+                + #""source":{"path":"large"}}"#
+        }
+        let grownByUploads = try Self.grown(ferry, reached, uploads)
+        #expect(grownByUploads < uploads.count * Self.uploadByteCount, "uploads: \(grownByUploads >> 20) MiB")
+        let status = try ferry.json("GET", "/v1/admin/status")
+        let all = Int64(2 * Self.downloadCount + Self.headCount + Self.uploadCount)
+        #expect(status["jobs"]?["running"]?.integer == all, "all of them still run")
+    }
+}

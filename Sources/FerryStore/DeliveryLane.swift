@@ -43,13 +43,14 @@ package final class DeliveryLane: DeliveryQueue {
         var outbox = Outbox(context)
         var tries: [DeliveryTry] = []
         while true {
-            let wait = tries.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
+            let wait = tries.isEmpty ? -1 : Int32(max(lane.retryIn, outbox.rest) / .milliseconds(1)) + 1
             let messages = mailbox.wait(milliseconds: wait)
             for case .record(let added) in messages { tries.append(contentsOf: added) }
             // What came of tries first: a claim must not see them as unfinished.
-            if !tries.isEmpty, outbox.keep(tries, lane) {
-                tries = []
-                context.events.deliveriesEnded()
+            if !tries.isEmpty, outbox.rest == .zero {
+                let count = tries.count
+                outbox.keep(&tries, lane)
+                if tries.count < count { context.events.deliveriesEnded() }
             }
             for case .claim(let rooms, let seconds, let reply) in messages {
                 reply(outbox.claim(rooms, seconds, lane))
@@ -73,6 +74,8 @@ private struct Outbox {
     private static let lookCountMax = 10
     /// Deliveries that one sweep removes.
     private static let sweepMax: Int32 = 2_000
+    /// Before tries are sent again for which the database had no room or no time.
+    private static let pauseAfterShortage: Int64 = 1_000_000_000
 
     private let context: StoreContext
     private static let first = LaneID(high: 0, low: 0)
@@ -84,42 +87,59 @@ private struct Outbox {
     private var round: (begin: LaneID, hasTurned: Bool)?
     private var endpoints: [WebhookID: (revision: Int32, endpoint: Delivery.Endpoint)] = [:]
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
+    private var restsUntil: Int64 = 0
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// False: the database is away.
-    func keep(_ tries: [DeliveryTry], _ lane: LaneConnection) -> Bool {
+    /// How long tries are not to be sent; zero when they may be.
+    var rest: Duration { .nanoseconds(max(0, restsUntil - Sys.monotonicNanoseconds())) }
+
+    /// Leaves in `tries` what the database cannot take just now.
+    mutating func keep(_ tries: inout [DeliveryTry], _ lane: LaneConnection) {
         do {
-            let disabled = try lane.withConnection { connection throws(PostgresError) in
-                let rows = try connection.execute(Statements.recordTries, .tries(tries))
-                var disabled: [(WebhookID, String, String)] = []
-                var acknowledged: Set<JobID> = []
-                for row in 0..<rows.rowCount {
-                    if rows.isNull(row, 0) {
-                        acknowledged.insert(rows.identifier(row, 3))
-                    } else {
-                        disabled.append((rows.identifier(row, 0), rows.text(row, 1), rows.text(row, 2)))
-                    }
-                }
-                // What a crash leaves undone here the next look at these jobs finds (remind_jobs.sql).
-                if !acknowledged.isEmpty {
-                    try context.acknowledge(acknowledged.map { ($0, nil) }, &connection)
-                }
-                return disabled
-            }
-            if !disabled.isEmpty { context.events.written(isWanted: true) }
-            for (id, tenant, reason) in disabled {
-                context.logger.warning(
-                    "a webhook endpoint was disabled",
-                    metadata: ["webhook.id": "\(id)", "tenant": "\(tenant)", "reason": "\(reason)"])
-            }
-            return true
+            try store(tries, lane)
+            tries = []
         } catch {
-            guard !error.isConnectionLost && !error.isRetryable else { return false }
+            guard !error.isConnectionLost && !error.isRetryable else { return }
             context.logger.error("tries of deliveries were refused", metadata: ["error": "\(error)"])
-            // One bad try is lost alone.
-            if tries.count > 1 { return tries.allSatisfy { keep([$0], lane) } }
-            return true
+            if error.isShortage {
+                restsUntil = Sys.monotonicNanoseconds() + Self.pauseAfterShortage
+            } else if tries.count == 1 {
+                tries = []
+            } else {
+                // One bad try is lost alone.
+                tries = tries.flatMap { next in
+                    var alone = [next]
+                    if rest == .zero { keep(&alone, lane) }
+                    return alone
+                }
+            }
+        }
+    }
+
+    private func store(_ tries: [DeliveryTry], _ lane: LaneConnection) throws(PostgresError) {
+        let disabled = try lane.withConnection { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.recordTries, .tries(tries))
+            var disabled: [(WebhookID, String, String)] = []
+            var acknowledged: Set<JobID> = []
+            for row in 0..<rows.rowCount {
+                if rows.isNull(row, 0) {
+                    acknowledged.insert(rows.identifier(row, 3))
+                } else {
+                    disabled.append((rows.identifier(row, 0), rows.text(row, 1), rows.text(row, 2)))
+                }
+            }
+            // What a crash leaves undone here the next look at these jobs finds (remind_jobs.sql).
+            if !acknowledged.isEmpty {
+                try context.acknowledge(acknowledged.map { ($0, nil) }, &connection)
+            }
+            return disabled
+        }
+        if !disabled.isEmpty { context.events.written(isWanted: true) }
+        for (id, tenant, reason) in disabled {
+            context.logger.warning(
+                "a webhook endpoint was disabled",
+                metadata: ["webhook.id": "\(id)", "tenant": "\(tenant)", "reason": "\(reason)"])
         }
     }
 

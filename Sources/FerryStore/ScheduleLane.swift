@@ -85,7 +85,9 @@ package final class ScheduleLane: Sendable {
                     try context.readSessions(lane)
                     continue
                 }
-                guard !error.isConnectionLost, !error.isRetryable, !looked.isEmpty else { throw error }
+                guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, !looked.isEmpty else {
+                    throw error
+                }
                 context.logger.error(
                     "schedules were refused by the database",
                     metadata: ["error": "\(error)", "count": "\(looked.count)"])

@@ -75,19 +75,23 @@ package final class WatchLane: LeaseHolder {
         let lane = makeConnection()
         var nextSweep = Sys.monotonicNanoseconds()
         var nextWholeRescue = nextSweep
+        var silence = Silence(leaseSeconds: context.configuration.leaseSeconds)
         while !context.deadlines.isClosed {
             let start = Sys.monotonicNanoseconds()
             do {
                 try beat(lane)
-                try rescue(lane, isWhole: start >= nextWholeRescue)
-                if start >= nextWholeRescue { nextWholeRescue = start + Self.wholeRescueInterval }
+                let judges = silence.judges(at: Sys.monotonicNanoseconds())
+                if judges {
+                    try rescue(lane, isWhole: start >= nextWholeRescue)
+                    if start >= nextWholeRescue { nextWholeRescue = start + Self.wholeRescueInterval }
+                }
                 if start >= nextSweep {
                     nextSweep = start + 30_000_000_000
                     try expire(lane)
                     try sweep(lane)
                 }
                 // Last: it may take as long as a statement may.
-                try lostSenders.takeBackOthers(lane, lock: Self.rescueLock)
+                if judges { try lostSenders.takeBackOthers(lane, lock: Self.rescueLock) }
             } catch {
                 if !error.isConnectionLost {
                     context.logger.error("watching failed", metadata: ["error": "\(error)"])

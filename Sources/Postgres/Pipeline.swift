@@ -153,9 +153,11 @@ extension PostgresError {
         var message = field("M") ?? PQresultErrorMessage(result).map { String(cString: $0) } ?? ""
         if let detail = field("D") { message += ": \(detail)" }
         let state = field("C")
+        // Without a state it is libpq that speaks: the connection broke. With one of these the server has
+        // ended the session, whatever the reason: a shutdown, an operator, a transaction idle for too long.
+        let isOver = state == nil || ["FATAL", "PANIC"].contains(field("V"))
         self.init(
-            // Without a state it is libpq that speaks: the connection broke.
-            state == nil ? .connectionLost : .statementFailed, sqlState: state, constraint: field("n"),
+            isOver ? .connectionLost : .statementFailed, sqlState: state, constraint: field("n"),
             statement: statement, message: message)
     }
 }

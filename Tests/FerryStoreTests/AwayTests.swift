@@ -99,6 +99,42 @@ struct AwayTests {
         #expect(served == Set((first + patient).map(\.id)))
     }
 
+    @Test("however many jobs of a host that is away come first, others of the session begin at once")
+    func stretch() throws {
+        let node = try TestNode(database.url, slots: 1, prober: ScriptedProber()) { $0.heldSeconds = 300 }
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let first = try node.attempt()
+        // Its text as it is stored by the service.
+        _ = try node.submit(changed(newJob(host: "away.example")) { _ in })
+        var connection = try Connection(url: database.url)
+        // More than two windows of a claim.
+        try connection.execute(
+            script: """
+                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, lot, urgency)
+                SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, lot, urgency - interval '1 microsecond' * n
+                FROM jobs, generate_series(1, 12000) AS n WHERE origin = 'https://away.example:443';
+                INSERT INTO job_counts (shard, queued) VALUES ('stretch', 12000);
+                INSERT INTO hosts (origin, unreachable, is_awaited)
+                VALUES ('https://away.example:443', 'could_not_connect', true);
+                """)
+        let health = node.store.control.context.health
+        eventually("the node knows it") { health.unreachable("https://away.example:443") != nil }
+        let free = newJob(host: "free.example.org")
+        _ = try node.submit(free)
+        node.store.dispatcher.record(result(first, success))
+        let attempt = try node.attempt()
+        #expect(attempt.job == free.id)
+        let left = Statement("left", "SELECT count(*) FROM jobs WHERE state = 'queued'")
+        #expect(try connection.execute(left).int64(0, 0) > 8_000)
+        node.end(attempt, success)
+        // They wait all the same, a few at a time: between two rounds of that claims do nothing else.
+        let waits = Statement("waits", "SELECT count(*) FROM jobs WHERE waiting_for = 'connectivity'")
+        try eventually("some wait") { try connection.execute(waits).int64(0, 0) > 1_000 }
+    }
+
     @Test("the pause before a try of one's own grows with the waits, not with leases that were given back")
     func pauses() throws {
         let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())

@@ -46,6 +46,39 @@ struct ClusterTests {
         #expect(attempt.job == job && attempt.number == 2)
     }
 
+    @Test("after an outage nobody is counted dead who had no time to say that he is alive")
+    func outage() throws {
+        let node = try TestNode(database.url, leaseSeconds: 2)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        func beatAge() throws -> Double {
+            let sql =
+                "SELECT extract(epoch FROM clock_timestamp() - heartbeat_at)::double precision FROM nodes "
+                + "WHERE name = 'test' ORDER BY heartbeat_at DESC LIMIT 1"
+            return try connection.execute(Statement("beat_age", sql)).float64(0, 0)
+        }
+        let other: NodeID = TestNode.identifiers.make()
+        // Alive, as far as anybody knows.
+        let job = try leaveRunning(other, age: -3_600)
+        // No heartbeat gets through ("ferryres").
+        try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
+        try eventually("the node is away") { try beatAge() > 1.5 }
+        try connection.execute(
+            script: """
+                UPDATE nodes SET heartbeat_at = now() - interval '60 s' WHERE id = '\(uuidText(other))';
+                SELECT pg_advisory_unlock_all()
+                """)
+        // Two heartbeats, and with them two looks for who is silent.
+        for _ in 0..<2 {
+            try eventually("it beats") { try beatAge() < 0.1 }
+            try eventually("time passes") { try beatAge() > 0.2 }
+        }
+        #expect(try node.job(job).get().record.state == .running)
+        #expect(node.store.metrics.rescuedJobs == 0)
+        // Who does not come back is dead after a lease.
+        #expect(try node.attempt().job == job)
+    }
+
     @Test("jobs of a silent node run elsewhere after its lease, those of a living one do not")
     func rescue() throws {
         let dead: NodeID = TestNode.identifiers.make()

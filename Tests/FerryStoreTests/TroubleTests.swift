@@ -1,6 +1,7 @@
 import FerryCore
 import FerryStore
 import Postgres
+import Sys
 import TestSupport
 import Testing
 
@@ -14,12 +15,12 @@ struct TroubleTests {
         node = try TestNode(database.url, slots: 0)
     }
 
-    /// The first `count` rows of `jobs` that anybody would `event` end with this error.
-    private func fail(_ event: String, _ count: Int, _ state: String) throws {
+    /// The first `count` rows of a table that anybody would `event` end with this error.
+    private func fail(_ event: String, on table: String = "jobs", _ count: Int, _ state: String) throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                DROP TRIGGER IF EXISTS trouble ON jobs;
+                DROP TRIGGER IF EXISTS trouble ON \(table);
                 DROP SEQUENCE IF EXISTS tries;
                 CREATE SEQUENCE tries;
                 CREATE OR REPLACE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -28,7 +29,7 @@ struct TroubleTests {
                     END IF;
                     RETURN NULL;
                 END $$;
-                CREATE TRIGGER trouble AFTER \(event) ON jobs FOR EACH ROW EXECUTE FUNCTION trouble();
+                CREATE TRIGGER trouble AFTER \(event) ON \(table) FOR EACH ROW EXECUTE FUNCTION trouble();
                 """)
     }
 
@@ -75,5 +76,67 @@ struct TroubleTests {
         #expect(suspended.state == .suspended)
         try fail("UPDATE", 1_000, "40P01")
         #expect(isUnavailable(wait { node.store.control.resume(id, tenant: "acme", reply: $0) }))
+    }
+
+    private static let shortages = ["53100", "57014"]
+
+    @Test("a schedule is not to blame for what the database has no room or no time for", arguments: shortages)
+    func schedules(_ state: String) throws {
+        defer { node.store.stop() }
+        let json =
+            #"{"time_zone":"UTC","missed":"run_once","overlap":"allow","enabled":true,"interval":86400}"#
+        let schedule = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+        _ = try wait { reply in
+            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+        }.get()
+        try fail("INSERT", 3, state)
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE schedules SET next_scheduled_at = now(), next_run_at = now()")
+        node.store.schedules.wake()
+        try eventually("its job is there") { try countedStates(database.url) == ["queued": 1] }
+    }
+
+    @Test("an event that the database has no room for is told when it has", arguments: shortages)
+    func events(_ state: String) throws {
+        defer { node.store.stop() }
+        let worker = try TestNode(database.url)
+        defer { worker.store.stop() }
+        _ = try worker.submit(newJob(session: "told"))
+        let attempt = try worker.attempt()
+        try fail("INSERT", on: "event_inbox", 2, state)
+        worker.store.dispatcher.resumed(attempt, at: 7)
+        try eventually("it is told") {
+            try EventLog(database.url).events(of: "told").contains { $0.record.type == .jobResumedAtOffset }
+        }
+    }
+
+    @Test("what came of deliveries is kept until the database has room for it", arguments: shortages)
+    func deliveries(_ state: String) throws {
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                    session, url, job_json)
+                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                    'job.succeeded', 'acme', 'default', 'https://hooks.example/', '{}'
+                FROM generate_series(1, 3) i
+                """)
+        let found = Mailbox<ClaimedDeliveries>()
+        node.store.deliveries.claim(DeliveryRooms(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
+        let due = try #require(found.wait(milliseconds: 60_000).first).due
+        #expect(due.count == 3)
+        // Of the first round trip none, and of those that follow none at first.
+        try fail("INSERT", on: "delivery_tries", 2, state)
+        node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
+        let accepted = Statement(
+            "accepted",
+            "SELECT count(*) FROM deliveries d WHERE state = 'accepted' AND EXISTS ("
+                + "SELECT FROM delivery_tries WHERE delivery = d.id)")
+        try eventually("they are accepted") { try connection.execute(accepted).int64(0, 0) == 3 }
     }
 }

@@ -75,14 +75,6 @@ struct WebhookStoreTests {
         return try #require(found.wait(milliseconds: 60_000).first)
     }
 
-    private func tried(
-        _ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int? = nil
-    ) -> DeliveryTry {
-        DeliveryTry(
-            delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
-            status: status, error: nil, answer: "", verdict: verdict)
-    }
-
     @Test("every field survives, and a change is fenced by the revision")
     func life() throws {
         defer { node.store.stop() }
@@ -204,6 +196,35 @@ struct WebhookStoreTests {
         #expect(second.map(\.sequence) == [1, 2, 3])
         node.store.deliveries.record(second.map { tried($0, .accepted, status: 204) })
         #expect(try claim().due.map(\.sequence) == [4, 5, 6])
+    }
+
+    @Test("of an ordered endpoint nothing is claimed behind what somebody else is just claiming")
+    func orderedAtOnce() throws {
+        defer { node.store.stop() }
+        try add(4, to: try create { $0.isOrdered = true })
+        var other = try Connection(url: database.url)
+        try other.execute(
+            script: """
+                BEGIN;
+                UPDATE deliveries SET tries = 1, next_try_at = now() + interval '600 s' WHERE sequence <= 2
+                """)
+        let answers = Mailbox<ClaimedDeliveries>()
+        node.store.deliveries.claim(DeliveryRooms(total: 100, other: 100), leaseSeconds: 600) {
+            answers.send($0)
+        }
+        var found: [ClaimedDeliveries] = []
+        var watcher = try Connection(url: database.url)
+        let waiting = Statement(
+            "waiting",
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                + "AND datname = current_database()")
+        try eventually("it has its answer, or waits for the other one") {
+            found += answers.take()
+            return try !found.isEmpty || watcher.execute(waiting).int64(0, 0) > 0
+        }
+        try other.execute(script: "COMMIT")
+        if found.isEmpty { found = answers.wait(milliseconds: 60_000) }
+        #expect(found.map { $0.due.map(\.sequence) } == [[]])
     }
 
     @Test("410 disables an endpoint, failure for too long does, and enabled again it gets what waited")

@@ -168,6 +168,28 @@ struct ConnectionTests {
         #expect(connection.isOpen == false)
     }
 
+    @Test(
+        "a session that the server ends for its idle transaction is a lost connection, no refused statement")
+    func idleTransaction() throws {
+        var options = ConnectionOptions()
+        options.idleInTransactionTimeout = .milliseconds(20)
+        var connection = try Connection(url: database.url, options: options)
+        var other = try Connection(url: database.url)
+        let pid = try connection.execute(Statement("pid", "SELECT pg_backend_pid()::text")).text(0, 0)
+        let sessions = Statement("sessions", "SELECT count(*) FROM pg_stat_activity WHERE pid = \(pid)")
+        do {
+            try connection.transaction { connection throws(PostgresError) in
+                // As a process that is stopped here.
+                while try other.execute(sessions).int64(0, 0) > 0 {}
+                _ = try connection.execute(Self.one)
+            }
+            Issue.record("the session survived")
+        } catch {
+            #expect(error.sqlState == "25P03" && error.isConnectionLost, "\(error)")
+        }
+        #expect(connection.isOpen == false)
+    }
+
     @Test("pauses grow from 50 ms to 2 s while no server is there")
     func backoff() {
         var pauses: [Duration] = []

@@ -1,5 +1,6 @@
 -- Leases due deliveries to a sender by moving the time of their next try. Of an ordered lane it takes what is
--- due from the first pending one on, without a gap. Locks: due rows that nobody else has locked; of ordered
+-- due from the first pending one on, without a gap, if it gets that one: who claims at the same time has it,
+-- and what comes after it is his or has to wait. Locks: due rows that nobody else has locked; of ordered
 -- lanes also rows that somebody has. The rows' own state is compared by what it is not: see record_tries.sql.
 -- One that a sender still has has lost him, and the try. $1 how many at most of either kind of lanes, $2
 -- seconds of the lease; one array element a lane: $3 lanes, $4 how many at most of it, $5 whether it is
@@ -11,15 +12,25 @@ WITH free AS (
         WHERE lane = l.lane AND state = 'pending' AND next_try_at <= now()
         ORDER BY next_try_at LIMIT l.room FOR UPDATE SKIP LOCKED
     ) d WHERE NOT l.is_ordered LIMIT $1::integer
+), heads AS (
+    SELECT l.lane, l.room FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+    CROSS JOIN LATERAL (
+        SELECT FROM deliveries h
+        WHERE h.id = (
+            SELECT id FROM deliveries
+            WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL ORDER BY position LIMIT 1
+        ) AND h.state NOT IN ('accepted', 'given_up') AND h.next_try_at <= now()
+        FOR UPDATE SKIP LOCKED
+    ) h WHERE l.is_ordered
 ), ordered AS (
-    SELECT d.id FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+    SELECT d.id FROM heads l
     CROSS JOIN LATERAL (
         SELECT f.id, bool_and(f.next_try_at <= now()) OVER (ORDER BY f.position) AS is_due
         FROM (
             SELECT id, position, next_try_at FROM deliveries
             WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL ORDER BY position LIMIT l.room
         ) f
-    ) d WHERE l.is_ordered AND d.is_due LIMIT $1::integer
+    ) d WHERE d.is_due LIMIT $1::integer
 ), claimed AS (
     UPDATE deliveries SET
         tries = tries + 1, next_try_at = clock_timestamp() + make_interval(secs => $2::double precision),

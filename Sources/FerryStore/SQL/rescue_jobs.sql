@@ -1,5 +1,6 @@
 -- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent
--- for longer than its lease, and of those that hold jobs one without a row as well, which there should not
+-- for longer than its lease, while this server was there to hear it (`Silence` in the source has the other
+-- half of that); and of those that hold jobs one without a row as well, which there should not
 -- be (remove_node.sql, fold_counts.sql): it takes a look at everything that runs. The attempts are kept as
 -- lost (AttemptRecord), as in retry_jobs.sql, and the events say so. Locks: running jobs of dead nodes that
 -- nobody else has locked, then this connection's row of job_counts. $1 seconds of a lease, $2 how many jobs
@@ -17,7 +18,8 @@ WITH changed AS (
             SELECT r.id FROM jobs r
             WHERE r.state = 'running' AND r.node = ANY (ARRAY(
                 SELECT n.id FROM nodes n
-                WHERE n.heartbeat_at < now() - make_interval(secs => $1::double precision)))
+                WHERE greatest(n.heartbeat_at, pg_postmaster_start_time())
+                    < now() - make_interval(secs => $1::double precision)))
             LIMIT $2::integer
             FOR UPDATE OF r SKIP LOCKED)
         || CASE WHEN $4::boolean THEN ARRAY(

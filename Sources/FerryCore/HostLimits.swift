@@ -88,19 +88,30 @@ package struct HostHold: Sendable, Equatable {
         self.reason = reason
     }
 
+    private static let paused = "is paused"
+    private static let backedOff = "is backed off"
+    private static let ofSession = "connections of the session, which are in use"
+
     /// What the job says while it waits for that.
     package var error: TransferError {
         let why =
             switch reason {
             case .noFreeSlot: "has no connection free"
-            case .sessionLimit(let count): "is given \(count) connections of the session, which are in use"
+            case .sessionLimit(let count): "is given \(count) \(Self.ofSession)"
             case .hostLimit(let count): "is given \(count) connections at once, which are in use"
-            case .hostBackoff: "is backed off"
-            case .hostPaused: "is paused"
+            case .hostBackoff: Self.backedOff
+            case .hostPaused: Self.paused
             }
         return TransferError(
             .hostHeld, "The transfer goes on at \(origin), which \(why).", phase: .connecting,
             isRetryable: true)
+    }
+
+    /// What a job with such an error waits for. The sentence is all that is kept of it.
+    static func code(of message: String) -> WaitingReason.Code {
+        if message.hasSuffix("\(paused).") { return .hostPaused }
+        if message.hasSuffix("\(backedOff).") { return .hostBackoff }
+        return message.hasSuffix("\(ofSession).") ? .sessionLimit : .hostLimit
     }
 }
 

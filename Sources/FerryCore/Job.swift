@@ -368,6 +368,7 @@ package struct JobRecord: Sendable {
     package var questionJSON: [UInt8]?
     /// The jobs that one in `waiting` for `dependency` still waits for.
     package var pendingDependencies: [JobID] = []
+    package var home: HomeNode?
 
     package init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,

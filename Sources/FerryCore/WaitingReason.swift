@@ -13,6 +13,7 @@ package struct WaitingReason: Sendable, Equatable {
         case noFreeSlot = "no_free_slot"
         case paused, suspended
         case noWorker = "no_worker"
+        case homeNode = "home_node"
     }
 
     package let code: Code
@@ -61,9 +62,28 @@ package struct WaitingReason: Sendable, Equatable {
                 conditions.workerCount == 1
                     ? "The disk for downloads is nearly full; it starts once there is room."
                     : "The disk of this node is nearly full; it starts once there is room, or elsewhere.")
+        } else if conditions.awaitsHost(job) {
+            self.init(away: job, conditions)
         } else {
-            self.init(conditions.reason(for: job))
+            let reason = conditions.reason(for: job)
+            if reason == .noFreeSlot, let home = job.home, let until = conditions.isThere(home) {
+                self.init(home, until: until)
+            } else {
+                self.init(reason)
+            }
         }
+    }
+
+    /// `until`: others may take it from then on, unless the node shows that it is alive.
+    private init(_ home: HomeNode, until: Timestamp) {
+        let when =
+            home.isDrained
+            ? "it is drained, and the job starts after an operator has resumed it"
+            : "it starts there as soon as a slot is free"
+        self.init(
+            .homeNode,
+            "Only the node \(home.name) has the file that is sent: \(when). Should that node be silent until "
+                + "next_check_at, another one takes the job.", nextCheckAt: until)
     }
 
     /// A probe looks for all jobs of a host, unless the job looks by itself.
@@ -106,6 +126,13 @@ package struct WaitingReason: Sendable, Equatable {
                 .storageLow,
                 "The disk that its file goes to has no room; it looks again at next_attempt_at, and uses up "
                     + "no attempt.", nextCheckAt: job.nextAttemptAt)
+            return
+        }
+        if waitingFor == .retry, let hold = job.hold {
+            self.init(
+                HostHold.code(of: hold),
+                "\(hold) It is looked at again at next_attempt_at, and uses up no attempt.",
+                nextCheckAt: job.nextAttemptAt)
             return
         }
         let (code, detail): (Code, String) =
@@ -152,12 +179,26 @@ package struct QueueConditions: Sendable {
     /// Connections per host of a tenant's session; nil: no limit.
     package var sessionLimit: @Sendable (_ tenant: String, _ session: String) -> Int? = { _, _ in nil }
     package var now: Timestamp?
+    /// After which a silent node counts as gone.
+    package var leaseSeconds = Limits.leaseSeconds
     /// No download begins here before there is room on the disk.
     package var holdsDownloads = false
     /// Whether nobody reaches an origin, as far as is known.
     package var hostAway: @Sendable (_ origin: String) -> HostAway? = { _ in nil }
     /// What holds back those that may wait for a good moment; nil: not known.
     package var outlook: DiscretionaryOutlook?
+
+    /// Whether it waits as soon as it is its turn, because nobody reaches its host.
+    fileprivate func awaitsHost(_ job: JobRecord) -> Bool {
+        guard let origin = job.origin, hostAway(origin) != nil else { return false }
+        return job.knownSpec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
+    }
+
+    /// Nil: the node is gone. Else until when it has time to show that it is alive.
+    fileprivate func isThere(_ home: HomeNode) -> Timestamp? {
+        let until = home.heartbeatAt + leaseSeconds
+        return now.map { until > $0 } ?? true ? until : nil
+    }
 
     /// What limits this job, as far as is known here.
     fileprivate func reason(for job: JobRecord) -> QueueReason {
@@ -223,15 +264,16 @@ extension JobRecord {
         knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
     }
 
-    /// Names the last attempt's error, ` (timed_out)`, or the host that it waits for.
+    /// Names the last attempt's error, ` (timed_out)`.
     fileprivate var retryDetail: String {
-        let error = errorJSON.flatMap { try? JSON.parse($0) }
-        let code = error?["code"]?.string
-        if code == TransferError.Code.hostHeld.rawValue, let message = error?["message"]?.string {
-            return "\(message) It is tried again at next_attempt_at."
-        }
-        let failure = code.map { " (\($0))" } ?? ""
+        let failure = lastErrorCode.map { " (\($0))" } ?? ""
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
+    }
+
+    /// What holds it up elsewhere than at its own host: a sentence.
+    fileprivate var hold: String? {
+        guard lastErrorCode == TransferError.Code.hostHeld.rawValue else { return nil }
+        return errorJSON.flatMap { try? JSON.parse($0) }?["message"]?.string
     }
 
     fileprivate var lastErrorCode: String? {

@@ -1,15 +1,18 @@
 package import FerryCore
 
 /// Queued jobs that are claimed together: those of a session, or those of one origin in a session when
-/// something limits them.
+/// something limits them; what one node alone can do has a lot of its own there.
 package struct Lot: Sendable, Hashable {
     package let id: Int64
     package let tenant: String
     package let session: String
     /// `scheme://host:port`; nil: every origin that nothing limits.
     package let origin: String?
+    /// The only node that can do them; nil: any.
+    package let home: NodeID?
 
-    package init(id: Int64, tenant: String, session: String, origin: String? = nil) {
+    package init(id: Int64, tenant: String, session: String, origin: String? = nil, home: NodeID? = nil) {
+        self.home = home
         self.id = id
         self.tenant = tenant
         self.session = session
@@ -113,6 +116,13 @@ package struct LotSchedule: Sendable {
     /// Nothing of the origin can be claimed before, whatever the lot.
     package mutating func block(origin: String, until instant: Timestamp) {
         for lot in lotsOf[origin] ?? [] where !blocked.contains(lot) { block(lot, until: instant) }
+    }
+
+    /// Nothing of the lot can be claimed here. Not to be called while a claim of it is not settled.
+    package mutating func remove(_ id: Int64) {
+        guard let entry = known[id] else { return }
+        _ = blocked.remove(id)
+        forget(entry.lot)
     }
 
     /// Nothing blocks the lot any more. `instant`: one that is tried again before that stays blocked.

@@ -14,8 +14,11 @@ struct Claims: Sendable {
     var heads: [Int64: Timestamp] = [:]
     /// Wide lots whose session is limited by now: what queues there is diverted.
     var limited: Set<Int64> = []
-    /// Wide lots that may have jobs of limited origins: those are stepped over, and the first are diverted.
+    /// Wide lots that may have jobs of limited origins or of hosts that are away: those are stepped over.
     var suspects: Set<Int64> = []
+    /// The first of those are diverted, and wait for their hosts. Not in every round: that is work for each
+    /// row.
+    var mayDivert = false
     /// Others of which they are diverted, and nothing is claimed.
     var stretches: [Lot] = []
     var narrow: [Narrow] = []
@@ -25,8 +28,8 @@ struct Claims: Sendable {
     var hasHosts = false
     /// Some hosts are known not to be reached.
     var hasAway = false
-    /// Lots that may have jobs of those.
-    var away: [LotSchedule.Ask] = []
+    /// Lots of which the first jobs wait for them.
+    var away: [Lot] = []
     /// The wide lots of sessions that are limited.
     var limitedSessions: [Int64] = []
     /// Some of what it leases may find no slot.
@@ -42,6 +45,8 @@ struct Claims: Sendable {
         let head: Timestamp
         var hostLimit: Int?
         var blockedUntil: Timestamp?
+        /// Another node than the one that it is for may take it: that one is not there.
+        var isHomeGone = false
     }
 
     struct Outcome: Sendable {
@@ -52,6 +57,8 @@ struct Claims: Sendable {
         var leased: [Int64: (count: Int, last: Timestamp?)] = [:]
         /// Lots of which jobs were moved to others, or wait for their hosts now.
         var diverted: Set<Int64> = []
+        /// Lots of which a claim has not looked at everything: up to where it has.
+        var windows: [Int64: Timestamp] = [:]
         /// Jobs that wait for their hosts now.
         var awaitedCount = 0
         var found: [Found] = []
@@ -69,24 +76,31 @@ struct Claims: Sendable {
     }
 
     /// Whether the first rows of a wide lot are looked at for what has to be diverted.
-    func diverts(_ lot: Lot) -> Bool { limited.contains(lot.id) || suspects.contains(lot.id) }
+    func diverts(_ lot: Lot) -> Bool {
+        limited.contains(lot.id) || mayDivert && suspects.contains(lot.id)
+    }
 
     private var diverted: [Int64] { wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id) }
     private var diverts: Bool {
-        !limited.isEmpty || !stretches.isEmpty || hasHosts && !suspects.isEmpty
+        !limited.isEmpty || !stretches.isEmpty || hasHosts && mayDivert && !suspects.isEmpty
     }
 
     // MARK: Statements
+
+    /// Rows of a lot that one claim steps over at most: some ten milliseconds.
+    private static let windowMax: Int32 = 5_000
 
     /// In this order, so that lots are locked after everything that may have to wait.
     func send(to pipeline: inout Pipeline, _ context: StoreContext) {
         if !away.isEmpty { pipeline.send(Statements.awaitHosts, awaiting) }
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
+        // Before the claim, whose rows are gone then.
+        if !suspects.isEmpty { pipeline.send(Statements.stretchWindows, windows) }
         if !claimable.isEmpty { pipeline.send(Statements.claimJobs, claim(claimable, context)) }
         if !narrow.isEmpty {
             pipeline.send(Statements.lockLots, locks)
-            pipeline.send(Statements.readPermits, permits)
+            pipeline.send(Statements.readPermits, permits(context))
             pipeline.send(Statements.claimLimitedJobs, limitedClaim(context))
         }
         if countsRunning {
@@ -97,6 +111,8 @@ struct Claims: Sendable {
         if let lookAfter {
             var parameters = Parameters.int64(lookAfter)
             parameters.append(int32: Limits.lookLotCountMax)
+            parameters.append(context.configuration.node)
+            parameters.append(float64: context.configuration.leaseSeconds)
             pipeline.send(Statements.lookLots, parameters)
         }
     }
@@ -122,7 +138,19 @@ struct Claims: Sendable {
             $0.append(timestamp: heads[$1.lot.id]?.microseconds ?? .min)
         }
         parameters.append(float64: context.configuration.leaseSeconds)
-        parameters.appendArray(.bool, asks) { $0.append(bool: hasHosts && suspects.contains($1.lot.id)) }
+        parameters.appendArray(.bool, asks) { $0.append(bool: suspects.contains($1.lot.id)) }
+        let node = context.configuration.node
+        parameters.appendArray(.uuid, asks) { $0.append($1.lot.home == node ? nil : $1.lot.home) }
+        parameters.append(int32: Self.windowMax)
+        return parameters
+    }
+
+    private var windows: Parameters {
+        let lots = Array(suspects)
+        var parameters = Parameters()
+        parameters.appendArray(.int64, lots) { $0.append(int64: $1) }
+        parameters.appendArray(.timestamp, lots) { $0.append(timestamp: heads[$1]?.microseconds ?? .min) }
+        parameters.append(int32: Self.windowMax)
         return parameters
     }
 
@@ -130,7 +158,6 @@ struct Claims: Sendable {
         var parameters = Parameters()
         appendLease(to: &parameters, context)
         parameters.append(bool: hasAway)
-        parameters.append(float64: context.configuration.leaseSeconds)
         return parameters
     }
 
@@ -146,12 +173,14 @@ struct Claims: Sendable {
         return parameters
     }
 
-    private var permits: Parameters {
+    private func permits(_ context: StoreContext) -> Parameters {
         var parameters = locks
         parameters.appendArray(.int32, narrow) { $0.append(int32: Int32($1.ask.count)) }
         parameters.appendArray(.int32, narrow) {
             $0.append(int32: $1.sessionLimit.map { Int32(clamping: $0) })
         }
+        parameters.append(context.configuration.node)
+        parameters.append(float64: context.configuration.leaseSeconds)
         return parameters
     }
 
@@ -167,6 +196,10 @@ struct Claims: Sendable {
         }
         if !away.isEmpty { outcome.read(awaited: next(&results)) }
         if diverts { outcome.read(diverted: next(&results)) }
+        if !suspects.isEmpty {
+            let rows = next(&results)
+            for row in 0..<rows.rowCount { outcome.windows[rows.int64(row, 0)] = rows.instant(row, 1) }
+        }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
         if !claimable.isEmpty {
             // The only lot that was asked needs no telling apart.
@@ -209,7 +242,7 @@ extension Claims.Outcome {
         for row in 0..<rows.rowCount {
             diverted.insert(rows.int64(row, 0))
             guard !rows.isNull(row, 1) else { continue }
-            found.append(.init(lot: Lot(rows, row, at: 1), head: rows.instant(row, 5)))
+            found.append(.init(lot: Lot(rows, row, at: 1), head: rows.instant(row, 6)))
         }
     }
 
@@ -233,9 +266,9 @@ extension Claims.Outcome {
             }
             found.append(
                 .init(
-                    lot: Lot(rows, row, at: 0), head: rows.instant(row, 4),
-                    hostLimit: rows.int32OrNil(row, 5).map(Int.init),
-                    blockedUntil: rows.instantOrNil(row, 6)))
+                    lot: Lot(rows, row, at: 0), head: rows.instant(row, 5),
+                    hostLimit: rows.int32OrNil(row, 6).map(Int.init),
+                    blockedUntil: rows.instantOrNil(row, 7), isHomeGone: !rows.bool(row, 8)))
         }
         if rows.rowCount < Int(Limits.lookLotCountMax) { lookedUpTo = nil }
     }

@@ -7,8 +7,8 @@ extension Claims {
     /// The parameters of await_hosts.sql.
     var awaiting: Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.int64, away) { $0.append(int64: $1.lot.id) }
-        parameters.append(int32: Int32((away.map(\.count).max() ?? 0) + Limits.claimBatchMax))
+        parameters.appendArray(.int64, away) { $0.append(int64: $1.id) }
+        parameters.append(int32: Int32(Limits.claimBatchMax))
         parameters.appendArray(.text, HostSignal.unreachableCodes) { $0.append(text: $1.rawValue) }
         parameters.appendArray(.text, HostSignal.unreachableCodes) { $0.append(text: $1.awayErrorJSON) }
         return parameters

@@ -57,7 +57,9 @@ struct ConnectionRound {
         }
         let lots = try context.lots.find(Set(names), &connection, isCommitted: true)
         let numbers = names.map { lots[$0]?.id ?? 0 }
-        let wanted = Array(Set(lots.values))
+        // Of each origin the first is answered, and who was not comes first the next time.
+        var seen: Set<Int64> = []
+        let wanted = names.compactMap { lots[$0] }.filter { seen.insert($0.id).inserted }
         var locks = Parameters()
         locks.appendArray(.int64, wanted) { $0.append(int64: $1.id) }
         var results = try connection.pipeline { pipeline in

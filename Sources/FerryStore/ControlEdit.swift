@@ -82,7 +82,8 @@ extension ControlLane {
         parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
         let name = context.lotName(
-            tenant: record.tenant, session: spec.session, origin: origin, context.sessions.current)
+            tenant: record.tenant, session: spec.session, origin: origin, home: stored.home,
+            context.sessions.current)
         parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
         parameters.append(
             spec.urgency(

@@ -268,7 +268,7 @@ struct Dispatcher {
         } catch {
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
-            news = []
+            if error.isShortage { wait() } else { news = [] }
         }
     }
 

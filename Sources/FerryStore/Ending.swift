@@ -22,9 +22,23 @@ enum Ending: Sendable {
     /// Until its host can be reached.
     case wait(Wait)
     case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
-    /// `home`: the only node that can do it.
-    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false, home: NodeID? = nil)
+    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false, home: Home? = nil)
     case ask(Ask)
+
+    /// The only node that can do the job, and what names the lot there.
+    struct Home: Sendable, Equatable {
+        let node: NodeID
+        let tenant: String
+        let session: String
+        let origin: String
+
+        init?(_ result: AttemptResult) {
+            guard let home = result.home else { return nil }
+            let attempt = result.attempt
+            (node, tenant, origin) = (home, attempt.tenant, attempt.origin)
+            session = attempt.spec.session
+        }
+    }
 
     struct Ask: Sendable {
         let lease: Lease
@@ -67,7 +81,7 @@ enum Ending: Sendable {
         switch result.outcome {
         case .released, .putOff:
             let ended = result.packed(.released, nil, node: node, at: now)
-            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: result.home)
+            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: Home(result))
             return
         case .suspended:
             let ended = result.packed(.suspended, nil, node: node, at: now)

@@ -11,6 +11,8 @@ final class LotBook: Sendable {
         let session: String
         /// Empty: the wide lot.
         let origin: String
+        /// The only node that can do its jobs; nil: any.
+        var home: NodeID?
     }
 
     /// About 10 MB.
@@ -63,6 +65,7 @@ final class LotBook: Sendable {
         parameters.appendArray(.text, missing) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, missing) { $0.append(text: $1.session) }
         parameters.appendArray(.text, missing) { $0.append(text: $1.origin) }
+        parameters.appendArray(.uuid, missing) { $0.append($1.home) }
         let rows = try connection.execute(Statements.findLots, parameters)
         for row in 0..<rows.rowCount {
             let lot = Lot(rows, row, at: 0)
@@ -74,16 +77,19 @@ final class LotBook: Sendable {
 }
 
 extension LotBook.Name {
-    init(_ lot: Lot) { self.init(tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "") }
+    init(_ lot: Lot) {
+        self.init(tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "", home: lot.home)
+    }
 }
 
 extension Lot {
-    /// Reads number, tenant, session and origin from four columns.
+    /// Reads number, tenant, session, origin and node from five columns.
     init(_ rows: borrowing ResultSet, _ row: Int, at column: Int) {
         let origin = rows.text(row, column + 3)
         self.init(
             id: rows.int64(row, column), tenant: rows.text(row, column + 1),
-            session: rows.text(row, column + 2), origin: origin.isEmpty ? nil : origin)
+            session: rows.text(row, column + 2), origin: origin.isEmpty ? nil : origin,
+            home: rows.identifierOrNil(row, column + 4))
     }
 }
 
@@ -104,13 +110,22 @@ extension SessionSnapshot {
 }
 
 extension StoreContext {
-    /// The lot that a job belongs to: a narrow one when something limits it.
+    /// The lot that a job belongs to: a narrow one when something limits it. `home`: the only node that can
+    /// do it.
     func lotName(
-        tenant: String, session: String, origin: String, _ sessions: SessionSnapshot
+        tenant: String, session: String, origin: String, home: NodeID? = nil, _ sessions: SessionSnapshot
     ) -> LotBook.Name {
         let isLimited =
             configuration.hosts.limit(of: origin) != nil
             || sessions.share(tenant: tenant, session: session).connectionLimit != nil
-        return LotBook.Name(tenant: tenant, session: session, origin: isLimited ? origin : "")
+        return LotBook.Name(tenant: tenant, session: session, origin: isLimited ? origin : "", home: home)
+    }
+
+    /// The wide lots of limited sessions, as far as jobs of them were seen here.
+    func limitedLots(_ sessions: SessionSnapshot) -> [Int64] {
+        sessions.records.compactMap { key, record in
+            guard record.configuration.connectionsPerHostMax != nil else { return nil }
+            return lots.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id
+        }
     }
 }

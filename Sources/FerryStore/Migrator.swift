@@ -62,6 +62,7 @@ package enum Migrator {
         Migration(version: 25, name: "turns", sql: PackageResources._025_turns_sql),
         Migration(version: 26, name: "nodes", sql: PackageResources._026_nodes_sql),
         Migration(version: 27, name: "connections", sql: PackageResources._027_connections_sql),
+        Migration(version: 28, name: "homes", sql: PackageResources._028_homes_sql),
     ]
 
     private static let lockAndCreate = """

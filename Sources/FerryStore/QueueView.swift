@@ -12,7 +12,7 @@ struct QueueView {
     /// they are empty, or the next round has something to divert.
     private var suspects: Set<Int64> = []
     /// Wide lots of which a claim has stepped over all that is there: they rest in the schedule, while the
-    /// jobs of limited origins are diverted round by round.
+    /// jobs of limited origins are diverted round by round, and those of hosts that are away wait.
     private var stretches: [Int64: Lot] = [:]
     private var nextDiversion: Int64 = 0
     /// Wide lots whose first jobs a claim has taken, up to an urgency. Until an instant claims begin there:
@@ -111,13 +111,22 @@ struct QueueView {
         }
     }
 
+    /// What one node alone can do is for that one, until a look finds that it has gone.
+    private func isMine(_ found: Claims.Found) -> Bool {
+        found.isHomeGone || found.lot.home == nil || found.lot.home == context.configuration.node
+    }
+
     private mutating func add(_ found: Claims.Found, _ share: SessionShare) {
+        guard isMine(found) else { return }
         var limit: Int?
         if found.lot.origin != nil {
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
         }
         schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
-        if let head = heads[found.lot.id], found.head < head.urgency { heads[found.lot.id] = nil }
+        // Of a suspect the first jobs are the ones that are stepped over.
+        if let head = heads[found.lot.id], found.head < head.urgency, !suspects.contains(found.lot.id) {
+            heads[found.lot.id] = nil
+        }
     }
 
     /// This process has queued a job in a lot that rests: everything before it is of limited origins.
@@ -149,6 +158,7 @@ struct QueueView {
         claims.hasHosts = !context.configuration.hosts.isEmpty
         claims.hasAway = context.health.hasAway
         let (sessions, now) = (context.sessions.current, Sys.monotonicNanoseconds())
+        claims.mayDivert = now >= nextDiversion
         var asks = count + held > 0 ? schedule.plan(count + held) : []
         claims.holds = held > 0 && !asks.isEmpty
         if claims.holds, asks.contains(where: { isLimited($0.lot, sessions) }) {
@@ -168,19 +178,20 @@ struct QueueView {
                     claims.heads[ask.lot.id] = head.urgency
                 }
             }
-            if claims.hasAway, mayAwait(ask.lot, claims) { claims.away.append(ask) }
+            if claims.hasAway, mayAwait(ask.lot, claims) { claims.away.append(ask.lot) }
         }
-        if now >= nextDiversion {
+        if claims.mayDivert {
             let asked = Set(claims.wide.map(\.lot.id))
             let resting = stretches.values.filter { !asked.contains($0.id) }
             claims.stretches = Array(resting.prefix(Self.stretchCountMax))
+            if claims.hasAway { claims.away += claims.stretches }
         }
         if looks {
             claims.lookAfter = lookAfter
             if lookAfter == .min {
                 context.connections.recount()
                 lookedFor = context.backlog.wantedLook
-                claims.limitedSessions = limitedLots(sessions)
+                claims.limitedSessions = context.limitedLots(sessions)
             }
         }
         return claims
@@ -193,26 +204,35 @@ struct QueueView {
     }
 
     private func mayAwait(_ lot: Lot, _ claims: Claims) -> Bool {
-        guard let origin = lot.origin else { return claims.diverts(lot) }
-        return context.health.unreachable(origin) != nil
+        guard lot.origin != nil else { return claims.diverts(lot) }
+        return claims.mayDivert && isAway(lot)
     }
 
-    /// The wide lots of limited sessions, as far as jobs of them were seen here.
-    private func limitedLots(_ sessions: SessionSnapshot) -> [Int64] {
-        sessions.records.compactMap { key, record in
-            guard record.configuration.connectionsPerHostMax != nil else { return nil }
-            return context.lots.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id
-        }
+    private func isAway(_ lot: Lot) -> Bool {
+        lot.origin.map { context.health.unreachable($0) != nil } ?? false
     }
 
     mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
         let now = context.clock.now()
+        if claims.mayDivert, !claims.away.isEmpty || !claims.stretches.isEmpty || !claims.suspects.isEmpty {
+            nextDiversion = Sys.monotonicNanoseconds() + (Self.diversionPause - 1) * nanoseconds
+        }
         let isClosed = !context.configuration.downloads.isOpen
         noteCharges(claims, outcome)
         for ask in claims.wide {
             let leased = outcome.leased[ask.lot.id] ?? (0, nil)
+            let walk = walk(ask.lot, claims)
             note(head: leased.last, of: ask, isFull: leased.count == ask.count, claims, outcome, nanoseconds)
-            if restsAfterwards(ask, leased.count, claims, outcome, nanoseconds) { continue }
+            if leased.count < ask.count, let window = outcome.windows[ask.lot.id] {
+                // All up to there was stepped over: a later round goes on behind it, others come first.
+                heads[ask.lot.id] = (window + 1e-6, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
+                schedule.settle(ask, claimed: leased.count, .blocked(until: now + Double(nanoseconds) / 1e9))
+                continue
+            }
+            if restsAfterwards(ask, leased.count, claims, outcome, nanoseconds) {
+                if claims.heads[ask.lot.id] != nil { heads[ask.lot.id] = walk }
+                continue
+            }
             // What is before may have been left by others.
             if leased.count < ask.count, claims.heads[ask.lot.id] != nil {
                 schedule.settle(ask, claimed: leased.count, .more)
@@ -225,14 +245,22 @@ struct QueueView {
         for narrow in claims.narrow {
             let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
             let permits = outcome.permits[narrow.ask.lot.id]
-            let isMoved = outcome.diverted.contains(narrow.ask.lot.id)
-            var depth = isMoved ? .more : depth(narrow.ask, leased.count, permits, now)
+            var depth = depth(narrow.ask, leased.count, permits, now)
+            // More of it waits for its host with the next diversion.
+            let waits = !claims.mayDivert && claims.hasAway && isAway(narrow.ask.lot)
+            if waits || outcome.diverted.contains(narrow.ask.lot.id) {
+                depth = .blocked(until: now + Double(nextDiversion - Sys.monotonicNanoseconds()) / 1e9)
+            }
             if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
             schedule.settle(narrow.ask, claimed: leased.count, depth, head: leased.last)
         }
-        if !stretches.isEmpty { settleStretches(claims, outcome, nanoseconds) }
+        if !stretches.isEmpty { settleStretches(claims, outcome) }
         let sessions = context.sessions.current
         for found in outcome.found {
+            guard isMine(found) else {
+                schedule.remove(found.lot.id)
+                continue
+            }
             add(found, sessions.share(tenant: found.lot.tenant, session: found.lot.session))
             if let until = found.blockedUntil {
                 schedule.block(found.lot.id, until: until)
@@ -244,6 +272,12 @@ struct QueueView {
         if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
     }
 
+    /// Where a claim of the lot has begun, and until when the next one goes on from there.
+    private func walk(_ lot: Lot, _ claims: Claims) -> (urgency: Timestamp, until: Int64) {
+        if claims.heads[lot.id] != nil, let head = heads[lot.id] { return head }
+        return (.distantPast, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
+    }
+
     /// Whether a lot had nothing but jobs of limited origins left, and is not claimed from for a while.
     private mutating func restsAfterwards(
         _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
@@ -251,7 +285,7 @@ struct QueueView {
     ) -> Bool {
         let lot = ask.lot
         guard claims.suspects.contains(lot.id), !claims.limited.contains(lot.id), claimed < ask.count,
-            outcome.diverted.contains(lot.id)
+            !claims.mayDivert || outcome.diverted.contains(lot.id)
         else {
             stretches[lot.id] = nil
             return false
@@ -264,14 +298,12 @@ struct QueueView {
     }
 
     /// Those of which nothing was diverted any more have nothing of limited origins left.
-    private mutating func settleStretches(
-        _ claims: Claims, _ outcome: Claims.Outcome, _ nanoseconds: Int64
-    ) {
-        guard !claims.stretches.isEmpty else { return }
-        nextDiversion = Sys.monotonicNanoseconds() + (Self.diversionPause - 1) * nanoseconds
+    private mutating func settleStretches(_ claims: Claims, _ outcome: Claims.Outcome) {
         for lot in claims.stretches where !outcome.diverted.contains(lot.id) {
             stretches[lot.id] = nil
             schedule.unblock(lot.id, unlessBefore: .distantPast)
+            // The next claim finds out what else is there.
+            nextDiversion = 0
         }
     }
 

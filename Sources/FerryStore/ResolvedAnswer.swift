@@ -31,7 +31,7 @@ struct ResolvedAnswer {
         let draft = resolution.draft
         let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
         let name = context.lotName(
-            tenant: stored.record.tenant, session: draft.spec.session, origin: origin,
+            tenant: stored.record.tenant, session: draft.spec.session, origin: origin, home: stored.home,
             context.sessions.current)
         let lot = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)

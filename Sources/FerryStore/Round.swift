@@ -37,7 +37,7 @@ struct Round {
 
         fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
             for row in 0..<rows.rowCount {
-                let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 5))
+                let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 6))
                 queued[lot] = min(urgency, queued[lot] ?? urgency)
             }
         }
@@ -47,14 +47,14 @@ struct Round {
 
     /// In this order: give back, retry, promote, finish, claim.
     func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
-        var outcome = Outcome()
         var unknown: [Lease] = []
         if reconciles { unknown = try unknownLeases(&connection, context) }
-        outcome.reconciledCount = unknown.count
+        var outcome = Outcome(reconciledCount: unknown.count)
         let parts = Parts(endings)
         let releases = parts.releases + unknown.map { ($0, nil, false, nil) }
+        let lots = try lots(ofHomes: releases, &connection, context)
         var results = try connection.pipeline { pipeline in
-            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases)) }
+            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases, lots)) }
             if !parts.suspensions.isEmpty {
                 pipeline.send(Statements.suspendJobs, .stops(parts.suspensions))
             }
@@ -107,6 +107,22 @@ struct Round {
         return outcome
     }
 
+    /// Where those queue that one node alone can do.
+    private func lots(
+        ofHomes releases: [Parts.Stop], _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> [JobID: Int64] {
+        var names: [JobID: LotBook.Name] = [:]
+        for release in releases {
+            guard let home = release.home else { continue }
+            names[release.lease.job] = context.lotName(
+                tenant: home.tenant, session: home.session, origin: home.origin, home: home.node,
+                context.sessions.current)
+        }
+        guard !names.isEmpty else { return [:] }
+        let found = try context.lots.find(Set(names.values), &connection, isCommitted: true)
+        return names.compactMapValues { found[$0]?.id }
+    }
+
     /// Rows that run here as far as the database knows, and that this process has never heard of: the answer
     /// to a lease was lost.
     private func unknownLeases(
@@ -128,7 +144,7 @@ struct Round {
 /// Endings by what is done with them.
 private struct Parts {
     /// An attempt that did not come to an end.
-    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: NodeID?)
+    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: Ending.Home?)
     var finished: [FinishedJob] = []
     var retries: [Ending.Retry] = []
     var waits: [Ending.Wait] = []
@@ -185,9 +201,10 @@ extension Parameters {
     }
 
     /// The parameters of release_jobs.sql.
-    fileprivate static func releases(_ releases: [Parts.Stop]) -> Parameters {
+    fileprivate static func releases(_ releases: [Parts.Stop], _ lots: [JobID: Int64]) -> Parameters {
         var parameters = stops(releases)
-        parameters.appendArray(.uuid, releases) { $0.append($1.home) }
+        parameters.appendArray(.uuid, releases) { $0.append($1.home?.node) }
+        parameters.appendArray(.int64, releases) { $0.append(int64: lots[$1.lease.job]) }
         return parameters
     }
 

@@ -20,9 +20,9 @@ package enum Statements {
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
     package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
-    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 10)
+    package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 12)
     package static let claimLimitedJobs = make(
-        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 5)
+        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 12)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
@@ -41,7 +41,7 @@ package enum Statements {
     package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 15)
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
-    package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 3)
+    package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 4)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
@@ -84,11 +84,13 @@ package enum Statements {
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
     package static let mendLots = make("mend_lots", PackageResources.mend_lots_sql, parameters: 2)
     package static let nextDeadline = make("next_deadline", PackageResources.next_deadline_sql)
-    package static let lookLots = make("look_lots", PackageResources.look_lots_sql, parameters: 2)
+    package static let lookLots = make("look_lots", PackageResources.look_lots_sql, parameters: 4)
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let notify = make("notify", PackageResources.notify_sql, parameters: 1)
     package static let numberEvents = make(
         "number_events", PackageResources.number_events_sql, parameters: 5)
+    package static let stretchWindows = make(
+        "stretch_windows", PackageResources.stretch_windows_sql, parameters: 3)
     package static let promoteJobs = make("promote_jobs", PackageResources.promote_jobs_sql, parameters: 1)
     package static let putSetting = make("put_setting", PackageResources.put_setting_sql, parameters: 2)
     package static let readAttempts = make(
@@ -101,7 +103,7 @@ package enum Statements {
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
     package static let readOperations = make(
         "read_operations", PackageResources.read_operations_sql, parameters: 2)
-    package static let readPermits = make("read_permits", PackageResources.read_permits_sql, parameters: 3)
+    package static let readPermits = make("read_permits", PackageResources.read_permits_sql, parameters: 5)
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
     package static let readStatus = make("read_status", PackageResources.read_status_sql)
     package static let readTries = make("read_tries", PackageResources.read_tries_sql, parameters: 1)
@@ -110,7 +112,7 @@ package enum Statements {
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let releaseDependents = make(
         "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
-    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 6)
+    package static let releaseJobs = make("release_jobs", PackageResources.release_jobs_sql, parameters: 7)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let removeOldAudit = make(
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)
@@ -164,7 +166,7 @@ package enum Statements {
             lockHeartbeat, lockLots, lockOldLots,
             lockRescue, lookLots, mendLots, nextDeadline,
             nextDue,
-            notify, promoteJobs,
+            notify, promoteJobs, stretchWindows,
             putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,
             readPermits,
             readSetting,

@@ -177,6 +177,7 @@ package final class Store: Sendable {
             context.sessions.current.share(tenant: $0, session: $1).connectionLimit
         }
         conditions.now = context.clock.now()
+        conditions.leaseSeconds = context.configuration.leaseSeconds
         let configuration = context.configuration
         conditions.holdsDownloads = configuration.isWorker && !configuration.downloads.isOpen
         conditions.hostAway = { [health = context.health] in health.away($0) }

@@ -11,7 +11,7 @@ package struct StoredJob: Sendable {
     package private(set) var hasBytes = false
     /// Whoever asked for the cancellation wants them; known of claimed jobs alone.
     package private(set) var keepsBytes = false
-    /// The only node that can do it; known of claimed jobs alone.
+    /// The only node that can do it; not known of overdue jobs.
     package private(set) var home: NodeID?
     package let sealedSecrets: [UInt8]?
     package let payload: [UInt8]?
@@ -45,8 +45,14 @@ package struct StoredJob: Sendable {
                 id.map { JobID(high: $0.high, low: $0.low) }
             }
         }
+        if isWide, record.state == .queued, let node = rows.bytesOrNil(row, 31) {
+            record.home = HomeNode(json: node)
+        }
         self.record = record
-        if isWide { hasBytes = rows.bool(row, 25) }
+        if isWide {
+            hasBytes = rows.bool(row, 25)
+            home = rows.identifierOrNil(row, 30)
+        }
         expiresAt = rows.instantOrNil(row, 11)
         isCancelRequested = rows.bool(row, 12)
         sealedSecrets = rows.bytesOrNil(row, 15)

@@ -244,10 +244,12 @@ struct ControlTests {
         #expect(
             first.secret == "whsec_x" && first.type == "job.cancelled" && first.url.hasPrefix("https://hook"))
         #expect(try claim().isEmpty)
-        node.store.deliveries.record([tried(first, .retry(at: first.occurredAt), status: 503)])
+        node.store.deliveries.record([
+            tried(first, .retry(at: first.occurredAt), status: 503, answer: "hel\0lo")
+        ])
         let second = try #require(try claim().first)
         #expect(second.id == first.id && second.event == first.event && second.tryNumber == 2)
-        node.store.deliveries.record([tried(second, .accepted, status: 204)])
+        node.store.deliveries.record([tried(second, .accepted, status: 204, answer: "hel\0lo")])
         try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
         let listed = try wait {
             node.store.control.deliveries(tenant: "acme", job: job.id, limit: 10, reply: $0)
@@ -282,12 +284,6 @@ struct ControlTests {
             due.send($0.due)
         }
         return try #require(due.wait(milliseconds: 60_000).first)
-    }
-
-    private func tried(_ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int) -> DeliveryTry {
-        DeliveryTry(
-            delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
-            status: status, error: nil, answer: "hel\0lo", verdict: verdict)
     }
 
     @Test("keys are kept by their hash, listed, and revoked for good")

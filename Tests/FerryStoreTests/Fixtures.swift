@@ -284,3 +284,12 @@ func countedStates(_ url: String) throws -> [String: Int64] {
     for row in 0..<rows.rowCount { counts[rows.text(row, 0)] = rows.int64(row, 1) }
     return counts
 }
+
+/// What a try of a delivery came to.
+func tried(
+    _ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int? = nil, answer: String = ""
+) -> DeliveryTry {
+    DeliveryTry(
+        delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
+        status: status, error: nil, answer: answer, verdict: verdict)
+}

@@ -1,9 +1,10 @@
 import FerryCore
-import FerryStore
 import Postgres
 import Sys
 import TestSupport
 import Testing
+
+@testable import FerryStore
 
 @Suite("Limits of hosts")
 struct HostLimitsTests {
@@ -48,6 +49,46 @@ struct HostLimitsTests {
             try connection.execute(script: "NOTIFY ferry, 'hosts'")
             return node.hosts.isEmpty
         }
+    }
+
+    @Test("who has no permit is told until when only if the host is backed off: else the next end gives one")
+    func permits() throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO hosts (origin, connection_limit, blocked_until) VALUES
+                    ('https://limited:443', 1, NULL), ('https://back:443', 1, now() - interval '1 hour'),
+                    ('https://away:443', 1, now() + interval '1 hour'),
+                    ('https://paused:443', 1, '9999-12-31T23:59:59Z');
+                INSERT INTO lots (id, tenant, session, origin)
+                SELECT -row_number() OVER (ORDER BY origin), 'acme', 'default', origin FROM hosts;
+                """)
+        let lots: [Int64] = [-1, -2, -3, -4]
+        var wanted = Parameters()
+        wanted.appendArray(.int64, lots) { $0.append(int64: $1) }
+        let locks = wanted
+        wanted.appendArray(.int32, lots) { list, _ in list.append(int32: 2) }
+        wanted.appendArray(.int32, lots) { list, _ in list.append(int32: nil) }
+        wanted.append(TestNode.identifiers.make() as NodeID)
+        wanted.append(float64: 15)
+        var results = try connection.pipeline { [wanted] pipeline in
+            pipeline.send(Statements.lockLots, locks)
+            pipeline.send(Statements.readPermits, wanted)
+        }
+        let rows = results.take(1)
+        let year = 366 * 86_400.0
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        var found: [Int64: (count: Int32?, wait: Double?)] = [:]
+        for (index, lot) in rows.int64Array(0, 0).enumerated() {
+            guard let lot else { continue }
+            let until = rows.timestampArray(0, 2)[index].map { Timestamp(microseconds: $0) - now }
+            found[lot] = (rows.int32Array(0, 1)[index], until)
+        }
+        // By the names of their hosts: away, back, limited, paused.
+        #expect(found[-1]?.count == 0 && (0...3_601).contains(found[-1]?.wait ?? -1))
+        #expect(found[-2]?.count == 1 && found[-2]?.wait == nil)
+        #expect(found[-3]?.count == 1 && found[-3]?.wait == nil)
+        #expect(found[-4]?.count == 0 && (3_600...year).contains(found[-4]?.wait ?? -1))
     }
 
     @Test("a host that is paused gets nothing from the answer on, and something from the next answer on")

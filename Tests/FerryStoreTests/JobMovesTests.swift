@@ -127,10 +127,10 @@ struct JobMovesTests {
         Move(
             statement: Statements.claimJobs, input: .lease,
             arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}', 15, "
-                + "'{f}'"),
+                + "'{f}', '{NULL}', 10"),
         Move(
             statement: Statements.claimLimitedJobs, input: .lease,
-            arguments: "'\(node)', now(), false, false, 15",
+            arguments: "'\(node)', now(), false, false",
             before: "SET LOCAL ferry.permits = '\(lot);10';"),
         Move(statement: Statements.reclaimJobs, input: .release, arguments: "'\(node)', '{}'"),
         Move(statement: Statements.rescueJobs, input: .release, arguments: "15, 10, '{}', true"),
@@ -148,7 +148,7 @@ struct JobMovesTests {
     ]
 
     private static let ends: [[Move]] = [
-        ending(Statements.releaseJobs, .release, "'{NULL}', '{f}', '{NULL}'"),
+        ending(Statements.releaseJobs, .release, "'{NULL}', '{f}', '{NULL}', '{NULL}'"),
         ending(Statements.retryJobs, .wait, #"'{1}', '{tomorrow}', '{"{}"}', '{NULL}', '{f}', '{now}'"#),
         ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}', '{f}'"#),
         ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}', '{t}'"#),

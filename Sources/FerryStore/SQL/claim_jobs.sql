@@ -6,26 +6,38 @@
 -- await_hosts.sql; $7 whether some will find no slot: then what must not be sent twice
 -- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
 -- $8 of each lot the urgency of the first that may be queued: everything before is gone, but still to be
--- stepped over while somebody keeps a snapshot open. What only another node can do (`home`) is left to that
--- one, unless it has been silent for $9 seconds. $10 of each lot whether jobs of limited origins are stepped
--- over, however many come first: where they were met, and until divert_jobs.sql has moved them.
--- Columns as everywhere, then lot, urgency, whether there are bytes, whether those stay when it is cancelled,
--- and which node alone can do it.
+-- stepped over while somebody keeps a snapshot open. $10 of each lot whether jobs of limited origins, and
+-- those that wait for theirs, are stepped over: where they were met, and until divert_jobs.sql and
+-- await_hosts.sql have moved them; by the look of their text, which costs a twentieth of reading it; in each
+-- claim no more than $12 rows (stretch_windows.sql), and those as urgent as the last of them. $11 of each lot
+-- the node that it is for, or null: any, or this one; nothing is claimed unless that one has been silent for
+-- $9 seconds. Columns as everywhere, then lot, urgency, whether there are bytes, whether those stay when it
+-- is cancelled, and which node alone can do it.
 WITH met AS MATERIALIZED (
     SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
         '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
         '%"method":"OPTIONS"%', '%"method":"TRACE"%', '%"non_idempotent":true%']) AS is_passed_over
-    FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[], $10::boolean[])
-        AS a(lot, count, since, skips)
+    FROM (
+        SELECT *, CASE WHEN skips THEN (
+            SELECT w.urgency FROM jobs w
+            WHERE w.state = 'queued' AND w.lot = a.lot AND w.urgency >= a.since
+            ORDER BY w.urgency, w.id OFFSET $12::integer LIMIT 1) END AS until
+        FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[], $10::boolean[], $11::uuid[])
+            AS a(lot, count, since, skips, home)
+        WHERE home IS NULL OR NOT EXISTS (
+            SELECT FROM nodes n WHERE n.id = a.home AND n.is_worker
+                AND n.heartbeat_at > now() - make_interval(secs => $9::double precision))
+        OFFSET 0) a
     CROSS JOIN LATERAL (
         SELECT id, origin, spec FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
-            AND (kind <> 'download' OR NOT $5::boolean)
-            AND (home IS NULL OR home = $3::uuid OR NOT EXISTS (
-                SELECT FROM nodes n WHERE n.id = home AND n.is_worker
-                    AND n.heartbeat_at > now() - make_interval(secs => $9::double precision)))
+            AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
                 SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+                    OR h.unreachable IS NOT NULL AND NOT jobs.cancel_requested
+                        AND NOT jobs.spec LIKE ANY (ARRAY[
+                            '%"waits_for_connectivity":false%', '%"proxy":{%', '%"mirrors":["%'])
+                        AND jobs.error LIKE '%"node_lost"%' IS NOT TRUE
                 FROM hosts h WHERE h.origin = jobs.origin), false))
         ORDER BY urgency, id LIMIT a.count
         FOR UPDATE SKIP LOCKED) q

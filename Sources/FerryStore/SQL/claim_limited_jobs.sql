@@ -1,7 +1,7 @@
 -- Leases the best queued jobs of narrow lots to a node, as many of each as read_permits.sql allows; else as
 -- claim_jobs.sql. Locks: the queued rows that nobody else has locked, then this connection's row of
 -- job_counts. $1 the node, $2 now, $3 whether downloads are held back, $4 whether origins are not reached:
--- jobs of those are left to await_hosts.sql. $5 as $9 of claim_jobs.sql.
+-- jobs of those are left to await_hosts.sql.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $1::uuid,
@@ -14,9 +14,6 @@ WITH claimed AS (
         ) AS a(lot, count) CROSS JOIN LATERAL (
             SELECT id, origin FROM jobs
             WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $3::boolean)
-                AND (home IS NULL OR home = $1::uuid OR NOT EXISTS (
-                    SELECT FROM nodes n WHERE n.id = home AND n.is_worker
-                        AND n.heartbeat_at > now() - make_interval(secs => $5::double precision)))
             ORDER BY urgency, id LIMIT a.count
             FOR UPDATE SKIP LOCKED) q
         WHERE NOT $4::boolean OR NOT coalesce((

@@ -1,28 +1,19 @@
 -- Grants connections to attempts at the origins of narrow lots that lock_lots.sql has taken, as far as their
--- limits have room, and to nobody while jobs of the lot queue: those go first. Locks: the rows of the
--- attempts. $1 lots, $2 of each the connections per host of its session, or null; one array element an ask:
--- $3 lots, $4 jobs, $5 attempts. Returns the asks of those lots, in no order, by their place from 1, and
+-- limits have room (narrow_lots), and to nobody while jobs of the lot queue: those go first. Locks: the rows
+-- of the attempts. $1 lots, $2 of each the connections per host of its session, or null; one array element an
+-- ask: $3 lots, $4 jobs, $5 attempts. Returns the asks of those lots, in no order, by their place from 1, and
 -- whether each was granted.
 WITH permits AS MATERIALIZED (
-    SELECT a.lot, l.tenant, l.session, l.origin,
+    SELECT n.lot, n.tenant, n.session, n.origin,
         CASE
-            WHEN h.blocked_until > now() OR (
-                SELECT true FROM jobs q WHERE q.state = 'queued' AND q.lot = a.lot LIMIT 1) THEN 0
+            WHEN n.blocked_until IS NOT NULL OR (
+                SELECT true FROM jobs q WHERE q.state = 'queued' AND q.lot = n.lot LIMIT 1) THEN 0
             ELSE coalesce(least(
-                CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - (
-                    SELECT count(*) FROM jobs r
-                    WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin AND r.lot = l.id) - (
-                    SELECT coalesce(sum(o.count), 0) FROM open_connections o
-                    WHERE o.origin = l.origin AND o.tenant = l.tenant AND o.session = l.session) END,
-                CASE WHEN h.connection_limit IS NOT NULL THEN h.connection_limit - (
-                    SELECT count(*) FROM jobs r
-                    WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin) - (
-                    SELECT coalesce(sum(o.count), 0) FROM open_connections o
-                    WHERE o.origin = l.origin) END), 1000000)
+                CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - n.session_count END,
+                CASE WHEN n.connection_limit IS NOT NULL THEN n.connection_limit - n.host_count END), 1000000)
         END AS count
     FROM unnest($1::bigint[], $2::integer[]) AS a(lot, session_limit)
-        JOIN lots l ON l.id = ANY (ARRAY[a.lot])
-        LEFT JOIN hosts h ON h.origin = ANY (ARRAY[l.origin])
+        JOIN narrow_lots n ON n.lot = ANY (ARRAY[a.lot])
     WHERE a.lot = ANY (string_to_array(current_setting('ferry.lots'), ',')::bigint[])
 ), asked AS (
     SELECT k.place, k.job, k.attempt, p.tenant, p.session, p.origin,

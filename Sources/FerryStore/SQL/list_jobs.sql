@@ -12,7 +12,11 @@
     CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
         SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
     END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,
-    CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept
+    CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept, j.home,
+    CASE WHEN j.home IS NOT NULL THEN (
+        SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
+            'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
+        FROM nodes n WHERE n.id = j.home) END AS home_node
 FROM jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)
@@ -30,7 +34,8 @@ UNION ALL
     j.started_at, NULL, NULL, false, j.retry_of, j.spec, NULL,
     NULL, j.error, j.origin, j.traceparent, j.finished_at,
     j.response, j.result, NULL, j.resume_data, false, NULL, NULL, j.acknowledged_at,
-    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END
+    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
+    NULL, NULL
 FROM finished_jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)

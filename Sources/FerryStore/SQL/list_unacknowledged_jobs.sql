@@ -4,7 +4,8 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     j.started_at, NULL, NULL, false, j.retry_of, j.spec, NULL,
     NULL, j.error, j.origin, j.traceparent, j.finished_at,
     j.response, j.result, NULL, j.resume_data, false, NULL, NULL, j.acknowledged_at,
-    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END
+    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
+    NULL, NULL
 FROM unacknowledged_jobs u JOIN finished_jobs j ON j.id = ANY (ARRAY[u.job])
 WHERE u.tenant = $1::text AND u.job < $2::uuid
     AND ($3::text IS NULL OR j.session = $3::text)

@@ -1,17 +1,17 @@
 -- Queues jobs whose time has come, unless somebody is to be asked first. Locks: due rows that nobody else has
 -- locked, then this connection's row of job_counts. $1 how many at most. Returns id, lot, tenant, session and
--- origin of the lot (empty: it is a wide one), urgency.
+-- origin of the lot (empty: it is a wide one), the node that it is for or null, urgency.
 WITH changed AS (
     UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
     WHERE j.id = ANY (ARRAY(
         SELECT id FROM jobs WHERE state = 'waiting' AND next_attempt_at <= now() AND NOT asks
         ORDER BY next_attempt_at LIMIT $1::integer
         FOR UPDATE SKIP LOCKED))
-    RETURNING j.id, j.lot, j.tenant, j.session, j.origin, j.urgency
+    RETURNING j.id, j.lot, j.tenant, j.session, j.origin, j.home, j.urgency
 ), counted AS (
     INSERT INTO job_counts AS c (shard, waiting, queued)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FROM changed HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued
 )
-SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, urgency FROM changed
+SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, home, urgency FROM changed

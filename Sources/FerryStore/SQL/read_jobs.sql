@@ -7,13 +7,18 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
     CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
         SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
     END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,
-    CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept
+    CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept, j.home,
+    CASE WHEN j.home IS NOT NULL THEN (
+        SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
+            'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
+        FROM nodes n WHERE n.id = j.home) END AS home_node
 FROM jobs j WHERE j.id = ANY ($1::uuid[])
 UNION ALL
 SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, NULL, NULL, false, j.retry_of, j.spec, j.secrets, j.payload,
     j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result, j.body,
     j.resume_data, false, NULL, NULL, j.acknowledged_at,
-    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END
+    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
+    NULL, NULL
 FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs j ON j.id = ANY (ARRAY[u.id])
 WHERE j.id >= ($1::uuid[])[1] AND j.id <= ($1::uuid[])[cardinality($1::uuid[])]

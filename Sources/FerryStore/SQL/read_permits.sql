@@ -1,26 +1,23 @@
--- Counts what may be claimed of the narrow lots that lock_lots.sql has taken: what runs there, and what other
--- connections of running attempts lead there. Locks nothing. $1 lots, $2 how
--- many are wanted of each, $3 the connections per host of their sessions, or null. Keeps the result for
--- claim_limited_jobs.sql, and returns it: lots, counts, and until when their hosts are backed off, at most a
--- year ahead.
+-- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits
+-- leave, and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1
+-- lots, $2 how many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node.
+-- Keeps the result for claim_limited_jobs.sql, and returns it: lots, counts, and until when their hosts are
+-- backed off, at most a year ahead.
 WITH permits AS MATERIALIZED (
     SELECT a.lot,
-        CASE WHEN h.blocked_until > now() THEN 0 ELSE greatest(0, least(
-            a.count,
-            CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - (
-                SELECT count(*) FROM jobs r
-                WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin AND r.lot = l.id) - (
-                SELECT coalesce(sum(o.count), 0) FROM open_connections o
-                WHERE o.origin = l.origin AND o.tenant = l.tenant AND o.session = l.session) END,
-            CASE WHEN h.connection_limit IS NOT NULL THEN h.connection_limit - (
-                SELECT count(*) FROM jobs r
-                WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin) - (
-                SELECT coalesce(sum(o.count), 0) FROM open_connections o WHERE o.origin = l.origin) END))
+        CASE
+            WHEN n.blocked_until IS NOT NULL OR n.home NOT IN ('', $4::uuid::text) AND EXISTS (
+                SELECT FROM nodes w WHERE w.id = nullif(n.home, '')::uuid AND w.is_worker
+                    AND w.heartbeat_at > now() - make_interval(secs => $5::double precision)) THEN 0
+            ELSE greatest(0, least(
+                a.count,
+                CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - n.session_count END,
+                CASE WHEN n.connection_limit IS NOT NULL THEN n.connection_limit - n.host_count END))
         END AS count,
-        CASE WHEN h.blocked_until > now() THEN least(h.blocked_until, now() + '1 year') END AS blocked_until
+        CASE WHEN n.blocked_until IS NOT NULL THEN least(n.blocked_until, now() + '1 year')
+        END AS blocked_until
     FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS a(lot, count, session_limit)
-        JOIN lots l ON l.id = ANY (ARRAY[a.lot])
-        LEFT JOIN hosts h ON h.origin = ANY (ARRAY[l.origin])
+        JOIN narrow_lots n ON n.lot = ANY (ARRAY[a.lot])
     WHERE a.lot = ANY (string_to_array(current_setting('ferry.lots'), ',')::bigint[])
 )
 SELECT array_agg(lot), array_agg(count::integer), array_agg(blocked_until),

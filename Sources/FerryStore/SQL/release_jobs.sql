@@ -2,21 +2,22 @@
 -- and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element
 -- a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun: then
 -- the bytes of earlier ones are still there; kept as in retry_jobs.sql. $5 whether bytes were left, $6 which
--- node alone can do it, or null. Returns the ids that were really changed, each with its lot as
--- promote_jobs.sql does.
+-- node alone can do it, or null, $7 the lot for that node, or null. Returns the ids that were really changed,
+-- each with its lot as promote_jobs.sql does.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
             ELSE 'queued' END::job_state,
         suspend_requested = false, node = NULL, revision = j.revision + 1,
         has_bytes = u.has_bytes OR j.has_bytes AND u.ended IS NULL, home = coalesce(u.home, j.home),
+        lot = coalesce(u.lot, j.lot),
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[], $5::boolean[],
-        $6::uuid[]) AS u(id, attempt, revision, ended, has_bytes, home)
+        $6::uuid[], $7::bigint[]) AS u(id, attempt, revision, ended, has_bytes, home, lot)
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND j.state NOT IN ('waiting', 'queued', 'suspended')
-    RETURNING j.id, j.state, j.lot, j.tenant, j.session, j.origin, j.urgency
+    RETURNING j.id, j.state, j.lot, j.tenant, j.session, j.origin, j.home, j.urgency
 ), counted AS (
     INSERT INTO job_counts AS c (shard, running, queued, suspended)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FILTER (WHERE state = 'queued'),
@@ -26,4 +27,4 @@ WITH changed AS (
         running = c.running + excluded.running, queued = c.queued + excluded.queued,
         suspended = c.suspended + excluded.suspended
 )
-SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, urgency FROM changed
+SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, home, urgency FROM changed

@@ -1,0 +1,7 @@
+-- Says how far claim_jobs.sql looks at most in wide lots where it steps over jobs. Locks nothing. One array
+-- element a lot: $1 lots, $2 the urgency of the first row; $3 how many rows. Returns the lots that have more
+-- rows than that, and the urgency up to which the claim looks.
+SELECT w.lot, w.urgency FROM unnest($1::bigint[], $2::timestamptz[]) AS a(lot, since) CROSS JOIN LATERAL (
+    SELECT lot, urgency FROM jobs
+    WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
+    ORDER BY urgency, id OFFSET $3::integer LIMIT 1) w

@@ -128,11 +128,13 @@ func leaves(_ value: JSON, _ path: String = "") -> [(String, String)] {
     }
 }
 
-/// A scalar without quotes; `-` for null, JSON for the rest.
+/// A scalar without quotes, a fraction in thousandths; `-` for null, JSON for the rest.
 func plainText(_ value: JSON) -> String {
     switch value {
     case .null: return "-"
     case .string(let text): return text
+    case .number(let number) where number.magnitude >= 0.001 && number.magnitude < 1e12:
+        return "\((number * 1_000).rounded() / 1_000)"
     default:
         var writer = JSONWriter()
         writer.value(value)

@@ -94,9 +94,11 @@ struct ServiceClient {
         }
         let summary = problem["detail"]?.string ?? problem["title"]?.string ?? "The service refused."
         var lines = ["\(summary) (\(problem["code"]?.string ?? "status") \(status))"]
-        for error in problem["errors"]?.array ?? [] {
-            lines.append("  \(error["pointer"]?.string ?? "#"): \(error["detail"]?.string ?? "")")
+        let errors = (problem["errors"]?.array ?? []).map {
+            "\($0["pointer"]?.string ?? "#"): \($0["detail"]?.string ?? "")"
         }
+        // The detail of a single one is that error already.
+        if errors != [summary] { lines += errors.map { "  \($0)" } }
         if status == 401 { lines.append("Set FERRY_KEY, or FERRY_KEY_FILE to a file with the key.") }
         return ClientFailure(kind, lines.joined(separator: "\n"))
     }

@@ -256,6 +256,18 @@ struct ClientCommandTests {
         #expect(show.status == 1 && show.err.contains("FERRY_KEY"))
     }
 
+    @Test("a refusal for one field says it once")
+    func singleFault() throws {
+        let fault = ##"{"pointer":"#/request/url","code":"x","detail":"Only http."}"##
+        let invalid =
+            ##"{"detail":"#/request/url: Only http.","code":"invalid_fields","status":422,"##
+            + ##""errors":[\##(fault)]}"##
+        let service = try FakeService { _ in (422, invalid) }
+        defer { service.stop() }
+        let get = run(Get.self, ["ftp://x", "--url", service.url, "-o", "-"])
+        #expect(get.err == "Error: #/request/url: Only http. (invalid_fields 422)\n")
+    }
+
     private static let misuses: [[String]] = [
         ["-o"], [], ["a", "--no-such"], ["a", "-o", "x", "--stored", "y"], ["a", "-o", "x", "--no-wait"],
         ["a", "-o", "-", "--json"], ["a", "-H", "nope"], ["a", "--timeout", "0"], ["a", "--url", "ftp://x"],
@@ -265,6 +277,16 @@ struct ClientCommandTests {
     @Test("what the parser refuses gives status 2", arguments: misuses)
     func usage(arguments: [String]) {
         #expect(run(Get.self, arguments).status == 2)
+    }
+
+    @Test("what people read has thousandths at most; what programs read is as it was sent")
+    func fractions() throws {
+        let status = #"{"uptime_seconds":23.71583104133606,"round_trip_seconds":0.0001,"free":null}"#
+        let service = try FakeService { _ in (200, status) }
+        defer { service.stop() }
+        let lines = run(Admin.Status.self, ["--url", service.url]).out.split(separator: "\n")
+        #expect(lines.map { $0.split(separator: " ").last } == ["23.716", "0.0001", "-"])
+        #expect(run(Admin.Status.self, ["--json", "--url", service.url]).out == status + "\n")
     }
 
     @Test("help is what was asked for")

@@ -1,0 +1,326 @@
+"""What has to hold when all is quiet: nothing lost, nothing twice, nothing half, everything told."""
+from __future__ import annotations
+
+import collections
+import datetime
+import hashlib
+import itertools
+import pathlib
+import re
+import time
+
+from book import HOST_LIMIT, SESSION_LIMITS, Book, Record
+from cluster import Cluster
+from origin import Origin, Visit
+from receiver import Receiver
+
+TERMINAL = ("succeeded", "failed", "cancelled")
+ENDS = tuple(f"job.{state}" for state in TERMINAL)
+
+
+class Judge:
+    def __init__(self, cluster: Cluster, origin: Origin, receiver: Receiver, book: Book, endpoints: dict[str, dict]):
+        self.cluster, self.origin, self.receiver, self.book = cluster, origin, receiver, book
+        self.endpoints = endpoints
+        self.jobs = {job["id"]: job for job in cluster.pages("/v1/jobs")}
+        self.by_token: dict[str, list[dict]] = collections.defaultdict(list)
+        for job in self.jobs.values():
+            self.by_token[(job["metadata"] or {}).get("token", "")].append(job)
+        self.events: dict[str, list[dict]] = collections.defaultdict(list)
+        self.ends: dict[str, list[dict]] = collections.defaultdict(list)
+        for event in cluster.pages("/v1/events"):
+            self.events[event["data"]["session"]].append(event)
+
+    def complain(self, text: str):
+        self.book.complain(text)
+
+    def judge(self, excused):
+        for record in self.book.records.values():
+            self.existence(record)
+        for job in self.jobs.values():
+            self.outcome(job)
+        self.order()
+        self.sessions()
+        self.deliveries()
+        self.limits(excused)
+        self.left_over()
+        self.figures()
+        self.schedules()
+        for session in self.book.ended:
+            shown = self.cluster.call("GET", f"/v1/sessions/{session}").json()
+            if not shown.get("ended_at"):
+                self.complain(f"session {session} was invalidated and has not ended: {shown}")
+
+    def story(self, identifier: str) -> str:
+        """What is needed to look into it."""
+        told = [f"{event['type']}#{event['data']['sequence']}" for event in self.told(identifier)]
+        job = self.jobs.get(identifier)
+        if not job:
+            return f"{identifier} (gone): {told}"
+        record = self.book.by_id.get(identifier)
+        tries = self.cluster.call("GET", f"/v1/jobs/{identifier}/attempts").json()["data"]
+        words = [f"{n['number']}: {(n['error'] or {}).get('code')} {n['started_at']} {n['finished_at']}" for n in tries]
+        return (f"{identifier} {job['kind']} {job['state']} attempt {job['attempt']} error {job['error']} "
+                f"result {job['result']} url {job['request']['url']} events {told} attempts {words} "
+                f"commands {record and record.commands} plan {record and record.plan and vars_of(record.plan)}")
+
+    def told(self, identifier: str) -> list[dict]:
+        return sorted((event for events in self.events.values() for event in events
+                       if (event["data"]["job"] or {}).get("id") == identifier),
+                      key=lambda event: event["data"]["sequence"])
+
+    # MARK: Jobs
+
+    def existence(self, record: Record):
+        for identifier in record.ids:
+            job = self.jobs.get(identifier)
+            if job is None and "delete" not in record.commands:
+                self.complain(f"lost: {identifier} of {record.token} was answered 201")
+            elif job is not None and identifier in record.deleted:
+                self.complain(f"deleted and still there: {self.story(identifier)}")
+        made = [job for job in self.by_token[record.token] if not job["retry_of"]]
+        most = 1 if record.key else record.tries
+        if len(made) > most:
+            self.complain(f"{record.token} was submitted {record.tries} times with {record.key} and made {made}")
+        if len(self.by_token[record.token]) > most + record.retries:
+            self.complain(f"{record.token}: retried {record.retries} times and made {self.by_token[record.token]}")
+
+    def outcome(self, job: dict):
+        token = (job["metadata"] or {}).get("token")
+        record = self.book.records.get(token)
+        if job["state"] not in TERMINAL:
+            self.complain(f"not over: {self.story(job['id'])}")
+        if record is None:
+            return
+        if job["state"] == "succeeded":
+            self.success(job, record)
+        elif record.must_succeed and not record.needs:
+            self.complain(f"has to succeed: {self.story(job['id'])}")
+        if job["kind"] == "download" and "destination" in record.spec:
+            self.names(job, record)
+        self.dependencies(job, record)
+        begin = record.spec["schedule"].get("earliest_begin_at") if "schedule" in record.spec else None
+        if begin:
+            moment = datetime.datetime.fromisoformat(begin).timestamp() - time.time() + time.monotonic()
+            visits = [visit for visit in self.origin.visits if visit.token == record.token]
+            if visits and visits[0].begin < moment and not job["retry_of"]:
+                self.complain(f"began before {begin}: {self.story(job['id'])}, {self.seen(visits[:1])}")
+
+    def success(self, job: dict, record: Record):
+        result = job["result"]
+        if job["kind"] == "upload":
+            whole = list(record.plan.received)
+            if "form" in record.spec["source"]:
+                whole = [hashlib.sha256(part).hexdigest() for part in files_of(record.plan.last_body)]
+            if not record.digests & set(whole):
+                self.complain(f"the origin has not got the body: {self.story(job['id'])}")
+        elif job["kind"] == "download":
+            if result["sha256"] not in record.digests:
+                self.complain(f"the digest is of no whole file: {self.story(job['id'])}")
+            if "destination" not in record.spec:
+                path = f"/v1/jobs/{job['id']}/content"
+                answers = [node.call("GET", path, seconds=60) for node in self.cluster.nodes]
+                if not any(hashlib.sha256(answer.body).hexdigest() == result["sha256"] for answer in answers):
+                    self.complain(f"no node has its content: {[a.status for a in answers]}, {self.story(job['id'])}")
+            else:
+                # A retry of it may have published the file again.
+                digests = {other["result"]["sha256"] for other in self.by_token[record.token] if other["result"]}
+                place = self.cluster.files / result["path"]
+                if not place.exists() or digest(place) not in digests:
+                    self.complain(f"the file is not what the result says: {self.story(job['id'])}")
+
+    def names(self, job: dict, record: Record):
+        """A job that has not succeeded leaves its name as it was."""
+        place = self.cluster.files / record.spec["destination"]["path"]
+        others = [other for other in self.by_token[record.token] if other["state"] == "succeeded"]
+        if others:
+            return
+        if record.before is None and place.exists():
+            self.complain(f"a name without a success: {self.story(job['id'])}")
+        if record.before is not None and (not place.exists() or place.read_bytes() != record.before):
+            self.complain(f"what was there before is gone: {self.story(job['id'])}")
+
+    def dependencies(self, job: dict, record: Record):
+        if job["retry_of"] or not record.needs:
+            return
+        needed = [self.jobs[name] for name in record.needs if name in self.jobs]
+        policy = job["schedule"]["on_dependency_failure"]
+        for need in needed:
+            if job["started_at"] and need["finished_at"] > job["started_at"]:
+                self.complain(f"began before what it depends on: {self.story(job['id'])}, {self.story(need['id'])}")
+            if job["state"] == "succeeded" and policy == "fail" and need["state"] != "succeeded":
+                self.complain(f"succeeded after a failure: {self.story(job['id'])}, {self.story(need['id'])}")
+        if record.must_succeed and job["state"] != "succeeded" and (
+                policy == "ignore" or all(need["state"] == "succeeded" for need in needed)):
+            self.complain(f"has to succeed: {self.story(job['id'])}")
+
+    # MARK: Events
+
+    def order(self):
+        for session, events in self.events.items():
+            numbers = sorted(event["data"]["sequence"] for event in events)
+            if numbers != list(range(1, len(numbers) + 1)):
+                gaps = [pair for pair in itertools.pairwise(numbers) if pair[1] != pair[0] + 1]
+                self.complain(f"session {session}: the sequence is not 1 to {len(numbers)}: {numbers[:1]} {gaps[:20]}")
+            if len({event["id"] for event in events}) != len(events):
+                self.complain(f"session {session}: an event is there twice")
+        of_job: dict[str, list[dict]] = collections.defaultdict(list)
+        for events in self.events.values():
+            for event in sorted(events, key=lambda event: event["data"]["sequence"]):
+                if event["data"]["job"]:
+                    of_job[event["data"]["job"]["id"]].append(event)
+        for identifier in self.jobs.keys() | of_job.keys():
+            self.order_of(identifier, [event["type"] for event in of_job[identifier]])
+
+    def order_of(self, identifier: str, types: list[str]):
+        ends = [type for type in types if type in ENDS]
+        job = self.jobs.get(identifier)
+        if len(ends) != 1 or (job and ends[0] != f"job.{job['state']}"):
+            self.complain(f"ends told: {ends}: {self.story(identifier)}")
+        elif types[0] != "job.created" or types[-1] != ends[0]:
+            self.complain(f"not from its creation to its end: {self.story(identifier)}")
+        if types.count("job.created") != 1 or types.count("job.started") > 1:
+            self.complain(f"told twice: {self.story(identifier)}")
+        if ends == ["job.succeeded"] and "job.started" not in types:
+            self.complain(f"succeeded and never began: {self.story(identifier)}")
+
+    def sessions(self):
+        """Where all jobs have ended that is told last, and whoever was told had no unfinished ones."""
+        for session, events in self.events.items():
+            events = sorted(events, key=lambda event: event["data"]["sequence"])
+            ends = [event["type"] for event in events].count("session.invalidated")
+            if ends != (session in self.book.ended):
+                self.complain(f"session {session}: told {ends} times that it was invalidated")
+            # That one waits for deliveries, this one does not.
+            if events[-1]["type"] not in ("session.events_finished", "session.invalidated"):
+                self.complain(f"session {session} ends with {events[-1]['type']} {events[-1]['id']}")
+            unfinished: set[str] = set()
+            is_told = False
+            for event in events:
+                identifier = (event["data"]["job"] or {}).get("id")
+                if event["type"] == "job.created":
+                    unfinished.add(identifier)
+                    is_told = False
+                elif event["type"] in ENDS:
+                    unfinished.discard(identifier)
+                elif event["type"] == "session.events_finished":
+                    if unfinished or is_told:
+                        self.complain(f"session {session}: finished at {event['data']['sequence']}, told already: "
+                                      f"{is_told}, unfinished: {unfinished}")
+                    is_told = True
+
+    def deliveries(self):
+        for text in self.receiver.wrong:
+            self.complain(f"receiver: {text}")
+        accepted = self.receiver.accepted()
+        for events in self.events.values():
+            for event in events:
+                self.delivered(event, accepted)
+        for name, endpoint in self.endpoints.items():
+            if not endpoint["ordered"]:
+                continue
+            for session in self.events:
+                got = [all_of[0] for all_of in accepted[f"/endpoint/{name}"].values() if all_of[0].session == session]
+                numbers = [delivery.sequence for delivery in sorted(got, key=lambda delivery: delivery.when)]
+                if numbers != sorted(numbers):
+                    wrong = [pair for pair in itertools.pairwise(numbers) if pair[1] < pair[0]]
+                    self.complain(f"endpoint {name}, session {session}: not in order: {wrong[:20]}")
+
+    def delivered(self, event: dict, accepted):
+        job = event["data"]["job"]
+        record = self.book.by_id.get(job["id"]) if job else None
+        if record and job["id"] in self.jobs and event["type"] in record.events:
+            # A retry has the webhook of what it repeats.
+            if event["id"] not in accepted["/job"]:
+                self.complain(f"its webhook has not got {event['type']} {event['id']}: {self.story(job['id'])}")
+        for name, endpoint in self.endpoints.items():
+            wants = endpoint["events"] == ["*"] or event["type"] in endpoint["events"]
+            wants = wants and endpoint.get("session") in (None, event["data"]["session"])
+            if wants and (not job or job["id"] in self.jobs) and event["id"] not in accepted[f"/endpoint/{name}"]:
+                self.complain(f"endpoint {name} has not got {event['type']} {event['id']} of {job and job['id']}, "
+                              f"session {event['data']['session']}")
+
+    # MARK: The rest
+
+    def limits(self, excused):
+        host, limit = HOST_LIMIT
+        most = self.origin.most_at_once(excused, lambda visit: visit.host == host)
+        if len(most) > limit:
+            self.complain(f"host {host}: {len(most)} at once, its limit is {limit}: {self.seen(most)}")
+        for session, limit in SESSION_LIMITS.items():
+            for host in self.origin.ports:
+                most = self.origin.most_at_once(
+                    excused, lambda visit, h=host, s=session: visit.host == h and visit.session == s)
+                if len(most) > limit:
+                    self.complain(f"session {session} at {host}: {len(most)} at once, its limit is {limit}: "
+                                  f"{self.seen(most)}")
+        for token, record in self.book.records.items():
+            retry = record.spec["retry"]
+            if record.spec["request"].get("method") == "POST" and not retry.get("non_idempotent"):
+                made = max(1, len(self.by_token[token]) + len(record.deleted))
+                # 429 says that nothing was done.
+                sent = [visit for visit in self.origin.visits if visit.token == token and visit.status != 429]
+                if len(sent) > made:
+                    stories = [self.story(job["id"]) for job in self.by_token[token]]
+                    self.complain(f"{token} is not idempotent and was sent {len(sent)} times: {sent} {stories}")
+
+    def seen(self, visits: list[Visit]) -> list[str]:
+        """With their times by the clock of the logs, and their jobs."""
+        offset = time.time() - time.monotonic()
+        clock = [[datetime.datetime.fromtimestamp(moment + offset, datetime.timezone.utc).time().isoformat()
+                  for moment in (visit.begin, visit.end or 0)] for visit in visits]
+        return [f"{visit.method} {visit.status} {' to '.join(times)}: "
+                f"{[self.story(job['id']) for job in self.by_token[visit.token]]}"
+                for visit, times in zip(visits, clock, strict=True)]
+
+    def schedules(self):
+        """No occurrence was left out, none came twice."""
+        for schedule in self.cluster.pages("/v1/schedules"):
+            jobs = list(self.cluster.pages(f"/v1/jobs?schedule={schedule['id']}"))
+            times = sorted(datetime.datetime.fromisoformat(job["scheduled_at"]) for job in jobs)
+            gaps = [pair for pair in itertools.pairwise(times)
+                    if (pair[1] - pair[0]).total_seconds() != schedule["interval"]]
+            if gaps or not times or any(job["state"] != "succeeded" for job in jobs):
+                self.complain(f"schedule {schedule}: {len(times)} runs, gaps {gaps[:10]}, "
+                              f"{[job['id'] for job in jobs if job['state'] != 'succeeded']}")
+
+    def figures(self):
+        """Nothing is in anybody's hands any more, and nothing had to be set aside."""
+        for node in self.cluster.nodes:
+            text = node.call("GET", "/metrics").body.decode()
+            shown = {name: float(value) for name, value in
+                     (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")}
+            zero = ["ferry_transfers_active", "ferry_webhooks_in_flight", "ferry_submissions_waiting",
+                    "ferry_events_rejected_total"]
+            wrong = {name: shown[name] for name in zero if shown[name] != 0}
+            if wrong or shown["ferry_worker_slots_free"] != shown["ferry_worker_slots"]:
+                self.complain(f"node {node.port} has something in hand: {wrong}, free slots "
+                              f"{shown['ferry_worker_slots_free']} of {shown['ferry_worker_slots']}")
+            for line in node.log_lines():
+                # The database was away; it was started again.
+                if line["level"] in ("error", "critical") and line["message"] != "Ferry cannot start.":
+                    self.complain(f"node {node.port} logged {line}")
+
+    def left_over(self):
+        """No partial file but those of failed and cancelled jobs, which are kept for a later one."""
+        keep = {job["id"] for job in self.jobs.values() if job["resume_data"]}
+        for place in self.cluster.files.rglob(".ferry-*"):
+            owner = re.match(r"\.ferry-(job_[0-9a-z]+)", place.name)
+            if not owner or owner[1] not in keep:
+                told = self.story(owner[1]) if owner else ""
+                self.complain(f"left over: {place.relative_to(self.cluster.files)} {told}")
+
+
+def vars_of(plan) -> dict:
+    return {name: value for name, value in vars(plan).items() if name != "last_body"}
+
+
+def digest(place: pathlib.Path) -> str:
+    return hashlib.sha256(place.read_bytes()).hexdigest()
+
+
+def files_of(body: bytes) -> list[bytes]:
+    """The files of a multipart/form-data body."""
+    boundary = body.split(b"\r\n", 1)[0]
+    parts = body.split(b"\r\n" + boundary)
+    return [part.split(b"\r\n\r\n", 1)[1] for part in parts if b"filename=" in part.split(b"\r\n\r\n", 1)[0]]

@@ -1,0 +1,240 @@
+"""A cluster under a random load while everything around it fails, and whether it has kept its promises.
+
+    python3 Benchmarks/soak/soak.py [--ferry .build/release/ferry] [--seconds 600] [--seed 7] [--nodes 3]
+
+Prints what was done to it as it goes and ends with 1 when something was lost, done twice, left half or not told. The
+same seed gives the same clients and the same chaos; what falls together is up to the machine.
+"""
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from book import HOST_LIMIT, HOSTS, SESSIONS, Book
+from chaos import KINDS, Chaos, excused, locks
+from cluster import SECRET, Cluster, eventually
+from judge import Judge
+from load import Client
+from origin import Origin, Plan
+from receiver import Receiver
+from watch import Listener, Looker, Names
+
+# Everything has ended by then, on however busy a machine: the longest pause of a probe, a lease and some tries.
+QUIET_SECONDS = 600
+
+
+class Soak:
+    def __init__(self, binary: str, seed: int, nodes: int, kinds: list[str], clients: int, pause: float,
+                 chaos_pause: float):
+        self.seed = seed
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ferry-soak-"))
+        # The account of PostgreSQL has to pass it when we are root.
+        self.folder.chmod(0o755)
+        self.book = Book()
+        self.origin = Origin(HOSTS)
+        self.receiver = Receiver(seed, SECRET)
+        self.cluster = Cluster(binary, self.folder, nodes)
+        self.endpoints: dict[str, dict] = {}
+        self.counted = ""
+        self.configure()
+        self.clients = [Client(f"{seed}/{number}", self.cluster, self.origin, self.receiver, self.book, pause)
+                        for number in range(clients)]
+        taken = locks(nodes)
+        self.chaos = [Chaos(f"{seed}/chaos{number}", self.cluster, self.origin, self.receiver, self.book, kinds,
+                            chaos_pause, taken) for number in range(2)]
+        self.names = Names(self.cluster, self.book)
+        self.looker = Looker(self.cluster, self.book, f"{seed}/looker")
+        self.listeners = [Listener(self.cluster, session, self.book, f"{seed}/{session}") for session in SESSIONS]
+
+    def configure(self):
+        for name, fields in SESSIONS.items():
+            self.must("PUT", f"/v1/sessions/{name}", fields | {"http_additional_headers": {"X-Session": name}})
+        # Two hosts get connections whatever they answer; the third one's trouble makes its limit.
+        for host, rule in {HOST_LIMIT[0]: {"maximum_connections": HOST_LIMIT[1], "minimum_connections": HOST_LIMIT[1]},
+                           "good": {"minimum_connections": 12}}.items():
+            place = f"http%3A%2F%2F127.0.0.1%3A{self.origin.ports[host]}"
+            self.must("PATCH", f"/v1/admin/hosts/{place}", rule)
+        for name, fields in {"all": {"ordered": False, "events": ["*"]},
+                             "ordered": {"ordered": True, "events": ["job.succeeded", "job.failed", "job.cancelled"],
+                                         "session": "wide"}}.items():
+            made = self.must("POST", "/v1/webhooks", fields | {
+                "url": f"{self.receiver.url}/endpoint/{name}", "retry": {"delays": [1, 1, 2, 2, 5, 5, 10, 10]}})
+            self.receiver.secrets[name] = made["secret"]
+            self.endpoints[name] = fields
+
+        for number in range(2):
+            token = f"schedule{number}"
+            self.origin.plans[token] = Plan(10_000)
+            self.must("POST", "/v1/schedules", {
+                "interval": 2 + number, "missed": "run_all", "overlap": "allow",
+                "job": {"kind": "download", "request": {"url": self.origin.url("good", token)},
+                        "retry": {"initial_delay": 0.2, "max_delay": 3, "max_attempts": 100}}})
+
+    def must(self, method: str, path: str, body=None) -> dict:
+        answer = self.cluster.call(method, path, body)
+        if answer.status not in (200, 201):
+            raise RuntimeError(f"{method} {path}: {answer.status} {answer.body.decode()}")
+        return answer.json()
+
+    def run(self, seconds: float):
+        watchers = [self.names, self.looker, *self.listeners]
+        for thread in [*watchers, *self.clients, *self.chaos]:
+            thread.start()
+        time.sleep(seconds)
+        for thread in [*self.clients, *self.chaos]:
+            thread.stopping.set()
+        for thread in [*self.clients, *self.chaos]:
+            thread.join(300)
+            if thread.is_alive():
+                self.book.complain(f"{thread.name} does not end")
+        for node in self.cluster.nodes:
+            node.wait_ready()
+        self.quiet()
+        for thread in watchers:
+            thread.stopping.set()
+        self.names.look()
+
+    # MARK: The end
+
+    def quiet(self):
+        begin = time.monotonic()
+        for schedule in self.cluster.pages("/v1/schedules"):
+            self.must("POST", f"/v1/schedules/{schedule['id']}/pause", {})
+        eventually(QUIET_SECONDS, self.is_counted, "counts that are those of the lists")
+        eventually(QUIET_SECONDS, lambda: sum(self.counts().values()) == 0 or self.release(), "no unfinished job")
+        self.over = time.monotonic() - begin
+        eventually(QUIET_SECONDS, lambda: self.status()["webhooks"]["pending"] == 0 or self.push(), "no delivery")
+
+    def status(self) -> dict:
+        return self.must("GET", "/v1/admin/status")
+
+    def counts(self) -> dict[str, int]:
+        return self.status()["jobs"]
+
+    def is_counted(self) -> bool:
+        """Whether the status, the lists and the sessions say the same; what changes meanwhile may differ."""
+        before = self.counts()
+        listed = collections.Counter()
+        for state in before:
+            for job in self.cluster.pages(f"/v1/jobs?state={state}"):
+                listed[state] += 1
+                listed[job["session"], state] += 1
+        in_sessions = {(name, state): self.must("GET", f"/v1/sessions/{name}")["jobs"][state]
+                       for name in SESSIONS for state in before}
+        self.counted = f"status {before}, lists {dict(listed)}, sessions {in_sessions}"
+        return self.counts() == before and all(listed[state] == count for state, count in before.items()) \
+            and all(listed[key] == count for key, count in in_sessions.items())
+
+    def release(self) -> bool:
+        """Lets go what clients have held; false."""
+        for state, what in ("suspended", "resume"), ("waiting", "begin"):
+            for job in self.cluster.pages(f"/v1/jobs?state={state}"):
+                if state == "suspended" or job["waiting_for"] == "confirmation":
+                    body = {"disposition": "continue_loading"} if what == "begin" else {}
+                    self.cluster.call("POST", f"/v1/jobs/{job['id']}/{what}", body)
+        time.sleep(0.5)
+        return False
+
+    def push(self) -> bool:
+        """A job's webhook that has failed twice comes again after minutes: by hand it does at once; false."""
+        time.sleep(1)
+        ids = {delivery.job for delivery in self.receiver.deliveries if delivery.job}
+        ids |= {identifier for identifier, record in self.book.by_id.items() if "webhook" in record.spec}
+        for identifier in ids:
+            answer = self.cluster.call("GET", f"/v1/jobs/{identifier}/deliveries")
+            for delivery in answer.json()["data"] if answer.status == 200 else []:
+                if delivery["state"] == "pending" and len(delivery["tries"]) > 1:
+                    self.cluster.call("POST", f"/v1/deliveries/{delivery['id']}/redeliver")
+        return self.status()["webhooks"]["pending"] == 0
+
+    def judge(self) -> list[str]:
+        judge = Judge(self.cluster, self.origin, self.receiver, self.book, self.endpoints)
+        judge.judge(excused([one for chaos in self.chaos for one in chaos.done]))
+        for listener in self.listeners:
+            if not listener.sequences:
+                self.book.complain(f"{listener.name} has heard nothing")
+        self.report(judge)
+        return self.book.wrong
+
+    def report(self, judge: Judge):
+        states = collections.Counter(f"{job['kind']} {job['state']}" for job in judge.jobs.values())
+        errors = collections.Counter(job["error"]["code"] for job in judge.jobs.values()
+                                     if job["error"] and job["state"] == "failed")
+        print(f"seed {self.seed}: {len(judge.jobs)} jobs {dict(states)}, failed of {dict(errors)}")
+        print(f"  quiet after {self.over:.1f} s; {sum(map(len, judge.events.values()))} events, "
+              f"{len(self.receiver.deliveries)} deliveries, {len(self.origin.visits)} requests at the origins, "
+              f"{sum(len(listener.sequences) for listener in self.listeners)} events heard by listeners, "
+              f"{self.looker.looks} looks, waiting for {self.looker.reasons}")
+        done = collections.Counter(kind for chaos in self.chaos for kind, _, _ in chaos.done)
+        print(f"  chaos {dict(done)}, resident at most "
+              f"{[node.resident_max >> 20 for node in self.cluster.nodes]} MiB", flush=True)
+        lines = [line for node in self.cluster.nodes for line in node.log_lines()]
+        logged = collections.Counter((line["level"], line["message"]) for line in lines
+                                     if line["level"] in ("warning", "error", "critical"))
+        for (level, message), count in sorted(logged.items(), key=str):
+            print(f"  {level:8} {count:5} {message}")
+
+    def stop(self):
+        for text in self.cluster.stop():
+            self.book.complain(text)
+        self.origin.stop()
+        self.receiver.close()
+
+
+@contextlib.contextmanager
+def soaked(binary: str, seconds: float, seed: int, nodes: int, *, kinds=KINDS, clients=6, pause=0.4, chaos_pause=4.0,
+           keep=False):
+    """A cluster that has had its time and is quiet again, and has been judged: `book.wrong` says what was wrong."""
+    print(f"seed {seed}, {nodes} nodes, {seconds:.0f} s", flush=True)
+    run = Soak(binary, seed, nodes, kinds, clients, pause, chaos_pause)
+    try:
+        try:
+            run.run(seconds)
+            run.judge()
+        except TimeoutError as error:
+            run.book.complain(f"{error}; {run.counted}")
+            for state in ("waiting", "queued", "running", "suspended"):
+                for job in run.cluster.pages(f"/v1/jobs?state={state}"):
+                    run.book.complain(f"unfinished: {json.dumps(job)}")
+        yield run
+    finally:
+        run.stop()
+        if keep and run.book.wrong:
+            print(f"kept: {run.folder}")
+        else:
+            shutil.rmtree(run.folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ferry", default=".build/release/ferry")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=6)
+    parser.add_argument("--pause", type=float, default=0.4, help="seconds between a client's requests, on average")
+    parser.add_argument("--chaos-pause", type=float, default=4, help="seconds between one trouble and the next")
+    parser.add_argument("--chaos", default=",".join(KINDS), help="what may happen, separated by commas")
+    parser.add_argument("--keep", action="store_true", help="leave logs, files and database of a run that has failed")
+    words = parser.parse_args()
+    with soaked(words.ferry, words.seconds, words.seed, words.nodes, kinds=words.chaos.split(","),
+                clients=words.clients, pause=words.pause, chaos_pause=words.chaos_pause, keep=words.keep) as run:
+        pass
+    wrong = run.book.wrong
+    for text in wrong:
+        print(f"WRONG {text}")
+    print(f"seed {words.seed}: {'kept its promises' if not wrong else f'{len(wrong)} complaints'}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -88,30 +88,23 @@ package struct HostHold: Sendable, Equatable {
         self.reason = reason
     }
 
-    private static let paused = "is paused"
-    private static let backedOff = "is backed off"
-    private static let ofSession = "connections of the session, which are in use"
-
-    /// What the job says while it waits for that.
-    package var error: TransferError {
-        let why =
+    /// The `error` object of a job that waits for that: `host_held`, and in `held_by` what its
+    /// `waiting_reason` says meanwhile.
+    package var errorJSON: [UInt8] {
+        let (code, why): (WaitingReason.Code, String) =
             switch reason {
-            case .noFreeSlot: "has no connection free"
-            case .sessionLimit(let count): "is given \(count) \(Self.ofSession)"
-            case .hostLimit(let count): "is given \(count) connections at once, which are in use"
-            case .hostBackoff: Self.backedOff
-            case .hostPaused: Self.paused
+            case .noFreeSlot: (.hostLimit, "has no connection free")
+            case .sessionLimit(let count):
+                (.sessionLimit, "is given \(count) connections of the session, which are in use")
+            case .hostLimit(let count):
+                (.hostLimit, "is given \(count) connections at once, which are in use")
+            case .hostBackoff: (.hostBackoff, "is backed off")
+            case .hostPaused: (.hostPaused, "is paused")
             }
-        return TransferError(
+        let error = TransferError(
             .hostHeld, "The transfer goes on at \(origin), which \(why).", phase: .connecting,
             isRetryable: true)
-    }
-
-    /// What a job with such an error waits for. The sentence is all that is kept of it.
-    static func code(of message: String) -> WaitingReason.Code {
-        if message.hasSuffix("\(paused).") { return .hostPaused }
-        if message.hasSuffix("\(backedOff).") { return .hostBackoff }
-        return message.hasSuffix("\(ofSession).") ? .sessionLimit : .hostLimit
+        return error.json(heldBy: code)
     }
 }
 

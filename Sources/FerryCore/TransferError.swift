@@ -72,7 +72,10 @@ package struct TransferError: Error, Sendable, Equatable {
     package var errorClass: Class { code.errorClass }
 
     /// The `error` object of the contract.
-    package var json: [UInt8] {
+    package var json: [UInt8] { json(heldBy: nil) }
+
+    /// `heldBy`: what holds the job up, of `host_held` alone.
+    func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         writer.beginObject()
         writer.member("code", code.rawValue)
@@ -80,6 +83,7 @@ package struct TransferError: Error, Sendable, Equatable {
         writer.member("class", errorClass.rawValue)
         writer.member("phase", phase.rawValue)
         writer.member("retryable", isRetryable)
+        if let hold { writer.member("held_by", hold.rawValue) }
         writer.endObject()
         return writer.bytes
     }

@@ -130,8 +130,8 @@ package struct WaitingReason: Sendable, Equatable {
         }
         if waitingFor == .retry, let hold = job.hold {
             self.init(
-                HostHold.code(of: hold),
-                "\(hold) It is looked at again at next_attempt_at, and uses up no attempt.",
+                hold.code,
+                "\(hold.sentence) It is looked at again at next_attempt_at, and uses up no attempt.",
                 nextCheckAt: job.nextAttemptAt)
             return
         }
@@ -270,13 +270,14 @@ extension JobRecord {
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
     }
 
-    /// What holds it up elsewhere than at its own host: a sentence.
-    fileprivate var hold: String? {
-        guard lastErrorCode == TransferError.Code.hostHeld.rawValue else { return nil }
-        return errorJSON.flatMap { try? JSON.parse($0) }?["message"]?.string
+    /// What holds it up elsewhere than at its own host (`HostHold`).
+    fileprivate var hold: (code: WaitingReason.Code, sentence: String)? {
+        guard let error = lastError, let sentence = error["message"]?.string,
+            let code = error["held_by"]?.string.flatMap(WaitingReason.Code.init)
+        else { return nil }
+        return (code, sentence)
     }
 
-    fileprivate var lastErrorCode: String? {
-        errorJSON.flatMap { try? JSON.parse($0) }?["code"]?.string
-    }
+    fileprivate var lastErrorCode: String? { lastError?["code"]?.string }
+    private var lastError: JSON? { errorJSON.flatMap { try? JSON.parse($0) } }
 }

@@ -29,7 +29,7 @@ extension Ending {
                 isHeld = true
                 isWanted = false
                 pauseFactor = Self.holdPause(attempt) * (0.8 + 0.4 * jitter)
-                errorJSON = hold.error.json
+                errorJSON = hold.errorJSON
                 ended = result.packed(.failed, errorJSON, node: node, at: now)
                 return
             }

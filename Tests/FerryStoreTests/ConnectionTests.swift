@@ -121,5 +121,6 @@ struct ConnectionTests {
         let record = try node.job(accepted.id).get().record
         let error = try JSON.parse(record.errorJSON ?? [])
         #expect(error["code"]?.string == "host_held" && record.failedAttemptCount == 0)
+        #expect(error["held_by"]?.string == "host_paused")
     }
 }

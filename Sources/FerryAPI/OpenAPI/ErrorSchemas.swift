@@ -11,7 +11,11 @@ let errorSchemas = #"""
         "message": {"type": "string", "description": "One sentence for people."},
         "class": {"enum": \#(names(TransferError.Class.self))},
         "phase": {"enum": \#(names(TransferError.Phase.self))},
-        "retryable": {"type": "boolean", "description": "Whether another attempt can help."}
+        "retryable": {"type": "boolean", "description": "Whether another attempt can help."},
+        "held_by": {
+          "enum": \#(names(WaitingReason.Code.self)),
+          "description": "Of `host_held`: what holds the job up there, as in `waiting_reason`."
+        }
       },
       "x-codes": \#(codeTable)
     }

@@ -6,7 +6,7 @@ final class BodyDrain: StagedDrain {
     struct Plan {
         /// Bytes that may stay in memory.
         let memoryLimit: Int
-        /// For a body that only gathers there; nil: it is small enough to stay.
+        /// For a body that only gathers there, or may have to; nil: it is small enough to stay.
         var gathering: Gathering?
         let byteCountMax: Int64?
         /// How long the file will be, as far as anybody knows, and who knows whether there is room for it.
@@ -26,6 +26,10 @@ final class BodyDrain: StagedDrain {
         let claim: GatheringClaim
         /// On the loop's clock.
         let since: Int64
+        /// Up to so many bytes stay, for however long, and nobody counts them.
+        var stayingByteCount = 0
+        /// Where it cannot go to a file it stays as well: it has none when all goes well.
+        var needsNoFile = false
     }
 
     /// Where the bytes of a large file gather; nil: each piece is written as it comes.
@@ -89,12 +93,32 @@ final class BodyDrain: StagedDrain {
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let total = byteCount + Int64(bytes.count)
         try checkLength(total)
-        if file == nil, staysInMemory, total <= Int64(plan.memoryLimit) {
+        if file == nil, staysInMemory, total <= Int64(plan.memoryLimit), try gathers(Int(total)) {
             memory.append(contentsOf: bytes)
         } else {
             try appendToFile(bytes)
         }
         byteCount = total
+    }
+
+    /// Whether memory has room for so many bytes of it. If not, what there is has gone to the file.
+    private func gathers(_ count: Int) throws(TransferError) -> Bool {
+        guard let gathering, count > gathering.stayingByteCount, !gathering.claim.grow(to: count) else {
+            return true
+        }
+        return try !leaveMemory(gathering)
+    }
+
+    /// False: there is no file for it, and it stays.
+    private func leaveMemory(_ gathering: Gathering) throws(TransferError) -> Bool {
+        do throws(TransferError) {
+            _ = try openFile()
+            return true
+        } catch {
+            guard gathering.needsNoFile else { throw error }
+            self.gathering = nil
+            return false
+        }
     }
 
     private func checkLength(_ count: Int64) throws(TransferError) {
@@ -146,11 +170,16 @@ final class BodyDrain: StagedDrain {
         let place = try destination.root.directory(destination.directory, making: true)
         let claim = try plan.space.claim(at: place, expecting: plan.fileByteCount)
         let file = try PartialFile(destination, in: place)
+        do throws(TransferError) {
+            try claim.take(memory.count, file.descriptor)
+            try file.append(memory)
+        } catch {
+            file.discard()
+            throw error
+        }
         self.claim = claim
         self.file = file
         plan.opened?(file)
-        try claim.take(memory.count, file.descriptor)
-        try file.append(memory)
         plan.digests.update(memory)
         memory = []
         gathering = nil
@@ -159,8 +188,10 @@ final class BodyDrain: StagedDrain {
 
     /// Once a second: what has gathered for too long goes to the file. Throws as `append` does.
     func secondPassed(_ now: Int64) throws(TransferError) {
-        guard let gathering, now - gathering.since >= EngineLimits.gatheringMax else { return }
-        _ = try openFile()
+        guard let gathering, now - gathering.since >= EngineLimits.gatheringMax,
+            memory.count > gathering.stayingByteCount
+        else { return }
+        _ = try leaveMemory(gathering)
     }
 
     /// Bytes that wait for their digest. Nothing while those from before are hashed: that takes as long as
@@ -189,7 +220,7 @@ final class BodyDrain: StagedDrain {
     var resumableFile: PartialFile? {
         guard !hasRunFull || plan.fileByteCount != nil else { return nil }
         // Nothing to go on from is better than a failure for another reason.
-        if gathering != nil, !memory.isEmpty { _ = try? openFile() }
+        if gathering != nil, plan.opened != nil, !memory.isEmpty { _ = try? openFile() }
         guard let file, file.isResumable else { return nil }
         // Bytes that cannot be written are fetched again.
         try? stage?.flush(self)

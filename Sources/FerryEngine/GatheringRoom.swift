@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The memory in which bodies of known length may gather before a file thread writes them. Any thread.
+/// The memory in which bodies may gather that are neither small nor large. Any thread.
 final class GatheringRoom: Sendable {
     private let free: Atomic<Int>
 
@@ -8,9 +8,13 @@ final class GatheringRoom: Sendable {
 
     /// Nil when there is not so much room.
     func claim(_ byteCount: Int) -> GatheringClaim? {
+        take(byteCount) ? GatheringClaim(byteCount, of: self) : nil
+    }
+
+    fileprivate func take(_ byteCount: Int) -> Bool {
         let left = free.wrappingSubtract(byteCount, ordering: .relaxed).newValue
-        let claim = GatheringClaim(byteCount, of: self)
-        return left < 0 ? nil : claim
+        if left < 0 { release(byteCount) }
+        return left >= 0
     }
 
     fileprivate func release(_ byteCount: Int) { free.wrappingAdd(byteCount, ordering: .relaxed) }
@@ -18,13 +22,22 @@ final class GatheringRoom: Sendable {
 
 /// Bytes that one body may gather, until it is let go.
 final class GatheringClaim: Sendable {
-    private let byteCount: Int
+    private let byteCount: Atomic<Int>
     private let room: GatheringRoom
 
     fileprivate init(_ byteCount: Int, of room: GatheringRoom) {
-        self.byteCount = byteCount
+        self.byteCount = Atomic(byteCount)
         self.room = room
     }
 
-    deinit { room.release(byteCount) }
+    deinit { room.release(byteCount.load(ordering: .relaxed)) }
+
+    /// Whether it has room for so many bytes by now; if not it has what it had. One thread at a time.
+    func grow(to count: Int) -> Bool {
+        let more = count - byteCount.load(ordering: .relaxed)
+        guard more > 0 else { return true }
+        guard room.take(more) else { return false }
+        byteCount.wrappingAdd(more, ordering: .relaxed)
+        return true
+    }
 }

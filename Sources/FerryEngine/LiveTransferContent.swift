@@ -10,8 +10,16 @@ extension LiveTransfer {
         return loop.isCrowded ? EngineLimits.crowdedReceiveBufferSize : EngineLimits.receiveBufferSize
     }
 
-    /// Room for a body that is neither small nor large, of a transfer that is likely to be fast.
+    /// Room for a body that is neither small nor large: of a transfer that is likely to be fast, or of one
+    /// whose result the database keeps.
     func gathering(_ length: Int64?) -> BodyDrain.Gathering? {
+        if attempt.spec.kind == .data {
+            return context.gathering.claim(0).map {
+                BodyDrain.Gathering(
+                    claim: $0, since: loop.multi.now,
+                    stayingByteCount: context.configuration.memoryByteCountMax, needsNoFile: true)
+            }
+        }
         guard attempt.spec.kind == .download, let length, length <= EngineLimits.gatheredBodyByteCountMax,
             length > Int64(context.configuration.memoryByteCountMax), pacing == nil, !loop.isCrowded,
             RequestBuilder.isRepeatable(attempt.spec, method: hop.method),

@@ -54,8 +54,11 @@ extension LiveTransfer {
         let offset = progress.resumedAtOffset
         // The answer is over: nothing of the result but its outcome changes from here on.
         let ended = result(.released)
+        let isInline =
+            attempt.spec.kind == .data && drain.byteCount <= Int64(Limits.inlineBodyByteCountMax)
         publication = drain.publish(context.lane) { bytes in
-            loop.publication(bytes, to: destination, digests, verification, ended, resumedAt: offset)
+            loop.publication(
+                bytes, to: destination, digests, verification, ended, resumedAt: offset, isInline: isInline)
         }
     }
 
@@ -123,16 +126,18 @@ extension Attempt {
 
 extension EngineLoop {
     /// The publication of an attempt's bytes. Its result is reported when the file has its name, as `ended`
-    /// with that outcome; what else becomes of it comes back as an event of that attempt.
+    /// with that outcome; what else becomes of it comes back as an event of that attempt. `isInline`: there
+    /// will be no file.
     func publication(
         _ bytes: Publication.Bytes, to destination: Destination, _ digests: Digests,
-        _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?
+        _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?,
+        isInline: Bool = false
     ) -> Publication {
         let (state, context, key) = (state, context, AttemptKey(ended.attempt))
         return Publication(
             Publication.Plan(
                 bytes: bytes, destination: destination, digests: digests, verified: verified,
-                syncs: context.configuration.fileSync == .full, space: context.space,
+                isInline: isInline, syncs: context.configuration.fileSync == .full, space: context.space,
                 holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) },
                 leftovers: context.leftovers, loop: loop,
                 report: { result in

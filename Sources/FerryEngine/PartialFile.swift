@@ -69,6 +69,21 @@ final class PartialFile: Sendable {
         }
     }
 
+    /// What has been written, all of it in memory: for small ones. Throws `storage_failed`. File thread.
+    func contents() throws(TransferError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: Int(byteCount))
+        var done = 0
+        while done < bytes.count {
+            let count = bytes.withUnsafeMutableBytes { [done] in
+                pread(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done, off_t(done))
+            }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw storageError(count < 0 ? errno : EIO) }
+            done += count
+        }
+        return bytes
+    }
+
     /// Removes the name, and the record. File thread: a large file takes milliseconds.
     func discard() {
         let isOnDisk = end()

@@ -26,6 +26,8 @@ final class Publication: Sendable {
         let destination: Destination
         let digests: Digests
         let verified: TransferResult.Verification
+        /// The bytes are the result itself: they went to a file for want of memory, which is removed.
+        let isInline: Bool
         let syncs: Bool
         let space: StorageSpace
         /// Whether the attempt is still ours, asked right before the file gets its name.
@@ -58,6 +60,10 @@ final class Publication: Sendable {
         var outcomes: [(Publication, Outcome)] = []
         var places: [String: StorageDirectory] = [:]
         for publication in batch {
+            if publication.plan.isInline {
+                outcomes.append((publication, publication.readBack()))
+                continue
+            }
             do throws(TransferError) {
                 staged.append((publication, try publication.stage(&places)))
             } catch {
@@ -84,7 +90,7 @@ final class Publication: Sendable {
 
     /// The name may be lost with a power cut, so it is not a success. The next attempt does it again.
     private func afterUnsyncedName(_ outcome: Outcome) -> Outcome {
-        guard case .stored = outcome, plan.syncs else { return outcome }
+        guard case .stored = outcome, plan.syncs, !plan.isInline else { return outcome }
         return .failed(storageError(EIO))
     }
 
@@ -157,6 +163,26 @@ final class Publication: Sendable {
                 file.discard()
                 throw error
             }
+        }
+    }
+
+    /// The bytes of a file that nobody is to see.
+    private func readBack() -> Outcome {
+        guard case .file(let file, let tail) = plan.bytes else {
+            preconditionFailure("what is in memory is the result already")
+        }
+        defer { file.discard() }
+        guard !isRevoked else { return .revoked }
+        do throws(TransferError) {
+            if let failure = tail?.failure { throw failure }
+            let sha256 = try plan.digests.finish()
+            let bytes = try file.contents()
+            return .stored(
+                TransferResult(
+                    path: nil, size: file.byteCount, sha256: sha256, body: bytes, isKept: false,
+                    verified: plan.verified))
+        } catch {
+            return .failed(error)
         }
     }
 

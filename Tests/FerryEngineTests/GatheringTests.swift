@@ -1,4 +1,5 @@
 import FerryCore
+import Glibc
 import Synchronization
 import TestSupport
 import Testing
@@ -57,6 +58,23 @@ import Testing
         }
     }
 
+    @Test("so does the slow answer of a data job, whose result has its bytes all the same, and no file")
+    func slowData() throws {
+        try Self.with { origin, fixture, goesOn in
+            fixture.engine.begin([fixture.attempt(.data, origin.url + "/slow")])
+            #expect(
+                eventually {
+                    fixture.files().first { $0.hasSuffix(".part") }
+                        .flatMap { readFile(fixture.directory + "/" + $0) } == Array(Self.bytes[..<50_000])
+                })
+            goesOn.fire(())
+            let success = try #require(fixture.sink.arrived.wait(for: 1).first?.success)
+            #expect(success.body == Self.bytes && success.sha256 == sha256(Self.bytes))
+            #expect(success.size == Self.bytes.count && !success.isKept && success.path == nil)
+            #expect(eventually { fixture.files().isEmpty }, "\(fixture.files())")
+        }
+    }
+
     @Test("what had gathered when the connection broke is not fetched again")
     func cut() throws {
         try Self.with { origin, fixture, _ in
@@ -71,25 +89,79 @@ import Testing
         }
     }
 
+    /// Nobody else holds the claim.
+    private static func drain(
+        _ gathering: consuming BodyDrain.Gathering, expected: Int64?,
+        _ destination: @escaping () throws(TransferError) -> Destination
+    ) throws -> BodyDrain {
+        try BodyDrain(
+            BodyDrain.Plan(
+                memoryLimit: 100, gathering: gathering, byteCountMax: nil, fileByteCount: 100,
+                space: StorageSpace(reserve: 0, watched: [], gate: DownloadGate()),
+                destination: destination, digests: Digests(JobSpec.Integrity()),
+                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil),
+            expected: expected)
+    }
+
+    /// Of a data job: 20 bytes need no room.
+    private static func staying(_ room: GatheringRoom) throws -> BodyDrain.Gathering {
+        BodyDrain.Gathering(
+            claim: try #require(room.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
+    }
+
+    private static func append(_ count: Int, to drain: BodyDrain) throws {
+        try [UInt8](repeating: 7, count: count).withUnsafeBytes { try drain.append($0) }
+    }
+
+    private static func destination(_ fixture: Fixture) throws -> Destination {
+        Destination(
+            root: try StorageDirectory.root(fixture.root), path: "a", ifExists: .replace,
+            of: fixture.attempt(.download, "http://a.example/"), isKept: false)
+    }
+
+    @Test("a body of unknown length takes room as it grows, and goes to its file where there is no more")
+    func grows() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let room = GatheringRoom(byteCount: 50)
+        let destination = try Self.destination(fixture)
+        let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
+            destination
+        }
+        try Self.append(20, to: drain)
+        try drain.secondPassed(EngineLimits.gatheringMax)
+        #expect(drain.inMemory?.count == 20 && room.claim(50) != nil, "so few stay")
+        try Self.append(20, to: drain)
+        #expect(drain.inMemory?.count == 40 && room.claim(11) == nil && room.claim(10) != nil)
+        try Self.append(20, to: drain)
+        #expect(drain.inMemory == nil && room.claim(50) != nil)
+        #expect(fixture.files() == ["tenant/" + destination.partialName])
+        #expect(readFile(fixture.root + "/" + destination.partialName) == [UInt8](repeating: 7, count: 60))
+    }
+
+    @Test("where no file can be made it stays in memory, whole")
+    func stays() throws {
+        let room = GatheringRoom(byteCount: 50)
+        let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
+            throw storageError(ENOSPC)
+        }
+        try Self.append(40, to: drain)
+        try drain.secondPassed(EngineLimits.gatheringMax)
+        try Self.append(60, to: drain)
+        #expect(drain.inMemory == [UInt8](repeating: 7, count: 100))
+        #expect(throws: TransferError.self, "too much for that") { try Self.append(1, to: drain) }
+    }
+
     @Test("who has gone to its file leaves the room to others")
     func letsGo() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
         let room = GatheringRoom(byteCount: 100)
-        let root = try StorageDirectory.root(fixture.root)
-        let destination = Destination(
-            root: root, path: "a", ifExists: .replace, of: fixture.attempt(.download, "http://a.example/"),
-            isKept: false)
-        let drain = try BodyDrain(
-            BodyDrain.Plan(
-                memoryLimit: 100,
-                gathering: BodyDrain.Gathering(claim: try #require(room.claim(100)), since: 0),
-                byteCountMax: nil, fileByteCount: 100,
-                space: StorageSpace(reserve: 0, watched: [], gate: DownloadGate()),
-                destination: { destination }, digests: Digests(JobSpec.Integrity()),
-                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil),
-            expected: 100)
-        try [UInt8](repeating: 7, count: 50).withUnsafeBytes { try drain.append($0) }
+        let destination = try Self.destination(fixture)
+        let drain = try Self.drain(
+            BodyDrain.Gathering(claim: try #require(room.claim(100)), since: 0), expected: 100
+        ) { () throws(TransferError) in destination }
+        try Self.append(50, to: drain)
         try drain.secondPassed(EngineLimits.gatheringMax - 1)
         #expect(fixture.files().isEmpty && room.claim(1) == nil)
         try drain.secondPassed(EngineLimits.gatheringMax)

@@ -22,6 +22,9 @@ package func loadConfiguration(flags: [String: String]) throws(Configuration.Fai
 package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     let signals = blockSignals()
     signal(SIGPIPE, SIG_IGN)
+    // A body that gathers is freed with the end of its heap; to fetch its pages anew took a tenth of the
+    // processor time of a job of 100 KiB.
+    keepFreedMemory(perHeap: 4 << 20, mappedFrom: 1 << 20)
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }

@@ -19,6 +19,14 @@ package func wallMicroseconds() -> Int64 {
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
 }
 
+/// How much freed memory stays with the process (mallopt(3)), instead of going back to the kernel and coming
+/// again page by page. `perHeap`: bytes at the end of each of malloc's heaps; `mappedFrom`: bytes from which
+/// a piece is mapped by itself, and unmapped when it is freed. Once, before there are threads.
+package func keepFreedMemory(perHeap byteCount: Int32, mappedFrom pieceByteCount: Int32) {
+    mallopt(M_TRIM_THRESHOLD, byteCount)
+    mallopt(M_MMAP_THRESHOLD, pieceByteCount)
+}
+
 /// A failed kernel call: its name and errno.
 package struct SystemError: Error, Sendable, CustomStringConvertible {
     package let call: String

@@ -4,6 +4,7 @@
 #define CSYS_H
 
 #include <dirent.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

@@ -107,16 +107,11 @@ struct AwayTests {
         let first = try node.attempt()
         // Its text as it is stored by the service.
         _ = try node.submit(changed(newJob(host: "away.example")) { _ in })
-        var connection = try Connection(url: database.url)
         // More than two windows of a claim.
+        try queueCopies(12_000, of: "https://away.example:443", moreUrgentBy: 1, database.url)
+        var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, urgency)
-                SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, urgency - interval '1 microsecond' * n
-                FROM jobs, generate_series(1, 12000) AS n WHERE origin = 'https://away.example:443';
-                INSERT INTO job_counts (shard, queued) VALUES ('stretch', 12000);
                 INSERT INTO hosts (origin, unreachable, is_awaited)
                 VALUES ('https://away.example:443', 'could_not_connect', true);
                 """)

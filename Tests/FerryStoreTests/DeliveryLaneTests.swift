@@ -26,15 +26,7 @@ struct DeliveryLaneTests {
         arguments: [5, 1_100])
     func turns(laneCount: Int) throws {
         defer { node.store.stop() }
-        var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
-                    session, url, job_json)
-                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
-                    'job.succeeded', 'acme', 'default', 'https://' || i % \(laneCount) || '.example/', '{}'
-                FROM generate_series(1, \(laneCount * 8)) i
-                """)
+        try addDeliveries(laneCount * 8, receiverCount: laneCount, database.url)
         let total = laneCount / 5 * 2
         var served: Set<LaneID> = []
         for _ in 0..<5 {

@@ -293,3 +293,30 @@ func tried(
         delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
         status: status, error: nil, answer: answer, verdict: verdict)
 }
+
+/// Queues copies of the only job of an origin, each by so many microseconds more urgent than the one before.
+func queueCopies(_ count: Int, of origin: String, moreUrgentBy step: Int = 0, _ url: String) throws {
+    var connection = try Connection(url: url)
+    try connection.execute(
+        script: """
+            INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                created_at, lot, urgency)
+            SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
+                created_at, lot, urgency - interval '1 microsecond' * n * \(step)
+            FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)';
+            INSERT INTO job_counts (shard, queued) VALUES ('copies', \(count));
+            """)
+}
+
+/// Adds deliveries that are due, to so many receivers in turn.
+func addDeliveries(_ count: Int, receiverCount: Int = 1, _ url: String) throws {
+    var connection = try Connection(url: url)
+    try connection.execute(
+        script: """
+            INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                session, url, job_json)
+            SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                'job.succeeded', 'acme', 'default', 'https://' || i % \(receiverCount) || '.example/', '{}'
+            FROM generate_series(1, \(count)) i
+            """)
+}

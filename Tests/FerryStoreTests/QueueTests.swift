@@ -94,15 +94,7 @@ struct QueueTests {
         let first = try node.attempt()
         _ = try node.submit(newJob(host: "limited.example.org"))
         var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, urgency)
-                SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, urgency
-                FROM jobs, generate_series(1, 10000) WHERE origin = '\(Self.limited)';
-                INSERT INTO job_counts (shard, queued) VALUES ('stretch', 10000);
-                """)
+        try queueCopies(10_000, of: Self.limited, database.url)
         try node.changeHost(Self.limited, #"{"paused":true}"#, known: [node])
         let free = newJob(host: "free.example.org")
         _ = try node.submit(free)

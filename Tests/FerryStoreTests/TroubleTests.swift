@@ -118,14 +118,7 @@ struct TroubleTests {
     func deliveries(_ state: String) throws {
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
-        try connection.execute(
-            script: """
-                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
-                    session, url, job_json)
-                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
-                    'job.succeeded', 'acme', 'default', 'https://hooks.example/', '{}'
-                FROM generate_series(1, 3) i
-                """)
+        try addDeliveries(3, database.url)
         let found = Mailbox<ClaimedDeliveries>()
         node.store.deliveries.claim(DeliveryRooms(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
         let due = try #require(found.wait(milliseconds: 60_000).first).due

@@ -6,7 +6,8 @@ package import FerryCore
 /// flight, but no less than 4: one bad link is no reason to serve all the others one by one.
 /// From there it doubles up to what was good before, then grows by an eighth as long as that pays in
 /// bytes or answers a second; what does not pay is taken back, and trouble takes a fifth. Each failure to
-/// grow makes the pause before the next try longer. A limit without trouble for long goes.
+/// grow makes the pause before the next try longer. A limit without trouble for long goes. Trouble that fewer
+/// at once do not make rarer takes nothing (`TroubleShare`), but for 429, which says that it is about that.
 package struct ConcurrencyController: Sendable, Equatable {
     /// Bounds that an operator has set.
     package struct Bounds: Sendable, Equatable {
@@ -54,6 +55,7 @@ package struct ConcurrencyController: Sendable, Equatable {
     var lastSaturated: Timestamp?
     var holdUntil: Timestamp?
     var holdSeconds = Self.holdSecondsMin
+    var troubleShare = TroubleShare()
     /// Of one attempt, averaged.
     var meanSeconds = 0.0
     /// Of one connection, as is usual there.
@@ -86,13 +88,17 @@ package struct ConcurrencyController: Sendable, Equatable {
         let isConnectingSlowly = noteConnecting(report)
         add(report, inFlight, now)
         let isBurst = isBurstOfLosses
-        guard report.throttled == 0, !isBurst, !isConnectingSlowly else {
+        let isUsual = isUsualTrouble(report, now) && !isConnectingSlowly
+        if isUsual, report.throttled > 0 || isBurst { lastTrouble = now }
+        guard isUsual || report.throttled == 0 && !isBurst, !isConnectingSlowly else {
             let cause =
                 report.throttled > 0
                 ? "\(report.throttled) answers asked to slow down (status \(report.throttleStatus ?? 429))"
                 : isBurst
                     ? "\(window?.lost ?? 0) transfers were lost" : "connecting takes several times longer"
-            return lower(cause, report, inFlight + report.throttled + report.lost, bounds, now)
+            return lower(
+                cause, report, inFlight + report.throttled + report.lost, bounds, now,
+                isJudged: !isConnectingSlowly)
         }
         guard let limit else {
             measure(now)
@@ -100,6 +106,26 @@ package struct ConcurrencyController: Sendable, Equatable {
         }
         if let decision = bounded(limit, bounds, inFlight, now) { return decision }
         return look(limit, inFlight, bounds, now)
+    }
+
+    /// What began before the last cut ends in trouble as well: that is the same trouble.
+    private func isSameTrouble(_ now: Timestamp) -> Bool {
+        guard limit != nil, let lastCut else { return false }
+        return now - lastCut < min(60, max(1, 2 * meanSeconds))
+    }
+
+    /// Takes the report as well.
+    private mutating func isUsualTrouble(_ report: HostReport, _ now: Timestamp) -> Bool {
+        if report.throttled > 0, report.throttleStatus == 429 {
+            troubleShare = TroubleShare()
+            return false
+        }
+        // The rest began before the last cut. Not longer: who only counts while the next cut is possible, and
+        // looks when trouble has come, sees little else.
+        if lastCut.map({ now - $0 >= min(30, meanSeconds) }) ?? true {
+            troubleShare.add(trouble: report.throttled + report.lost, answered: report.answered)
+        }
+        return troubleShare.isUsual
     }
 
     private mutating func add(_ report: HostReport, _ inFlight: Int, _ now: Timestamp) {
@@ -136,18 +162,20 @@ package struct ConcurrencyController: Sendable, Equatable {
     // MARK: Down
 
     private mutating func lower(
-        _ cause: String, _ report: HostReport, _ inFlight: Int, _ bounds: Bounds, _ now: Timestamp
+        _ cause: String, _ report: HostReport, _ inFlight: Int, _ bounds: Bounds, _ now: Timestamp,
+        isJudged: Bool
     ) -> HostDecision? {
         lastTrouble = now
         let before = limit
-        // What began before the last cut ends in trouble as well: that is the same trouble.
-        if before != nil, let lastCut, now - lastCut < min(60, max(1, 2 * meanSeconds)) {
-            window = Window(start: now)
-            return nil
+        window = Window(start: now)
+        if isSameTrouble(now) { return nil }
+        base = nil
+        switch isJudged ? troubleShare.judge(limit: before, inFlight: inFlight) : .cut {
+        case .wait: return nil
+        case .restore(let limit): return restore(limit, from: before, inFlight, bounds, now)
+        case .cut: break
         }
         lastCut = now
-        base = nil
-        window = Window(start: now)
         let after: Int
         if let before {
             if let ceiling, abs(ceiling - before) * 5 <= before {
@@ -162,6 +190,7 @@ package struct ConcurrencyController: Sendable, Equatable {
             peak = max(1, inFlight)
             after = bounds.clamp(max(Self.firstLimitMin, peak / 2))
         }
+        if let before { troubleShare.limitFell(from: before, to: after) }
         threshold = after
         holdUntil = now + holdSeconds
         limit = after
@@ -174,6 +203,25 @@ package struct ConcurrencyController: Sendable, Equatable {
             sentence: before == nil
                 ? "Limited to \(after) with \(peak) in flight: \(cause)."
                 : "Lowered from \(before ?? 0) to \(after): \(cause).")
+    }
+
+    /// Fewer at once were of no use.
+    private mutating func restore(
+        _ wanted: Int, from before: Int?, _ inFlight: Int, _ bounds: Bounds, _ now: Timestamp
+    ) -> HostDecision? {
+        let after = bounds.clamp(wanted)
+        limit = after
+        threshold = after
+        ceiling = nil
+        holdSeconds = Self.holdSecondsMin
+        holdUntil = now + holdSeconds
+        lastSaturated = now
+        guard let before, before != after else { return nil }
+        let share = Int(((troubleShare.usual ?? 0) * 100).rounded(.up))
+        return HostDecision(
+            at: now, kind: .raised, limitBefore: before, limitAfter: after, inFlight: inFlight,
+            answeredPerSecond: answeredPerSecond, bytesPerSecond: bytesPerSecond,
+            sentence: "Raised from \(before) to \(after): fewer had as much trouble (\(share) %).")
     }
 
     /// After a pause that the host has asked for: a few first, then twice as many each time.

@@ -69,6 +69,13 @@ extension ConcurrencyController {
             writer.put("window_lost", window.lost)
             writer.put("window_in_flight", window.inFlightMax)
         }
+        writer.put("trouble", troubleShare.tally.trouble == 0 ? nil : troubleShare.tally.trouble)
+        writer.put("trouble_of", troubleShare.tally.total == 0 ? nil : troubleShare.tally.total)
+        writer.put("trouble_start", troubleShare.start)
+        writer.put("before_trouble", troubleShare.before?.tally.trouble)
+        writer.put("before_of", troubleShare.before?.tally.total)
+        writer.put("before_limit", troubleShare.before?.limit)
+        writer.put("usual_trouble", troubleShare.usual)
         if let base {
             writer.put("base_limit", base.limit)
             writer.put("base_answered", base.answeredPerSecond)
@@ -96,6 +103,15 @@ extension ConcurrencyController {
                 start: start, answered: reader.integer("window_answered") ?? 0,
                 bytes: Int64(reader.integer("window_bytes") ?? 0), lost: reader.integer("window_lost") ?? 0,
                 inFlightMax: reader.integer("window_in_flight") ?? 0)
+        }
+        troubleShare.tally.trouble = reader.number("trouble") ?? 0
+        troubleShare.tally.total = reader.number("trouble_of") ?? 0
+        troubleShare.usual = reader.number("usual_trouble")
+        troubleShare.start = reader.integer("trouble_start")
+        if let trouble = reader.number("before_trouble"), let total = reader.number("before_of"),
+            let limit = reader.integer("before_limit")
+        {
+            troubleShare.before = .init(tally: .init(trouble: trouble, total: total), limit: limit)
         }
         if let limit = reader.integer("base_limit"), let answered = reader.number("base_answered"),
             let bytes = reader.number("base_bytes"), let size = reader.number("base_size")

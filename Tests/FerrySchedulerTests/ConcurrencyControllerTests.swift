@@ -15,10 +15,11 @@ struct ConcurrencyControllerTests {
     func first() throws {
         var host = SimulatedHost(capacity: 120)
         host.run(seconds: 1)
-        #expect(host.controller.limit == 100)
+        // What is refused at once is told at once: four of eighty.
+        #expect(host.controller.limit == 62)
         let decision = try #require(host.decisions.first)
-        #expect(decision.kind == .limited && decision.limitBefore == nil && decision.limitAfter == 100)
-        #expect(decision.sentence.contains("in flight") && decision.throttled == 80)
+        #expect(decision.kind == .limited && decision.limitBefore == nil && decision.limitAfter == 62)
+        #expect(decision.sentence.contains("in flight") && decision.throttled == 4)
     }
 
     @Test("trouble of a single attempt does not make all others go one by one")
@@ -40,9 +41,11 @@ struct ConcurrencyControllerTests {
         #expect(controller.limit == 1)
     }
 
-    @Test("it settles near a capacity that nobody has told it", arguments: [3, 10, 40, 130])
-    func convergesWhenRefused(capacity: Int) {
+    @Test(
+        "it settles near a capacity that nobody has told it", arguments: [3, 10, 40, 130], [429, 503])
+    func convergesWhenRefused(capacity: Int, status: Int) {
         var host = SimulatedHost(capacity: capacity)
+        host.refusal = .throttled(status: status, retryAfter: nil)
         host.run(seconds: 900)
         let mean = host.meanLimit(last: 300)
         #expect(mean >= Double(capacity) * 0.7, "\(mean): \(host.decisions.suffix(5).map(\.sentence))")
@@ -57,7 +60,7 @@ struct ConcurrencyControllerTests {
         var host = SimulatedHost(capacity: capacity, manner: .slowsDown)
         host.demand = 12
         host.run(seconds: 5)
-        host.trouble()
+        host.refuseOne()
         host.demand = 200
         // Not so long that the limit goes.
         host.run(seconds: 590)
@@ -150,7 +153,7 @@ struct ConcurrencyControllerTests {
         var host = SimulatedHost(capacity: 1_000)
         host.demand = 8
         host.run(seconds: 3)
-        host.trouble()
+        host.refuseOne()
         host.demand = 1_000
         while host.decisions.last?.kind != .raised { host.run(seconds: 1) }
         // A tenth of the size in the same time: bytes a second fall, and answers do not rise.
@@ -175,6 +178,38 @@ struct ConcurrencyControllerTests {
         now = now + 1
         let decision = controller.take(report, inFlight: 46, bounds: .init(), now: now)
         #expect(decision?.limitAfter == 25 && decision?.sentence.contains("lost") == true)
+    }
+
+    @Test(
+        "trouble that is as frequent with fewer at once is the host's own, and costs it nothing for long",
+        arguments: [0.01, 0.05, 0.2, 0.4], [HostSignal.lost, .throttled(status: 503, retryAfter: nil)])
+    func indifferent(share: Double, trouble: HostSignal) {
+        var host = SimulatedHost(capacity: 1_000)
+        host.demand = 64
+        (host.troubleShare, host.trouble) = (share, trouble)
+        host.run(seconds: 1_200)
+        #expect(host.meanLimit(last: 600) >= 60, "\(host.decisions.prefix(12).map(\.sentence))")
+        #expect(host.limits.count { ($0 ?? host.demand) < 32 } <= 90)
+        // That it asks for less is something else.
+        (host.trouble, host.troubleShare) = (.throttled(status: 429, retryAfter: nil), 0.1)
+        host.run(seconds: 60)
+        #expect(host.meanLimit(last: 10) < 16)
+    }
+
+    @Test(
+        "a host that has some trouble of its own settles near its capacity all the same",
+        arguments: [10, 40, 130], [0.01, 0.05, 0.2])
+    func indifferentBelowCapacity(capacity: Int, share: Double) {
+        var host = SimulatedHost(capacity: capacity)
+        (host.troubleShare, host.trouble) = (share, .throttled(status: 503, retryAfter: nil))
+        host.refusal = host.trouble
+        host.run(seconds: 1_800)
+        let mean = host.meanLimit(last: 900)
+        // What happens once in a hundred answers takes long to judge where few are in flight.
+        let least = share < 0.05 && capacity == 10 ? 0.4 : 0.9
+        #expect(mean >= Double(capacity) * least, "\(mean): \(host.decisions.suffix(5).map(\.sentence))")
+        // As much trouble again is usual as well.
+        #expect(mean <= Double(capacity) * 1.4, "\(mean)")
     }
 
     @Test("connects that take ten times longer are trouble")

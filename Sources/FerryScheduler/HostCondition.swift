@@ -41,6 +41,8 @@ package struct HostCondition: Sendable, Equatable {
     package internal(set) var releaseCount = 0
     /// It has answered since jobs were let go last: the next are twice as many.
     var hasAnsweredSince = false
+    /// Or a probe has reached it.
+    var lastAnsweredAt: Timestamp?
     var nextReleaseAt: Timestamp?
     var lastReportAt: Timestamp?
 
@@ -53,6 +55,11 @@ package struct HostCondition: Sendable, Equatable {
     static let probeSecondsMax = 60.0
     /// Seconds after which a probe that nobody reported on is lost.
     package static let probeLeaseSeconds = 60.0
+    /// Seconds for which a host is there after an answer, whoever is not let in: some of its connections
+    /// fail, and that is all.
+    static let presenceSeconds = 5.0
+    /// One in so many of those that are in flight has to have failed.
+    static let doubtPart = 4
     static let releaseCountMin = 2
     static let releaseCountMax = 500
     static let releaseInterval = 0.5
@@ -112,6 +119,7 @@ package struct HostCondition: Sendable, Equatable {
         var decisions: [HostDecision] = []
         if !report.isEmpty { lastReportAt = now }
         if report.answered > 0 {
+            lastAnsweredAt = now
             pauseCount = 0
             hasAnsweredSince = releaseCount > 0
         }
@@ -122,7 +130,7 @@ package struct HostCondition: Sendable, Equatable {
             decisions.append(decision)
         }
         if let decision = backOff(report, now, jitter) { decisions.append(decision) }
-        if let decision = noteUnreachable(report, now) { decisions.append(decision) }
+        if let decision = noteUnreachable(report, inFlight, now) { decisions.append(decision) }
         return decisions
     }
 
@@ -156,10 +164,14 @@ package struct HostCondition: Sendable, Equatable {
                 + "\(report.throttleStatus ?? 429)\(report.retryAfter == nil ? "" : " and Retry-After").")
     }
 
-    private mutating func noteUnreachable(_ report: HostReport, _ now: Timestamp) -> HostDecision? {
-        guard report.unreachable > 0, report.unreachable > report.answered, unreachableSince == nil else {
-            return nil
-        }
+    private mutating func noteUnreachable(
+        _ report: HostReport, _ inFlight: Int, _ now: Timestamp
+    ) -> HostDecision? {
+        // Of many that began together those end first that were not let in.
+        guard report.unreachable > 0, report.unreachable > report.answered, unreachableSince == nil,
+            report.unreachable * Self.doubtPart >= inFlight,
+            lastAnsweredAt.map({ now - $0 >= Self.presenceSeconds }) ?? true
+        else { return nil }
         let isRelapse = releaseCount > 0
         unreachableSince = now
         unreachableCode = report.unreachableCode
@@ -232,6 +244,7 @@ package struct HostCondition: Sendable, Equatable {
         unreachableSince = nil
         unreachableCode = nil
         nextProbeAt = nil
+        lastAnsweredAt = now
         releaseCount = Self.releaseCountMin
         nextReleaseAt = now
         return HostDecision(

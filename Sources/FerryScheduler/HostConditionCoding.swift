@@ -20,6 +20,7 @@ extension HostCondition {
         writer.put("answered_since", hasAnsweredSince ? 1 : nil)
         writer.put("next_release", nextReleaseAt)
         writer.put("last_report", lastReportAt)
+        writer.put("last_answer", lastAnsweredAt)
         controller.write(into: &writer)
         return writer.finished
     }
@@ -43,6 +44,7 @@ extension HostCondition {
         hasAnsweredSince = reader.integer("answered_since") == 1
         nextReleaseAt = reader.instant("next_release")
         lastReportAt = reader.instant("last_report")
+        lastAnsweredAt = reader.instant("last_answer")
         controller = ConcurrencyController(reader)
     }
 }

@@ -69,7 +69,7 @@ struct HostConditionTests {
     func unreachable() {
         var host = HostCondition()
         let decisions = host.take(
-            report(.unreachable(.couldNotConnect), .unreachable(.couldNotConnect)), inFlight: 18, now: start,
+            report(.unreachable(.couldNotConnect), .unreachable(.couldNotConnect)), inFlight: 8, now: start,
             jitter: 0.5)
         #expect(decisions.map(\.kind) == [.unreachable] && host.state(at: start) == .unreachable)
         var now = start
@@ -112,9 +112,25 @@ struct HostConditionTests {
         _ = host.probed(.hostNotFound, at: start + 80)
         _ = host.probed(nil, at: start + 90)
         #expect(host.errands(at: start + 90).releases == 2)
-        _ = host.take(trouble, inFlight: 0, now: start + 91, jitter: 0)
-        #expect(host.state(at: start + 91) == .unreachable)
-        #expect(host.nextProbeAt == start + 95, "as after the probes before")
+        _ = host.take(trouble, inFlight: 0, now: start + 94, jitter: 0)
+        #expect(host.state(at: start + 94) == .recovering, "a probe has just reached it")
+        _ = host.take(trouble, inFlight: 0, now: start + 95, jitter: 0)
+        #expect(host.state(at: start + 95) == .unreachable)
+        #expect(host.nextProbeAt == start + 99, "as after the probes before")
+    }
+
+    @Test("a host that lets some in is there, whoever comes first")
+    func picky() {
+        var host = HostCondition()
+        let trouble = report(.unreachable(.tlsFailed), .unreachable(.tlsFailed))
+        // Those that are turned away end before the others.
+        #expect(host.take(trouble, inFlight: 9, now: start, jitter: 0).isEmpty)
+        _ = host.take(report(.answered), inFlight: 9, now: start + 1, jitter: 0)
+        for seconds in [2.0, 3, 5.9] {
+            #expect(host.take(trouble, inFlight: 8, now: start + seconds, jitter: 0).isEmpty)
+        }
+        #expect(HostCondition(json: host.json) == host)
+        #expect(host.take(trouble, inFlight: 8, now: start + 6, jitter: 0).map(\.kind) == [.unreachable])
     }
 
     @Test("answers among failures say that the host is there")

@@ -1,0 +1,96 @@
+"""Hosts that fail now and then, however much they are asked for: they must not be served one by one."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import threading
+
+import pytest
+
+from conftest import eventually, running
+from origins import Authority
+
+
+class FlakyHost:
+    """Each `nth` connection is reset before its handshake (with TLS), or each `nth` request gets 503 (without)."""
+
+    def __init__(self, nth: int, context: ssl.SSLContext | None = None):
+        self.nth, self.context, self.count = nth, context, 0
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        opening = asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=512)
+        self.server = asyncio.run_coroutine_threadsafe(opening, self.loop).result(10)
+        port = self.server.sockets[0].getsockname()[1]
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{port}"
+
+    def fails(self) -> bool:
+        self.count += 1
+        return self.count % self.nth == 0
+
+    async def serve(self, reader, writer):
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            if self.context:
+                if self.fails():
+                    return writer.transport.abort()
+                await writer.start_tls(self.context)
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                await asyncio.sleep(0.02)
+                status = b"503 Busy" if not self.context and self.fails() else b"200 OK"
+                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\n\r\nok")
+                if self.context:
+                    break
+        writer.close()
+
+    def stop(self):
+        self.loop.call_soon_threadsafe(self.server.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+@pytest.fixture()
+def service():
+    with running(FERRY_CONCURRENCY="32") as ferry:
+        yield ferry
+
+
+def submit(ferry, host: FlakyHost, count: int, **request):
+    jobs = [{"kind": "data", "request": {"url": f"{host.url}/{number}", **request}, "retry": {"max_attempts": 20}}
+            for number in range(count)]
+    assert ferry.call("POST", "/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+
+
+def decisions(ferry) -> list[dict]:
+    return [one for host in ferry.call("GET", "/v1/admin/hosts").json()["data"] for one in host["decisions"]]
+
+
+def test_one_503_in_twenty_takes_no_connections(service):
+    host = FlakyHost(20)
+    try:
+        submit(service, host, 10_000)
+        decision = eventually(
+            60, lambda: next((one for one in decisions(service) if "as much trouble" in one["sentence"]), None),
+            "what was in flight comes back")
+        assert decision["kind"] == "raised" and decision["limit_after"] > 2 * decision["limit_before"], decision
+    finally:
+        host.stop()
+
+
+def test_a_host_that_resets_one_handshake_in_ten_is_there(service, tmp_path):
+    authority = Authority.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    host = FlakyHost(10, context)
+    try:
+        submit(service, host, 600, tls={"ca": authority.pem})
+        def is_over():
+            jobs = service.call("GET", "/v1/admin/status").json()["jobs"]
+            return not any(jobs[state] for state in ("waiting", "queued", "running"))
+
+        eventually(90, is_over, "all jobs end")
+        listed = service.call("GET", "/v1/jobs?state=succeeded&limit=500").json()
+        rest = service.call("GET", f"/v1/jobs?state=succeeded&limit=500&cursor={listed['next_cursor']}").json()
+        assert len(listed["data"]) + len(rest["data"]) == 600
+        assert not any(one["kind"] == "unreachable" for one in decisions(service))
+    finally:
+        host.stop()

@@ -43,6 +43,8 @@ package struct HostCondition: Sendable, Equatable {
     var hasAnsweredSince = false
     /// Or a probe has reached it.
     var lastAnsweredAt: Timestamp?
+    /// Attempts cannot reach it, and none was answered since.
+    var failingSince: Timestamp?
     var nextReleaseAt: Timestamp?
     var lastReportAt: Timestamp?
 
@@ -58,7 +60,7 @@ package struct HostCondition: Sendable, Equatable {
     /// Seconds for which a host is there after an answer, whoever is not let in: some of its connections
     /// fail, and that is all.
     static let presenceSeconds = 5.0
-    /// One in so many of those that are in flight has to have failed.
+    /// One in so many of those that are in flight has to have failed, or all for that long.
     static let doubtPart = 4
     static let releaseCountMin = 2
     static let releaseCountMax = 500
@@ -120,6 +122,7 @@ package struct HostCondition: Sendable, Equatable {
         if !report.isEmpty { lastReportAt = now }
         if report.answered > 0 {
             lastAnsweredAt = now
+            failingSince = nil
             pauseCount = 0
             hasAnsweredSince = releaseCount > 0
         }
@@ -167,11 +170,16 @@ package struct HostCondition: Sendable, Equatable {
     private mutating func noteUnreachable(
         _ report: HostReport, _ inFlight: Int, _ now: Timestamp
     ) -> HostDecision? {
+        guard report.unreachable > 0, report.unreachable > report.answered, unreachableSince == nil else {
+            return nil
+        }
+        let since = failingSince ?? now
+        failingSince = since
         // Of many that began together those end first that were not let in.
-        guard report.unreachable > 0, report.unreachable > report.answered, unreachableSince == nil,
-            report.unreachable * Self.doubtPart >= inFlight,
-            lastAnsweredAt.map({ now - $0 >= Self.presenceSeconds }) ?? true
-        else { return nil }
+        let areMany = report.unreachable * Self.doubtPart >= inFlight
+        let wasThere = lastAnsweredAt.map { now - $0 < Self.presenceSeconds } ?? false
+        guard areMany && !wasThere || now - since >= Self.presenceSeconds else { return nil }
+        failingSince = nil
         let isRelapse = releaseCount > 0
         unreachableSince = now
         unreachableCode = report.unreachableCode
@@ -245,6 +253,7 @@ package struct HostCondition: Sendable, Equatable {
         unreachableCode = nil
         nextProbeAt = nil
         lastAnsweredAt = now
+        failingSince = nil
         releaseCount = Self.releaseCountMin
         nextReleaseAt = now
         return HostDecision(

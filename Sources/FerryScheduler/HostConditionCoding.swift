@@ -21,6 +21,7 @@ extension HostCondition {
         writer.put("next_release", nextReleaseAt)
         writer.put("last_report", lastReportAt)
         writer.put("last_answer", lastAnsweredAt)
+        writer.put("failing_since", failingSince)
         controller.write(into: &writer)
         return writer.finished
     }
@@ -45,6 +46,7 @@ extension HostCondition {
         nextReleaseAt = reader.instant("next_release")
         lastReportAt = reader.instant("last_report")
         lastAnsweredAt = reader.instant("last_answer")
+        failingSince = reader.instant("failing_since")
         controller = ConcurrencyController(reader)
     }
 }

@@ -133,6 +133,17 @@ struct HostConditionTests {
         #expect(host.take(trouble, inFlight: 8, now: start + 6, jitter: 0).map(\.kind) == [.unreachable])
     }
 
+    @Test("a host that swallows connections one after the other is not there, however many still wait for it")
+    func swallowing() {
+        var host = HostCondition()
+        let trouble = report(.unreachable(.timedOut))
+        for seconds in [0.0, 1, 2, 3, 4, 4.9] {
+            #expect(host.take(trouble, inFlight: 240, now: start + seconds, jitter: 0).isEmpty)
+        }
+        #expect(HostCondition(json: host.json) == host)
+        #expect(host.take(trouble, inFlight: 240, now: start + 5, jitter: 0).map(\.kind) == [.unreachable])
+    }
+
     @Test("answers among failures say that the host is there")
     func mixed() {
         var host = HostCondition()

@@ -261,8 +261,13 @@ package struct HostCondition: Sendable, Equatable {
             sentence: "Reached again after \(rounded(now - since)) seconds; its jobs are let go few by few.")
     }
 
-    /// Nobody waits for it: there is nothing to probe for.
-    package mutating func stopProbing() {
+    /// Nobody waits for it: there is nothing to probe for, unless those whose attempts have just ended do not
+    /// wait yet.
+    package mutating func stopProbing(at now: Timestamp) {
+        if let lastReportAt, now - lastReportAt < Self.presenceSeconds {
+            nextProbeAt = now + Self.probeSecondsMin
+            return
+        }
         unreachableSince = nil
         unreachableCode = nil
         nextProbeAt = nil

@@ -65,7 +65,7 @@ struct HostRound {
             reports[origin] ?? HostReport(), inFlight: row.inFlight, now: now, jitter: jitter)
         let errands = host.errands(at: now, mayProbe: outcome.probes.count < probeCountMax)
         if errands.probes {
-            if row.isAwaited { outcome.probes.append(origin) } else { host.stopProbing() }
+            if row.isAwaited { outcome.probes.append(origin) } else { host.stopProbing(at: now) }
         }
         if errands.releases > 0 { outcome.releases.append((origin, errands.releases)) }
         outcome.decisions += decisions.map { (origin, $0) }

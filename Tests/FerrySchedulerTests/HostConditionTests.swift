@@ -119,6 +119,20 @@ struct HostConditionTests {
         #expect(host.nextProbeAt == start + 99, "as after the probes before")
     }
 
+    @Test("a probe that nobody waits for is made once more while attempts have just ended, then no more")
+    func unawaited() {
+        var host = HostCondition()
+        _ = host.take(report(.unreachable(.couldNotConnect)), inFlight: 1, now: start, jitter: 0)
+        for seconds in 1...4 {
+            #expect(host.errands(at: start + Double(seconds)).probes)
+            host.stopProbing(at: start + Double(seconds))
+            #expect(host.state(at: start) == .unreachable)
+        }
+        #expect(host.errands(at: start + 5).probes)
+        host.stopProbing(at: start + 5)
+        #expect(host.state(at: start + 5) == .normal && !host.errands(at: start + 70).probes)
+    }
+
     @Test("a host that lets some in is there, whoever comes first")
     func picky() {
         var host = HostCondition()

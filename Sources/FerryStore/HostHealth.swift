@@ -169,7 +169,9 @@ extension HostHealth.Entry {
     }
 
     func isUrgent(isUnreachable: Bool) -> Bool {
-        report.throttled > 0 || !isUnreachable && failureCount >= HostHealth.failureCountMin
+        // More 503 from a host that all know to be in trouble comes with the next look, a second later.
+        report.retryAfter != nil || report.asksForPause || report.throttled > 0 && !isKnown
+            || !isUnreachable && failureCount >= HostHealth.failureCountMin
     }
 }
 

@@ -18,7 +18,8 @@ class FlakyHost:
     def __init__(self, nth: int, context: ssl.SSLContext | None = None):
         self.nth, self.context, self.count = nth, context, 0
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
         opening = asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=512)
         self.server = asyncio.run_coroutine_threadsafe(opening, self.loop).result(10)
         port = self.server.sockets[0].getsockname()[1]
@@ -46,6 +47,7 @@ class FlakyHost:
     def stop(self):
         self.loop.call_soon_threadsafe(self.server.close)
         self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
 
 
 @pytest.fixture()
@@ -83,6 +85,7 @@ def test_a_host_that_resets_one_handshake_in_ten_is_there(service, tmp_path):
     host = FlakyHost(10, context)
     try:
         submit(service, host, 600, tls={"ca": authority.pem})
+
         def is_over():
             jobs = service.call("GET", "/v1/admin/status").json()["jobs"]
             return not any(jobs[state] for state in ("waiting", "queued", "running"))

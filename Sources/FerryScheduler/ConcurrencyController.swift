@@ -233,6 +233,15 @@ package struct ConcurrencyController: Sendable, Equatable {
         base = nil
     }
 
+    /// Something else than the limit keeps the host from trouble.
+    package mutating func makeRoom(bounds: Bounds) {
+        guard let limit, limit < Self.firstLimitMin else { return }
+        self.limit = bounds.clamp(Self.firstLimitMin)
+        threshold = max(threshold, Self.firstLimitMin)
+        window = nil
+        base = nil
+    }
+
     // MARK: Up
 
     /// An operator has changed the bounds.

@@ -7,6 +7,8 @@ package struct HostSettings: Sendable, Equatable {
     package var isPaused = false
     /// Of all nodes together, both directions.
     package var bytesPerSecondMax: Int64?
+    /// Of all nodes together.
+    package var requestsPerSecondMax: Double?
 
     package init() {}
 
@@ -28,6 +30,7 @@ package struct HostCondition: Sendable, Equatable {
 
     package var settings = HostSettings()
     package internal(set) var controller = ConcurrencyController()
+    var pace = RequestPace()
     /// Nothing begins before this.
     package internal(set) var backoffUntil: Timestamp?
     package internal(set) var backoffStatus: Int?
@@ -62,6 +65,8 @@ package struct HostCondition: Sendable, Equatable {
     static let presenceSeconds = 5.0
     /// One in so many of those that are in flight has to have failed, or all for that long.
     static let doubtPart = 4
+    /// Seconds without an answer after which a host that has a pace is left alone as others are.
+    static let pacedSilenceSeconds = 10.0
     static let releaseCountMin = 2
     static let releaseCountMax = 500
     static let releaseInterval = 0.5
@@ -75,13 +80,18 @@ package struct HostCondition: Sendable, Equatable {
         if unreachableSince != nil { return .unreachable }
         if let backoffUntil, backoffUntil > now { return .backingOff }
         if releaseCount > 0 { return .recovering }
-        return connectionLimit == nil ? .normal : .limited
+        return connectionLimit == nil && requestRateLimit == nil ? .normal : .limited
     }
 
     /// Attempts at once, of all nodes together; nil: no limit.
     package var connectionLimit: Int? {
         guard let limit = controller.limit else { return settings.connectionsMax }
         return settings.bounds.clamp(limit)
+    }
+
+    /// Transfers begun a second, of all nodes together; nil: no limit.
+    package var requestRateLimit: Double? {
+        [pace.rate, settings.requestsPerSecondMax].compactMap(\.self).min()
     }
 
     /// Until when nothing begins; `.max` while it is paused.
@@ -98,15 +108,15 @@ package struct HostCondition: Sendable, Equatable {
 
     /// When it may be that nothing has to be remembered of it, or that its limit goes.
     private func forgettingAt(_ now: Timestamp) -> Timestamp? {
-        if controller.limit != nil { return now + Self.idleSeconds }
+        if controller.limit != nil || pace.rate != nil { return now + Self.idleSeconds }
         guard settings == HostSettings(), unreachableSince == nil, releaseCount == 0 else { return nil }
         return max((lastReportAt ?? now) + Self.idleSeconds, now + 1)
     }
 
     /// Whether nothing has to be remembered of it.
     package func isForgettable(at now: Timestamp) -> Bool {
-        guard settings == HostSettings(), controller.limit == nil, unreachableSince == nil,
-            releaseCount == 0, backoffUntil == nil
+        guard settings == HostSettings(), controller.limit == nil, pace.rate == nil,
+            unreachableSince == nil, releaseCount == 0, backoffUntil == nil
         else { return false }
         return now - (lastReportAt ?? .distantPast) >= Self.idleSeconds
     }
@@ -129,12 +139,37 @@ package struct HostCondition: Sendable, Equatable {
         var measured = report
         // What is answered during a pause began before it.
         if let backoffUntil, backoffUntil > now { measured.throttled = 0 }
+        if let decision = adaptPace(report, inFlight, now) { decisions.append(decision) }
+        // What it refuses is about how many a second it gets.
+        if pace.rate != nil { measured.throttled = 0 }
         if let decision = controller.take(measured, inFlight: inFlight, bounds: settings.bounds, now: now) {
             decisions.append(decision)
         }
         if let decision = backOff(report, now, jitter) { decisions.append(decision) }
         if let decision = noteUnreachable(report, inFlight, now) { decisions.append(decision) }
         return decisions
+    }
+
+    private mutating func adaptPace(
+        _ report: HostReport, _ inFlight: Int, _ now: Timestamp
+    ) -> HostDecision? {
+        let bounds = settings.bounds
+        guard
+            let change = pace.take(
+                report, limit: controller.limit, least: bounds.least, meanSeconds: controller.meanSeconds,
+                now: now)
+        else { return nil }
+        let limitBefore = controller.limit
+        if case .begun = change { controller.makeRoom(bounds: bounds) }
+        return HostDecision(
+            at: now, kind: .paced, limitBefore: limitBefore, limitAfter: controller.limit,
+            inFlight: inFlight, throttled: report.throttled, rateBefore: change.rateBefore,
+            rateAfter: pace.rate, sentence: change.sentence(pace.rate))
+    }
+
+    /// Refusals have become rare, and are known to be about how many a second it gets.
+    private func isPaced(_ now: Timestamp) -> Bool {
+        pace.rate != nil && lastAnsweredAt.map { now - $0 <= Self.pacedSilenceSeconds } ?? false
     }
 
     private mutating func backOff(
@@ -146,7 +181,7 @@ package struct HostCondition: Sendable, Equatable {
             seconds = min(asked, Self.backoffSecondsMax)
         } else if report.asksForPause {
             // Answers to what began before the pause say nothing new.
-            if let backoffUntil, backoffUntil > now { return nil }
+            if isPaced(now) || backoffUntil.map({ $0 > now }) ?? false { return nil }
             var pause = Self.pauseSecondsMin
             for _ in 0..<min(pauseCount, 10) { pause *= 2 }
             seconds = min(pause, Self.pauseSecondsMax) * (0.8 + 0.4 * jitter)
@@ -157,9 +192,10 @@ package struct HostCondition: Sendable, Equatable {
         let until = now + seconds
         guard until > backoffUntil ?? now else { return nil }
         let isNew = backoffUntil ?? .distantPast <= now
+        pace.pause(seconds: until - max(now, backoffUntil ?? now))
         backoffUntil = until
         backoffStatus = report.throttleStatus
-        if isNew { controller.beginGently(bounds: settings.bounds, now: now) }
+        if isNew, pace.rate == nil { controller.beginGently(bounds: settings.bounds, now: now) }
         let limit = controller.limit
         return HostDecision(
             at: now, kind: .backedOff, limitBefore: limit, limitAfter: limit, throttled: report.throttled,

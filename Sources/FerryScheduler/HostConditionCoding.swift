@@ -9,6 +9,7 @@ extension HostCondition {
         writer.put("max", settings.connectionsMax)
         writer.put("paused", settings.isPaused ? 1 : nil)
         writer.put("rate", settings.bytesPerSecondMax.map { Int($0) })
+        writer.put("request_rate", settings.requestsPerSecondMax)
         writer.put("backoff_until", backoffUntil)
         writer.put("backoff_status", backoffStatus)
         writer.put("pauses", pauseCount == 0 ? nil : pauseCount)
@@ -23,6 +24,7 @@ extension HostCondition {
         writer.put("last_answer", lastAnsweredAt)
         writer.put("failing_since", failingSince)
         controller.write(into: &writer)
+        pace.write(into: &writer)
         return writer.finished
     }
 
@@ -34,6 +36,7 @@ extension HostCondition {
         settings.connectionsMax = reader.integer("max")
         settings.isPaused = reader.integer("paused") == 1
         settings.bytesPerSecondMax = reader.integer("rate").map { Int64($0) }
+        settings.requestsPerSecondMax = reader.number("request_rate")
         backoffUntil = reader.instant("backoff_until")
         backoffStatus = reader.integer("backoff_status")
         pauseCount = reader.integer("pauses") ?? 0
@@ -48,6 +51,7 @@ extension HostCondition {
         lastAnsweredAt = reader.instant("last_answer")
         failingSince = reader.instant("failing_since")
         controller = ConcurrencyController(reader)
+        pace = RequestPace(reader)
     }
 }
 
@@ -122,6 +126,64 @@ extension ConcurrencyController {
         {
             base = Level(
                 limit: limit, answeredPerSecond: answered, bytesPerSecond: bytes, meanSize: size)
+        }
+    }
+}
+
+extension RequestPace {
+    fileprivate func write(into writer: inout ConditionWriter) {
+        writer.put("pace", rate)
+        writer.put("pace_step", step == Self.stepMax ? nil : step)
+        writer.put("pace_hold_until", holdUntil)
+        writer.put("pace_hold_seconds", holdSeconds == Self.holdSecondsMin ? nil : holdSeconds)
+        writer.put("pace_ceiling", ceiling)
+        writer.put("pace_usual_share", usualShare == 0 ? nil : usualShare)
+        writer.put("pace_before_silence", rateBeforeSilence)
+        writer.put("pace_needed", lastNeeded)
+        writer.put("pace_useless_until", uselessUntil)
+        writer.put("pace_report", lastReportAt)
+        if let window {
+            writer.put("pace_window", window.start)
+            writer.put("pace_answered", window.seen.answered)
+            writer.put("pace_refused", window.seen.refused)
+            writer.put("pace_seconds", window.seconds)
+            writer.put("pace_paused", window.paused)
+        }
+        if let before {
+            writer.put("pace_before", before.rate)
+            writer.put("pace_before_share", before.share)
+            writer.put("pace_before_answered", before.answeredPerSecond)
+            writer.put("pace_after_answered", after.answered)
+            writer.put("pace_after_refused", after.refused)
+        }
+    }
+
+    fileprivate init(_ reader: ConditionReader) {
+        self.init(rate: reader.number("pace"))
+        step = reader.number("pace_step") ?? Self.stepMax
+        holdUntil = reader.instant("pace_hold_until")
+        holdSeconds = reader.number("pace_hold_seconds") ?? Self.holdSecondsMin
+        ceiling = reader.number("pace_ceiling")
+        usualShare = reader.number("pace_usual_share") ?? 0
+        rateBeforeSilence = reader.number("pace_before_silence")
+        lastNeeded = reader.instant("pace_needed")
+        uselessUntil = reader.instant("pace_useless_until")
+        lastReportAt = reader.instant("pace_report")
+        if let start = reader.instant("pace_window") {
+            window = Window(
+                start: start,
+                seen: .init(
+                    answered: reader.integer("pace_answered") ?? 0,
+                    refused: reader.integer("pace_refused") ?? 0),
+                seconds: reader.number("pace_seconds") ?? 0,
+                paused: reader.number("pace_paused") ?? 0)
+        }
+        if let rate = reader.number("pace_before"), let share = reader.number("pace_before_share"),
+            let answered = reader.number("pace_before_answered")
+        {
+            before = Level(rate: rate, share: share, answeredPerSecond: answered)
+            after.answered = reader.integer("pace_after_answered") ?? 0
+            after.refused = reader.integer("pace_after_refused") ?? 0
         }
     }
 }

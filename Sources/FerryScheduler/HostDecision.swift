@@ -6,6 +6,8 @@ package struct HostDecision: Sendable, Equatable {
         /// A limit was set, raised because it paid or may pay, taken back because it did not, lowered,
         /// removed.
         case limited, raised, reverted, lowered, released
+        /// So many begin a second, or no such limit any more.
+        case paced
         /// Nothing begins for a while; nobody is reached; somebody is reached again.
         case backedOff = "backed_off"
         case unreachable, reachable
@@ -22,12 +24,15 @@ package struct HostDecision: Sendable, Equatable {
     package var bytesPerSecond: Double?
     package var throttled: Int
     package var lost: Int
+    /// Of `paced`: transfers a second.
+    package var rateBefore: Double?
+    package var rateAfter: Double?
     package var sentence: String
 
     package init(
         at: Timestamp, kind: Kind, limitBefore: Int?, limitAfter: Int?, inFlight: Int? = nil,
         answeredPerSecond: Double? = nil, bytesPerSecond: Double? = nil, throttled: Int = 0, lost: Int = 0,
-        sentence: String
+        rateBefore: Double? = nil, rateAfter: Double? = nil, sentence: String
     ) {
         self.at = at
         self.kind = kind
@@ -38,6 +43,8 @@ package struct HostDecision: Sendable, Equatable {
         self.bytesPerSecond = bytesPerSecond
         self.throttled = throttled
         self.lost = lost
+        self.rateBefore = rateBefore
+        self.rateAfter = rateAfter
         self.sentence = sentence
     }
 
@@ -54,6 +61,10 @@ package struct HostDecision: Sendable, Equatable {
         writer.memberOrNull("bytes_per_second", bytesPerSecond)
         writer.member("throttled", throttled)
         writer.member("lost", lost)
+        if kind == .paced {
+            writer.memberOrNull("request_rate_before", rateBefore)
+            writer.memberOrNull("request_rate_after", rateAfter)
+        }
         writer.member("sentence", sentence)
         writer.endObject()
         return writer.bytes

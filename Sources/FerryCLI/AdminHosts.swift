@@ -34,7 +34,9 @@ package struct AdminHosts: ParsableCommand {
                 }
             }
             guard !client.json, !rows.isEmpty else { return }
-            let heading = ["HOST", "STATE", "LIMIT", "IN FLIGHT", "BACKOFF UNTIL", "JOBS/S", "BYTES/S"]
+            let heading = [
+                "HOST", "STATE", "LIMIT", "PER SECOND", "IN FLIGHT", "BACKOFF UNTIL", "JOBS/S", "BYTES/S",
+            ]
             for line in tableLines(
                 heading, rows, terminalWidth: console.outIsTerminal ? console.width() : nil)
             {
@@ -46,7 +48,7 @@ package struct AdminHosts: ParsableCommand {
             func text(_ value: JSON?) -> String { value.map(plainText) ?? "-" }
             return [
                 text(host["host"]), text(host["state"]), text(host["connection_limit"]),
-                text(host["in_flight"]), text(host["backoff_until"]),
+                text(host["request_rate_limit"]), text(host["in_flight"]), text(host["backoff_until"]),
                 text(host["throughput"]?["jobs_per_second"]), text(host["throughput"]?["bytes_per_second"]),
             ]
         }
@@ -72,6 +74,8 @@ package struct AdminHosts: ParsableCommand {
         @Option(help: "Transfers at once that it always gets.") var minimum: String?
         @Option(help: "Transfers at once at most, of all nodes together.") var maximum: String?
         @Option(help: "Bytes a second of all nodes together.") var rate: String?
+        @Option(help: "Transfers begun a second, of all nodes together; 0.5 is one in two seconds.")
+        var requestsPerSecond: String?
         @Flag(inversion: .prefixedNo, help: "Nothing begins there.") var paused: Bool?
         @Flag(help: "Whatever it asked for, transfers begin now.") var clearBackoff = false
         @OptionGroup var client: ClientOptions
@@ -91,6 +95,13 @@ package struct AdminHosts: ParsableCommand {
                     throw ValidationError("\(text) is not a number, nor \"none\".")
                 }
                 patch.append(JSON.Member(name, number.map { .integer($0) } ?? .null))
+            }
+            if let text = requestsPerSecond {
+                let number = Double(text)
+                guard number != nil || text == "none" else {
+                    throw ValidationError("\(text) is not a number, nor \"none\".")
+                }
+                patch.append(JSON.Member("max_requests_per_second", number.map { .number($0) } ?? .null))
             }
             if let paused { patch.append(JSON.Member("paused", .bool(paused))) }
             if clearBackoff { patch.append(JSON.Member("backoff_until", .null)) }

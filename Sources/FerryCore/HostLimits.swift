@@ -8,11 +8,24 @@ package struct HostLimit: Sendable, Equatable {
     package var blockedUntil: Timestamp?
     /// An operator has paused it: nothing begins until somebody lets it go on.
     package var isPaused: Bool
+    /// Transfers begun a second; nil: no limit.
+    package var requestRate: Double?
 
-    package init(connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, isPaused: Bool = false) {
+    package init(
+        connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, isPaused: Bool = false,
+        requestRate: Double? = nil
+    ) {
         self.connectionLimit = connectionLimit
         self.blockedUntil = blockedUntil
         self.isPaused = isPaused
+        self.requestRate = requestRate
+    }
+
+    /// What may begin at once: of a rate what comes together in a fiftieth of a second (request_burst in
+    /// migrations/0029_request_rates.sql).
+    package var countAtOnce: Int? {
+        let burst = requestRate.map { Int(max(1, min($0 / 50, 1e6))) }
+        return [connectionLimit, burst].compactMap(\.self).min()
     }
 }
 
@@ -64,6 +77,8 @@ package enum QueueReason: Sendable, Equatable {
     case sessionLimit(Int)
     /// As many transfers use its host as may.
     case hostLimit(Int)
+    /// So many transfers begin at its host in a second.
+    case hostRate(Double)
     case hostBackoff(until: Timestamp)
     case hostPaused
 
@@ -72,6 +87,7 @@ package enum QueueReason: Sendable, Equatable {
         case .noFreeSlot: "no_free_slot"
         case .sessionLimit: "session_limit"
         case .hostLimit: "host_limit"
+        case .hostRate: "host_rate"
         case .hostBackoff: "host_backoff"
         case .hostPaused: "host_paused"
         }
@@ -98,6 +114,8 @@ package struct HostHold: Sendable, Equatable {
                 (.sessionLimit, "is given \(count) connections of the session, which are in use")
             case .hostLimit(let count):
                 (.hostLimit, "is given \(count) connections at once, which are in use")
+            case .hostRate(let rate):
+                (.hostRate, "is given \(decimalText(rate)) transfers a second")
             case .hostBackoff: (.hostBackoff, "is backed off")
             case .hostPaused: (.hostPaused, "is paused")
             }
@@ -123,6 +141,7 @@ extension HostLimits {
         let limit = limit(of: origin)
         if limit?.isPaused == true { return .hostPaused }
         if let until = limit?.blockedUntil, until > now { return .hostBackoff(until: until) }
+        if let rate = limit?.requestRate { return .hostRate(rate) }
         switch (limit?.connectionLimit, sessionLimit) {
         case (let host?, let session?): return host < session ? .hostLimit(host) : .sessionLimit(session)
         case (let host?, nil): return .hostLimit(host)

@@ -17,6 +17,8 @@ package struct HostRecord: Sendable {
     package var reason: Reason?
     /// Transfers at once, of all nodes together; nil: as many as there are.
     package var connectionLimit: Int?
+    /// Transfers begun a second, of all nodes together; nil: as many as there are.
+    package var requestRateLimit: Double?
     /// Transfers that run, on all nodes.
     package var inFlight = 0
     package var backoffUntil: Timestamp?
@@ -29,6 +31,7 @@ package struct HostRecord: Sendable {
     package var connectionsMax: Int?
     package var isPaused = false
     package var bytesPerSecondMax: Int64?
+    package var requestsPerSecondMax: Double?
     /// JSON objects, the newest first.
     package var decisions: [[UInt8]] = []
 
@@ -45,6 +48,7 @@ package struct HostRecord: Sendable {
         writer.memberOrNull("maximum_connections", connectionsMax)
         writer.member("paused", isPaused)
         writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+        writer.memberOrNull("max_requests_per_second", requestsPerSecondMax)
         writer.memberOrNull("backoff_until", backoffUntil)
         writer.endObject()
         return writer.bytes
@@ -64,6 +68,7 @@ package struct HostRecord: Sendable {
             writer.null()
         }
         writer.memberOrNull("connection_limit", connectionLimit)
+        writer.memberOrNull("request_rate_limit", requestRateLimit)
         writer.member("in_flight", inFlight)
         writer.memberOrNull("backoff_until", backoffUntil)
         writer.memberOrNull("unreachable_since", unreachableSince)
@@ -77,6 +82,7 @@ package struct HostRecord: Sendable {
         writer.memberOrNull("maximum_connections", connectionsMax)
         writer.member("paused", isPaused)
         writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+        writer.memberOrNull("max_requests_per_second", requestsPerSecondMax)
         writer.name("decisions")
         writer.beginArray()
         for decision in decisions { writer.raw(decision) }
@@ -91,10 +97,13 @@ package struct HostPatch: Sendable, Equatable {
     package var connectionsMax: Int??
     package var isPaused: Bool?
     package var bytesPerSecondMax: Int64??
+    package var requestsPerSecondMax: Double??
     package var backoffUntil: Timestamp??
 
     /// More than any node can hold.
     package static let connectionCountMax: Int64 = 1_000_000
+    /// From three an hour.
+    package static let requestRates = 0.001...1_000_000
 
     package init(_ json: JSON) throws(InvalidFields) {
         let complaints = Complaints()
@@ -112,6 +121,10 @@ package struct HostPatch: Sendable, Equatable {
             if fields.has("max_bytes_per_second") {
                 bytesPerSecondMax = .some(
                     fields.integer("max_bytes_per_second", in: 1...(1 << 53 - 1), isNullable: true))
+            }
+            if fields.has("max_requests_per_second") {
+                requestsPerSecondMax = .some(
+                    fields.optionalNumber("max_requests_per_second", in: Self.requestRates))
             }
             if fields.has("backoff_until") { backoffUntil = .some(fields.timestamp("backoff_until")) }
             fields.finish()

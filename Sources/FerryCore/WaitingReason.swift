@@ -8,6 +8,7 @@ package struct WaitingReason: Sendable, Equatable {
         case hostBackoff = "host_backoff"
         case hostPaused = "host_paused"
         case hostLimit = "host_limit"
+        case hostRate = "host_rate"
         case sessionLimit = "session_limit"
         case storageLow = "storage_low"
         case noFreeSlot = "no_free_slot"
@@ -112,6 +113,10 @@ package struct WaitingReason: Sendable, Equatable {
         case .hostLimit(let count):
             self.init(
                 .hostLimit, "Its host is given \(count) transfers at once; it starts when another one ends.")
+        case .hostRate(let rate):
+            self.init(
+                .hostRate,
+                "Its host is given \(decimalText(rate)) transfers a second; it starts when its turn comes.")
         case .hostBackoff(let until):
             self.init(
                 .hostBackoff, "Its host is backed off; it starts after next_check_at.", nextCheckAt: until)
@@ -230,7 +235,7 @@ package struct QueueConditions: Sendable {
         case .hostPaused?: return ("Its host is paused; it starts in a good moment after that", nil)
         case .hostBackoff(let until)?:
             return ("Its host is backed off; it starts in a good moment after that", until)
-        case .hostLimit?, .sessionLimit?, .noFreeSlot?, nil:
+        case .hostLimit?, .hostRate?, .sessionLimit?, .noFreeSlot?, nil:
             return ("It starts once less than half of a node's slots are busy", nil)
         }
     }

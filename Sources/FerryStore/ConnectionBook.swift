@@ -166,7 +166,7 @@ final class ConnectionBook: ConnectionDesk {
     }
 
     private func isLimited(_ origin: String, _ tenant: String, _ session: String) -> Bool {
-        hosts.limit(of: origin)?.connectionLimit != nil
+        hosts.limit(of: origin)?.countAtOnce != nil
             || sessions.current.share(tenant: tenant, session: session).connectionLimit != nil
     }
 

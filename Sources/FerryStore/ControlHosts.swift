@@ -84,6 +84,7 @@ extension ControlLane {
         if let most = patch.connectionsMax { settings.connectionsMax = most }
         if let isPaused = patch.isPaused { settings.isPaused = isPaused }
         if let rate = patch.bytesPerSecondMax { settings.bytesPerSecondMax = rate }
+        if let rate = patch.requestsPerSecondMax { settings.requestsPerSecondMax = rate }
         if let least = settings.connectionsMin, let most = settings.connectionsMax, least > most {
             return .refused(HostPatch.invalidBounds())
         }
@@ -112,6 +113,7 @@ extension HostRecord {
         self.init(origin: origin, state: state.rawValue)
         reason = host.reason(state).map { Reason(code: state.rawValue, detail: $0) }
         connectionLimit = host.connectionLimit
+        requestRateLimit = host.requestRateLimit
         backoffUntil = host.backoffUntil.flatMap { $0 > now ? $0 : nil }
         unreachableSince = host.unreachableSince
         nextProbeAt = host.nextProbeAt
@@ -121,6 +123,7 @@ extension HostRecord {
         connectionsMax = host.settings.connectionsMax
         isPaused = host.settings.isPaused
         bytesPerSecondMax = host.settings.bytesPerSecondMax
+        requestsPerSecondMax = host.settings.requestsPerSecondMax
     }
 }
 
@@ -129,7 +132,7 @@ extension HostCondition {
         switch state {
         case .normal: nil
         case .limited:
-            controller.limit == nil
+            controller.limit == nil && requestRateLimit == settings.requestsPerSecondMax
                 ? "An operator has limited it." : "It was in trouble; the limit follows what it can do."
         case .backingOff:
             backoffStatus.map {

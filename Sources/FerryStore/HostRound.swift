@@ -148,6 +148,7 @@ extension HostCondition {
     /// Whether other nodes have to know how it differs.
     func isNews(after before: HostCondition) -> Bool {
         connectionLimit != before.connectionLimit || blockedUntil != before.blockedUntil
+            || (requestRateLimit == nil) != (before.requestRateLimit == nil)
             || unreachableSince != before.unreachableSince
             || settings.bytesPerSecondMax != before.settings.bytesPerSecondMax
     }
@@ -173,6 +174,7 @@ extension Parameters {
         parameters.appendArray(.bool, all) {
             $0.append(bool: $1.value.unreachableSince != nil || $1.value.releaseCount > 0)
         }
+        parameters.appendArray(.float64, all) { $0.append(float64: $1.value.requestRateLimit) }
         return parameters
     }
 }

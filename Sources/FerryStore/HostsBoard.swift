@@ -18,7 +18,8 @@ enum HostsBoard {
         for row in 0..<rows.rowCount {
             all[rows.text(row, 0)] = HostLimit(
                 connectionLimit: rows.isNull(row, 1) ? nil : Int(rows.int32(row, 1)),
-                blockedUntil: rows.instantOrNil(row, 2), isPaused: rows.bool(row, 3))
+                blockedUntil: rows.instantOrNil(row, 2), isPaused: rows.bool(row, 3),
+                requestRate: rows.float64OrNil(row, 4))
         }
         return limits.replace(all, reading: reading)
     }

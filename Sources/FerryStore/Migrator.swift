@@ -63,6 +63,7 @@ package enum Migrator {
         Migration(version: 26, name: "nodes", sql: PackageResources._026_nodes_sql),
         Migration(version: 27, name: "connections", sql: PackageResources._027_connections_sql),
         Migration(version: 28, name: "homes", sql: PackageResources._028_homes_sql),
+        Migration(version: 29, name: "request_rates", sql: PackageResources._029_request_rates_sql),
     ]
 
     private static let lockAndCreate = """

@@ -6,11 +6,11 @@ import Sys
 /// What the dispatcher knows of the queue: which lots may have jobs, and when it looks again. Lives on the
 /// dispatcher's thread.
 struct QueueView {
-    private let context: StoreContext
-    private var schedule = LotSchedule()
+    let context: StoreContext
+    var schedule = LotSchedule()
     /// Wide lots of which a claim has found less than it asked for while origins are limited or away: either
     /// they are empty, or the next round has something to divert.
-    private var suspects: Set<Int64> = []
+    var suspects: Set<Int64> = []
     /// Wide lots of which a claim has stepped over all that is there: they rest in the schedule, while the
     /// jobs of limited origins are diverted round by round, and those of hosts that are away wait.
     private var stretches: [Int64: Lot] = [:]
@@ -21,6 +21,8 @@ struct QueueView {
     private var heads: [Int64: (urgency: Timestamp, until: Int64)] = [:]
     /// What was charged for the jobs that are leased, in seconds of a slot.
     private var charged: [JobID: Double] = [:]
+    /// When the rate of an origin allows the next transfer there.
+    var paced: [String: Timestamp] = [:]
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.
@@ -47,14 +49,6 @@ struct QueueView {
     /// Until a claim begins at the beginning again: others may have queued something more urgent, or given it
     /// back.
     private static let headLifetimeMax: Int64 = 5_000_000_000
-    /// Seconds until a lot is tried again that somebody else is claiming from.
-    private static let takenPause = 0.005
-    /// Seconds until a lot without permits is tried again, and more for each of the others, because only what
-    /// ends on other nodes has to be found so.
-    private static let fullPause = 0.1
-    private static let fullPauseStep = 0.001
-    private static let fullPauseMax = 5.0
-
     init(_ context: StoreContext) { self.context = context }
 
     /// When something has to be done, while slots are free.
@@ -86,9 +80,6 @@ struct QueueView {
         if !charged.isEmpty { for job in jobs { charged[job] = nil } }
     }
 
-    /// Fewer connections lead to an origin: what waited for its permits is tried again.
-    mutating func note(closedAt origin: String) { schedule.wake(origin: origin) }
-
     // MARK: What queues
 
     /// Takes in what this process has queued, and what may be tried again.
@@ -105,7 +96,7 @@ struct QueueView {
     mutating func add(_ lot: Lot, head: Timestamp) {
         let share = context.sessions.current.share(tenant: lot.tenant, session: lot.session)
         let host = lot.origin.flatMap { context.configuration.hosts.limit(of: $0) }
-        add(.init(lot: lot, head: head, hostLimit: host?.connectionLimit, blockedUntil: nil), share)
+        add(.init(lot: lot, head: head, hostLimit: host?.countAtOnce, blockedUntil: nil), share)
         if let until = host?.blockedUntil, until > context.clock.now() {
             schedule.block(lot.id, until: until)
         }
@@ -332,46 +323,8 @@ struct QueueView {
         heads[lot] = (head, until)
     }
 
-    /// Seconds. While no download may begin, a claim steps over all that queue: it takes no more time than
-    /// looks.
-    private func closedPause(_ nanoseconds: Int64) -> Double {
-        max(1, Double(Self.lookPause * nanoseconds) / 1e9)
-    }
-
-    private mutating func depth(
-        _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
-    ) -> LotSchedule.Depth {
-        if claimed == ask.count || outcome.passesOver || outcome.diverted.contains(ask.lot.id) {
-            return .more
-        }
-        if (claims.hasHosts || claims.hasAway) && !claims.diverts(ask.lot) {
-            suspects.insert(ask.lot.id)
-            return .more
-        }
-        suspects.remove(ask.lot.id)
-        return .empty
-    }
-
     /// Lets those who accept jobs know whether any are left that go before theirs.
     func publish() { context.backlog.claimed(since: mark, isDeep: schedule.hasReady) }
-
-    private mutating func depth(
-        _ ask: LotSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
-        _ now: Timestamp
-    ) -> LotSchedule.Depth {
-        if claimed == ask.count { return .more }
-        guard let permits else { return .blocked(until: now + Self.takenPause) }
-        if let until = permits.blockedUntil { return .blocked(until: until) }
-        guard claimed == permits.count else { return .empty }
-        let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
-        let until = now + min(pause, Self.fullPauseMax)
-        if let origin = ask.lot.origin,
-            context.configuration.hosts.limit(of: origin)?.connectionLimit != nil
-        {
-            schedule.block(origin: origin, until: until)
-        }
-        return .blocked(until: until)
-    }
 
     private mutating func settleLook(_ outcome: Claims.Outcome, _ nanoseconds: Int64) {
         let now = Sys.monotonicNanoseconds()

@@ -197,7 +197,7 @@ package enum Statements {
     package static let readHost = make("read_host", PackageResources.read_host_sql, parameters: 2)
     package static let releaseWaiting = make(
         "release_waiting", PackageResources.release_waiting_sql, parameters: 2)
-    package static let saveHosts = make("save_hosts", PackageResources.save_hosts_sql, parameters: 8)
+    package static let saveHosts = make("save_hosts", PackageResources.save_hosts_sql, parameters: 9)
     package static let strandedHosts = make(
         "stranded_hosts", PackageResources.stranded_hosts_sql, parameters: 1)
 

@@ -177,7 +177,7 @@ struct HostTests {
         let set = try Program.run(
             [
                 Program.ferry, "admin", "hosts", "set", name, "--paused", "--maximum", "none", "--rate",
-                "1000000",
+                "1000000", "--requests-per-second", "2.5",
             ],
             environment: environment)
         #expect(set.status == 0, "\(set)")
@@ -187,6 +187,7 @@ struct HostTests {
         #expect(host["paused"]?.bool == true && host["state"]?.string == "paused", "\(shown)")
         #expect(host["maximum_connections"]?.isNull == true && host["minimum_connections"]?.integer == 2)
         #expect(host["max_bytes_per_second"]?.integer == 1_000_000)
+        #expect(host["max_requests_per_second"]?.double == 2.5 && host["request_rate_limit"]?.double == 2.5)
         #expect(host["decisions"]?.array?.count == 2)
         let all = try Program.run([Program.ferry, "admin", "hosts"], environment: environment)
         #expect(all.status == 0 && all.output.contains("https://\(name):443"), "\(all)")

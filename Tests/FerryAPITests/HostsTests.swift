@@ -23,6 +23,7 @@ extension MemoryStore {
         if let most = patch.connectionsMax { host.connectionsMax = most }
         if let isPaused = patch.isPaused { host.isPaused = isPaused }
         if let rate = patch.bytesPerSecondMax { host.bytesPerSecondMax = rate }
+        if let rate = patch.requestsPerSecondMax { host.requestsPerSecondMax = rate }
         if let until = patch.backoffUntil { host.backoffUntil = until }
         if let least = host.connectionsMin, let most = host.connectionsMax, least > most {
             return reply(.success(.failure(HostPatch.invalidBounds())))
@@ -42,7 +43,7 @@ struct HostsTests {
         let unknown = try fixture.send("GET", path)
         #expect(unknown.status == 200 && unknown.json["state"] == .string("normal"))
         let body =
-            #"{"maximum_connections":5,"paused":true,"max_bytes_per_second":9,"#
+            #"{"maximum_connections":5,"paused":true,"max_bytes_per_second":9,"max_requests_per_second":0.5,"#
             + #""backoff_until":"2099-01-01T00:00:00Z"}"#
         let changed = try fixture.send("PATCH", "/v1/admin/hosts/EXAMPLE.org", body)
         #expect(changed.status == 200 && changed.json["host"] == .string("https://example.org:443"))
@@ -53,6 +54,7 @@ struct HostsTests {
         #expect(cleared.json["paused"] == .bool(false))
         #expect(cleared.json["backoff_until"] == .null && cleared.json["maximum_connections"] == .null)
         #expect(cleared.json["max_bytes_per_second"] == .integer(9), "what is absent stays")
+        #expect(cleared.json["max_requests_per_second"]?.double == 0.5)
         #expect(try fixture.send("GET", path).json == cleared.json)
     }
 
@@ -61,6 +63,8 @@ struct HostsTests {
         arguments: [
             (#"{"maximum_connections":0}"#, "#/maximum_connections"), (#"{"paused":7}"#, "#/paused"),
             (#"{"backoff_until":"soon"}"#, "#/backoff_until"), (#"{"limit":1}"#, "#/limit"),
+            (#"{"max_requests_per_second":0}"#, "#/max_requests_per_second"),
+            (#"{"max_requests_per_second":"9"}"#, "#/max_requests_per_second"),
             (#"{"minimum_connections":9,"maximum_connections":3}"#, "#/minimum_connections"),
         ])
     func wrong(body: String, pointer: String) throws {

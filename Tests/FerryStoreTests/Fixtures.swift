@@ -156,6 +156,7 @@ final class TestNode: Sendable {
         let changed = try wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }.get()
             .get()
         let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
+            || changed.requestRateLimit != nil
         eventually("every node knows what holds for \(origin)") {
             nodes.allSatisfy { ($0.hosts.limit(of: origin) != nil) == isLimited }
         }

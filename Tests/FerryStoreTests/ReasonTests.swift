@@ -42,6 +42,7 @@ struct ReasonTests {
         try expect(.noFreeSlot, of: free)
         let patches: [(String, String, WaitingReason.Code)] = [
             ("limited.example", #"{"maximum_connections":3}"#, .hostLimit),
+            ("counted.example", #"{"max_requests_per_second":3}"#, .hostRate),
             ("paused.example", #"{"paused":true}"#, .hostPaused),
             ("backed.example", #"{"backoff_until":"2099-01-01T00:00:00Z"}"#, .hostBackoff),
         ]
@@ -109,7 +110,8 @@ struct ReasonTests {
         let origin = "https://other.example:443"
         let reasons: [(QueueReason, WaitingReason.Code)] = [
             (.hostPaused, .hostPaused), (.hostBackoff(until: .distantFuture), .hostBackoff),
-            (.hostLimit(3), .hostLimit), (.sessionLimit(2), .sessionLimit), (.noFreeSlot, .hostLimit),
+            (.hostLimit(3), .hostLimit), (.hostRate(3), .hostRate), (.sessionLimit(2), .sessionLimit),
+            (.noFreeSlot, .hostLimit),
         ]
         let job = try node.submit(newJob()).id
         for (held, code) in reasons {

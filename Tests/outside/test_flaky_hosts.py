@@ -1,10 +1,11 @@
-"""Hosts that fail now and then, however much they are asked for: they must not be served one by one."""
+"""Hosts that fail now and then, however much they are asked for, or that count requests."""
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
 import threading
+import time
 
 import pytest
 
@@ -15,8 +16,8 @@ from origins import Authority
 class FlakyHost:
     """Each `nth` connection is reset before its handshake (with TLS), or each `nth` request gets 503 (without)."""
 
-    def __init__(self, nth: int, context: ssl.SSLContext | None = None):
-        self.nth, self.context, self.count = nth, context, 0
+    def __init__(self, nth: int, context: ssl.SSLContext | None = None, seconds: float = 0.02):
+        self.nth, self.context, self.count, self.seconds = nth, context, 0, seconds
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -29,6 +30,9 @@ class FlakyHost:
         self.count += 1
         return self.count % self.nth == 0
 
+    def refusal(self) -> bytes:
+        return b"503 Busy" if not self.context and self.fails() else b""
+
     async def serve(self, reader, writer):
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             if self.context:
@@ -37,9 +41,8 @@ class FlakyHost:
                 await writer.start_tls(self.context)
             while True:
                 await reader.readuntil(b"\r\n\r\n")
-                await asyncio.sleep(0.02)
-                status = b"503 Busy" if not self.context and self.fails() else b"200 OK"
-                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\n\r\nok")
+                await asyncio.sleep(self.seconds)
+                writer.write(b"HTTP/1.1 " + (self.refusal() or b"200 OK") + b"\r\nContent-Length: 2\r\n\r\nok")
                 if self.context:
                     break
         writer.close()
@@ -48,6 +51,25 @@ class FlakyHost:
         self.loop.call_soon_threadsafe(self.server.close)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
+
+
+class CountingHost(FlakyHost):
+    """Answers `rate` requests a second, `burst` at once after a pause, and 429 to the others."""
+
+    def __init__(self, rate: float, burst: float):
+        self.rate, self.burst, self.credit, self.at = rate, burst, burst, time.monotonic()
+        self.refused = 0
+        super().__init__(1, seconds=0.002)
+
+    def refusal(self) -> bytes:
+        now = time.monotonic()
+        self.credit = min(self.burst, self.credit + (now - self.at) * self.rate)
+        self.at = now
+        if self.credit >= 1:
+            self.credit -= 1
+            return b""
+        self.refused += 1
+        return b"429 Slow Down"
 
 
 @pytest.fixture()
@@ -95,5 +117,26 @@ def test_a_host_that_resets_one_handshake_in_ten_is_there(service, tmp_path):
         rest = service.call("GET", f"/v1/jobs?state=succeeded&limit=500&cursor={listed['next_cursor']}").json()
         assert len(listed["data"]) + len(rest["data"]) == 600
         assert not any(one["kind"] == "unreachable" for one in decisions(service))
+    finally:
+        host.stop()
+
+
+def test_a_host_that_counts_requests_gets_what_it_allows(service):
+    host = CountingHost(rate=50, burst=5)
+    try:
+        jobs = [{"kind": "data", "request": {"url": f"{host.url}/{number}"}} for number in range(400)]
+        assert service.call("POST", "/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+
+        def is_over():
+            counts = service.call("GET", "/v1/admin/status").json()["jobs"]
+            return not any(counts[state] for state in ("waiting", "queued", "running"))
+
+        # Eight seconds at best; one a second while each 429 stops the host.
+        eventually(60, is_over, "all jobs end")
+        assert not service.call("GET", "/v1/jobs?state=failed").json()["data"]
+        assert host.refused < 400, host.refused
+        listed = service.call("GET", "/v1/admin/hosts").json()["data"][0]
+        assert listed["state"] == "limited" and 10 < listed["request_rate_limit"] < 250, listed
+        assert any(one["kind"] == "paced" for one in listed["decisions"]), listed
     finally:
         host.stop()

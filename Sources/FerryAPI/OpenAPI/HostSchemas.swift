@@ -39,9 +39,9 @@ let hostSchemas = #"""
     "Host": {
       "type": "object",
       "required": [
-        "host", "state", "reason", "connection_limit", "in_flight", "backoff_until", "unreachable_since",
-        "next_probe_at", "throughput", "minimum_connections", "maximum_connections", "paused",
-        "max_bytes_per_second", "decisions"
+        "host", "state", "reason", "connection_limit", "request_rate_limit", "in_flight", "backoff_until",
+        "unreachable_since", "next_probe_at", "throughput", "minimum_connections", "maximum_connections",
+        "paused", "max_bytes_per_second", "max_requests_per_second", "decisions"
       ],
       "properties": {
         "host": {"type": "string", "description": "scheme://host:port"},
@@ -55,6 +55,10 @@ let hostSchemas = #"""
         "connection_limit": {
           "type": ["integer", "null"],
           "description": "Transfers at once, of all nodes together; null is no limit."
+        },
+        "request_rate_limit": {
+          "type": ["number", "null"],
+          "description": "Transfers begun a second, of all nodes together; null is no limit."
         },
         "in_flight": {"type": "integer"},
         "backoff_until": {"type": ["string", "null"], "format": "date-time"},
@@ -71,6 +75,7 @@ let hostSchemas = #"""
         "maximum_connections": {"type": ["integer", "null"]},
         "paused": {"type": "boolean"},
         "max_bytes_per_second": {"type": ["integer", "null"]},
+        "max_requests_per_second": {"type": ["number", "null"]},
         "decisions": {
           "type": "array", "items": {"$ref": "#/components/schemas/HostDecision"},
           "description": "The newest first: 3 in lists, 50 of one host."
@@ -87,14 +92,17 @@ let hostSchemas = #"""
         "at": {"type": "string", "format": "date-time"},
         "kind": {
           "enum": [
-            "limited", "raised", "reverted", "lowered", "released", "backed_off", "unreachable", "reachable",
-            "configured"
+            "limited", "raised", "reverted", "lowered", "released", "paced", "backed_off", "unreachable",
+            "reachable", "configured"
           ]
         },
         "limit_before": {"type": ["integer", "null"]}, "limit_after": {"type": ["integer", "null"]},
         "in_flight": {"type": ["integer", "null"]},
         "jobs_per_second": {"type": ["number", "null"]}, "bytes_per_second": {"type": ["number", "null"]},
-        "throttled": {"type": "integer"}, "lost": {"type": "integer"}, "sentence": {"type": "string"}
+        "throttled": {"type": "integer"}, "lost": {"type": "integer"},
+        "request_rate_before": {"type": ["number", "null"], "description": "Of the kind paced."},
+        "request_rate_after": {"type": ["number", "null"]},
+        "sentence": {"type": "string"}
       }
     },
     "HostList": {
@@ -121,6 +129,10 @@ let hostSchemas = #"""
         "max_bytes_per_second": {
           "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991,
           "description": "Of all nodes together, both directions; where there are jobs."
+        },
+        "max_requests_per_second": {
+          "type": ["number", "null"], "minimum": 0.001, "maximum": 1000000,
+          "description": "Transfers begun a second, of all nodes together; further connections count as well."
         }
       }
     }

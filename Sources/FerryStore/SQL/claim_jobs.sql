@@ -33,7 +33,7 @@ WITH met AS MATERIALIZED (
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
-                SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+                SELECT h.connection_limit IS NOT NULL OR h.request_rate IS NOT NULL OR h.blocked_until > now()
                     OR h.unreachable IS NOT NULL AND NOT jobs.cancel_requested
                         AND NOT jobs.spec LIKE ANY (ARRAY[
                             '%"waits_for_connectivity":false%', '%"proxy":{%', '%"mirrors":["%'])
@@ -42,7 +42,7 @@ WITH met AS MATERIALIZED (
         ORDER BY urgency, id LIMIT a.count
         FOR UPDATE SKIP LOCKED) q
     WHERE NOT $6::boolean OR NOT coalesce((
-        SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+        SELECT h.connection_limit IS NOT NULL OR h.request_rate IS NOT NULL OR h.blocked_until > now()
             OR h.unreachable IS NOT NULL AND (
                 SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
                 FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))

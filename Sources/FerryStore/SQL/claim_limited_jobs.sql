@@ -1,7 +1,7 @@
 -- Leases the best queued jobs of narrow lots to a node, as many of each as read_permits.sql allows; else as
--- claim_jobs.sql. Locks: the queued rows that nobody else has locked, then this connection's row of
--- job_counts. $1 the node, $2 now, $3 whether downloads are held back, $4 whether origins are not reached:
--- jobs of those are left to await_hosts.sql.
+-- claim_jobs.sql. Hosts with a rate are paid in their rows, which lock_lots.sql has locked. Locks: the queued
+-- rows that nobody else has locked, then this connection's row of job_counts. $1 the node, $2 now, $3 whether
+-- downloads are held back, $4 whether origins are not reached: jobs of those are left to await_hosts.sql.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $1::uuid,
@@ -22,6 +22,12 @@ WITH claimed AS (
                 FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
             FROM hosts h WHERE h.origin = q.origin), false)))
     RETURNING j.*
+), paid AS (
+    UPDATE hosts h SET
+        request_credit = request_credit(h.request_rate, h.request_credit, h.request_credit_at) - c.count,
+        request_credit_at = now()
+    FROM (SELECT origin, count(*) FROM claimed GROUP BY origin) c
+    WHERE h.origin = ANY (ARRAY[c.origin]) AND h.request_rate IS NOT NULL
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(

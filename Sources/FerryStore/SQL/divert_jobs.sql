@@ -17,7 +17,7 @@ WITH met AS (
         WHERE l.tenant = m.tenant AND l.session = m.session AND l.origin = m.origin AND l.home = m.home
         FOR KEY SHARE) l ON true
     WHERE m.is_limited OR (
-        SELECT h.connection_limit IS NOT NULL OR h.blocked_until > now()
+        SELECT h.connection_limit IS NOT NULL OR h.request_rate IS NOT NULL OR h.blocked_until > now()
         FROM hosts h WHERE h.origin = m.origin)
 ), made AS (
     INSERT INTO lots (id, tenant, session, origin, home)

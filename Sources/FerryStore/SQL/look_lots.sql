@@ -1,7 +1,8 @@
 -- Looks which lots have queued jobs, by skipping from one to the next. Locks nothing. $1 the lot to begin
 -- after, $2 how many at most, $3 the node, $4 seconds after which a silent one is gone. Returns number,
 -- tenant (null: it is not there any more), session, origin (empty: the wide lot), the node that it is for or
--- null, the urgency of the first job, limit and backoff of the origin or null, and whether it is for another
+-- null, the urgency of the first job, what the origin's limits allow at once and its
+-- backoff or null, and whether it is for another
 -- node, which is there.
 WITH RECURSIVE found AS (
     (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > $1::bigint
@@ -13,7 +14,8 @@ WITH RECURSIVE found AS (
 ), seen AS MATERIALIZED (
     SELECT lot, urgency FROM found LIMIT $2::integer
 )
-SELECT s.lot, l.tenant, l.session, l.origin, nullif(l.home, '')::uuid, s.urgency, h.connection_limit,
+SELECT s.lot, l.tenant, l.session, l.origin, nullif(l.home, '')::uuid, s.urgency,
+    least(h.connection_limit, floor(request_burst(h.request_rate))::integer),
     CASE WHEN h.blocked_until > now() THEN least(h.blocked_until, now() + '1 year') END,
     l.home NOT IN ('', $3::uuid::text) AND EXISTS (
         SELECT FROM nodes n WHERE n.id = nullif(l.home, '')::uuid AND n.is_worker

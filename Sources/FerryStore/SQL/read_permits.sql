@@ -1,10 +1,10 @@
 -- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits
 -- leave, and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1
 -- lots, $2 how many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node.
--- Keeps the result for claim_limited_jobs.sql, and returns it: lots, counts, and until when their hosts are
--- backed off, at most a year ahead.
+-- Keeps the result for claim_limited_jobs.sql, and returns it: lots, counts, and until when nothing begins at
+-- their hosts: for as long as they are backed off, at most a year, or until their rate allows the next one.
 WITH permits AS MATERIALIZED (
-    SELECT a.lot,
+    SELECT a.lot, n.blocked_until, n.request_rate, n.request_credit,
         CASE
             WHEN n.blocked_until IS NOT NULL OR n.home NOT IN ('', $4::uuid::text) AND EXISTS (
                 SELECT FROM nodes w WHERE w.id = nullif(n.home, '')::uuid AND w.is_worker
@@ -12,16 +12,23 @@ WITH permits AS MATERIALIZED (
             ELSE greatest(0, least(
                 a.count,
                 CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - n.session_count END,
-                CASE WHEN n.connection_limit IS NOT NULL THEN n.connection_limit - n.host_count END))
-        END AS count,
-        CASE WHEN n.blocked_until IS NOT NULL THEN least(n.blocked_until, now() + '1 year')
-        END AS blocked_until
+                CASE WHEN n.connection_limit IS NOT NULL THEN n.connection_limit - n.host_count END,
+                floor(n.request_credit)::bigint))
+        END AS count
     FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS a(lot, count, session_limit)
         JOIN narrow_lots n ON n.lot = ANY (ARRAY[a.lot])
     WHERE a.lot = ANY (string_to_array(current_setting('ferry.lots'), ',')::bigint[])
+), told AS (
+    SELECT lot, count,
+        CASE
+            WHEN blocked_until IS NOT NULL THEN least(blocked_until, now() + '1 year')
+            WHEN request_credit - count < 1 THEN now() + make_interval(secs => greatest(
+                0.01, least((1 + count - request_credit) / request_rate, 86400)))
+        END AS blocked_until
+    FROM permits
 )
 SELECT array_agg(lot), array_agg(count::integer), array_agg(blocked_until),
     set_config('ferry.permits', coalesce(
         string_agg(lot::text, ',') FILTER (WHERE count > 0) || ';'
         || string_agg(count::text, ',') FILTER (WHERE count > 0), ';'), true)
-FROM permits
+FROM told

@@ -17,6 +17,9 @@ extension Connection {
             ("keepalives_interval", "5"),
             ("keepalives_count", "3"),
             ("tcp_user_timeout", String(options.tcpUserTimeout.milliseconds)),
+            // A standby, or a primary that was made read-only, is as good as none: libpq tries the next host
+            // of the URL.
+            ("target_session_attrs", "read-write"),
             ("dbname", url),
             ("client_encoding", "UTF8"),
         ]
@@ -52,7 +55,9 @@ extension Connection {
         var pipeline = Pipeline(raw: raw, statements: StatementCache())
         pipeline.send(settings, parameters)
         let deadline = Sys.monotonicNanoseconds() + options.connectTimeout.nanoseconds
-        _ = try pipeline.finish(Exchange(raw: raw, deadline: deadline))
+        // Who cannot set it up closes it.
+        var isInStep = false
+        _ = try pipeline.finish(Exchange(raw: raw, deadline: deadline), isInStep: &isInStep)
     }
 
     // Planned anew, which is unnamed: nothing of it stays in a session that belongs to others too.

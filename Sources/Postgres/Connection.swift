@@ -93,7 +93,8 @@ package struct Connection: ~Copyable {
     ///
     /// The error of any statement, or of the commit, undoes the whole and is thrown once the server is in
     /// step again, so that the connection stays usable. When `timeout` passes first the connection is
-    /// closed and `timedOut` thrown; whether the commit happened is then unknown. Large volumes in both
+    /// closed, and the error thrown that a statement had by then, or else `timedOut`: whether the commit
+    /// happened is then unknown. Large volumes in both
     /// directions cannot block each other: while we write, we read.
     package mutating func pipeline(
         timeout: Duration = .seconds(60), _ build: (inout Pipeline) -> Void
@@ -102,10 +103,11 @@ package struct Connection: ~Copyable {
         var pipeline = Pipeline(raw: raw, statements: statements)
         build(&pipeline)
         let exchange = Exchange(raw: raw, deadline: Sys.monotonicNanoseconds() + timeout.nanoseconds)
+        var isInStep = false
         do {
-            return try pipeline.finish(exchange)
+            return try pipeline.finish(exchange, isInStep: &isInStep)
         } catch {
-            if error.isConnectionLost || PQstatus(raw) != CONNECTION_OK { close() }
+            if !isInStep || error.isConnectionLost || PQstatus(raw) != CONNECTION_OK { close() }
             throw error
         }
     }

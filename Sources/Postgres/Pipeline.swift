@@ -77,8 +77,12 @@ package struct Pipeline: ~Copyable {
         if code != 1 { hasFailed = true }
     }
 
-    /// Ends the transaction and collects every result up to the synchronisation point.
-    consuming func finish(_ exchange: Exchange) throws(PostgresError) -> PipelineResults {
+    /// Ends the transaction and collects every result up to the synchronisation point. `isInStep` becomes
+    /// true when it was reached; what comes next belongs to this pipeline otherwise, and the connection is of
+    /// no use any more, whatever the error is.
+    consuming func finish(
+        _ exchange: Exchange, isInStep: inout Bool
+    ) throws(PostgresError) -> PipelineResults {
         guard !hasFailed, PQpipelineSync(raw) == 1 else {
             throw PostgresError(.connectionLost, message: Connection.message(of: raw))
         }
@@ -95,6 +99,7 @@ package struct Pipeline: ~Copyable {
         } catch {
             throw failure ?? error
         }
+        isInStep = true
         if let failure { throw failure }
         return results
     }

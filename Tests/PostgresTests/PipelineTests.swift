@@ -134,6 +134,31 @@ struct PipelineTests {
         }
     }
 
+    @Test("a deadline that passes between an error and the end of its pipeline closes the connection as well")
+    func deadlineAfterError() throws {
+        var connection = try Connection(url: database.url)
+        let echo = Statement("echo_bytes", "SELECT length($1::bytea)", parameters: 1)
+        var large = Parameters()
+        large.append(bytea: [UInt8](repeating: 7, count: 24 << 20))
+        // Until all of it is sent the server has no more to say than what was wrong with the first.
+        for milliseconds in [4, 8, 16] {
+            if !connection.isOpen { connection = try Connection(url: database.url) }
+            #expect(throws: PostgresError.self) {
+                _ = try connection.pipeline(timeout: .milliseconds(milliseconds)) { pipeline in
+                    pipeline.send(Statement("wrong", "SELECT 1 / 0"))
+                    pipeline.send(echo, large)
+                }
+            }
+            guard connection.isOpen else { continue }
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statement("one", "SELECT 1::bigint"))
+                pipeline.send(Statement("two", "SELECT 2::bigint"))
+            }
+            try #require(results.count == 2, "it is out of step")
+            #expect(results.take(0).int64(0, 0) == 1 && results.take(1).int64(0, 0) == 2)
+        }
+    }
+
     @Test("the server's statement timeout is an error of the statement, not of the connection")
     func statementTimeout() throws {
         var options = ConnectionOptions()

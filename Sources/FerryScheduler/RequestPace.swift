@@ -144,6 +144,8 @@ struct RequestPace: Sendable, Equatable {
     /// Whether it is refused what no limit of what is in flight would prevent, or not soon.
     private func isTooMuch(_ open: Window, _ active: Double, _ limit: Int, _ least: Int) -> Bool {
         let seen = open.seen
+        // It is away, and says for how long.
+        if open.paused > 0, seen.answered == 0 { return false }
         // Pauses for single refusals take more than a lower pace would.
         if open.paused >= Self.pausedPart * (active + open.paused) { return true }
         if limit <= least { return seen.share >= Self.refusedPart }

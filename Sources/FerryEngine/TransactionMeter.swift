@@ -119,12 +119,15 @@ struct TransactionMeter {
         _ info: TransferInfo, _ url: WebURL, isRunning: Bool, in moments: inout TransactionMetrics.Moments
     ) {
         let timings = info.timings
+        // Who makes a new connection for the answer to a challenge is asked about this one after the lookup
+        // for that, which libcurl has added by then.
+        let lookedUp = timings.connect > 0 ? min(timings.nameLookup, timings.connect) : timings.nameLookup
         if url.address == nil {
             moments[.domainLookupStart] = 0
-            if timings.nameLookup > 0 { moments[.domainLookupEnd] = timings.nameLookup }
+            if lookedUp > 0 { moments[.domainLookupEnd] = lookedUp }
         }
-        guard timings.nameLookup > 0 else { return }
-        moments[.connectStart] = timings.nameLookup
+        guard lookedUp > 0 else { return }
+        moments[.connectStart] = lookedUp
         guard url.scheme == .https else {
             if timings.connect > 0 { moments[.connectEnd] = timings.connect }
             return

@@ -1,7 +1,9 @@
+import Curl
 import FerryCore
-import FerryEngine
 import TestSupport
 import Testing
+
+@testable import FerryEngine
 
 /// What an attempt leaves about the requests that libcurl makes by itself.
 @Suite(.serialized) struct ChallengeTransactionTests {
@@ -77,6 +79,19 @@ import Testing
         #expect(all.map(\.isReusedConnection) == [false, false])
         #expect(all.allSatisfy { $0.moments[.connectEnd] != nil })
         expectInOrder(all)
+    }
+
+    @Test("the lookup for the next connection, which libcurl adds, does not come after this one stood")
+    func lookups() throws {
+        let meter = TransactionMeter(TransferRequest(url: "http://example.org/"), attemptStart: 0)
+        var info = TransferInfo()
+        info.status = 401
+        info.newConnections = 1
+        (info.timings.nameLookup, info.timings.connect) = (1_868, 1_366)
+        (info.timings.preTransfer, info.timings.startTransfer, info.timings.total) = (1_599, 4_605, 8_007)
+        let metrics = meter.metrics(info, nil, try WebURL.parse("http://example.org/"), isWhole: true)
+        #expect(metrics.moments[.domainLookupEnd] == 1_366 && metrics.moments[.connectStart] == 1_366)
+        expectInOrder([metrics])
     }
 
     @Test("a request that a dead kept connection swallowed is one transaction")

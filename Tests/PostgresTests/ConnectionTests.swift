@@ -32,6 +32,23 @@ struct ConnectionTests {
         #expect(connection.serverVersion >= Connection.oldestServerVersion)
     }
 
+    @Test("a server that takes no writes is none, unless the URL says that any will do")
+    func readOnly() throws {
+        let name = try #require(database.url.dropFirst("postgresql:///".count).split(separator: "?").first)
+        var before = try Connection(url: database.url)
+        try before.execute(script: "ALTER DATABASE \"\(name)\" SET default_transaction_read_only = on")
+        do {
+            _ = try Connection(url: database.url)
+            Issue.record("it was connected to")
+        } catch {
+            #expect(error.isConnectionLost && error.description.contains("read-only"), "\(error)")
+        }
+        var any = try Connection(url: database.url + "&target_session_attrs=any")
+        #expect(try any.execute(Self.one).int32(0, 0) == 1)
+        try before.execute(script: "ALTER DATABASE \"\(name)\" RESET default_transaction_read_only")
+        _ = try Connection(url: database.url)
+    }
+
     @Test("the server looks soon whether a silent host is still there")
     func keepalives() throws {
         let port = try FreePort.find()

@@ -60,6 +60,24 @@ struct RequestRateTests {
         }
     }
 
+    @Test("sessions share a rate, whoever came first")
+    func fair() throws {
+        let node = try TestNode(database.url, slots: 16)
+        defer { node.store.stop() }
+        try node.changeHost(Self.origin, #"{"max_requests_per_second":0.001}"#, known: [node])
+        let sessions = Mutex<[String]>([])
+        node.runner.react { attempt in
+            sessions.withLock { $0.append(attempt.spec.session) }
+            node.store.dispatcher.record(result(attempt, success))
+        }
+        _ = try node.submit((0..<60).map { _ in newJob(session: "first", host: Self.host) }).get()
+        _ = try node.submit((0..<60).map { _ in newJob(session: "second", host: Self.host) }).get()
+        try node.changeHost(Self.origin, #"{"max_requests_per_second":40}"#, known: [node])
+        eventually("half of them have begun") { sessions.withLock { $0.count } >= 60 }
+        let firstCount = sessions.withLock { $0.prefix(60).count { $0 == "first" } }
+        #expect(firstCount >= 27 && firstCount <= 33, "\(firstCount)")
+    }
+
     @Test("further connections of a transfer are paid for as well")
     func connections() throws {
         let node = try TestNode(database.url, slots: 4)

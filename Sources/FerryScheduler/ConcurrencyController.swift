@@ -91,9 +91,10 @@ package struct ConcurrencyController: Sendable, Equatable {
         let isUsual = isUsualTrouble(report, now) && !isConnectingSlowly
         if isUsual, report.throttled > 0 || isBurst { lastTrouble = now }
         guard isUsual || report.throttled == 0 && !isBurst, !isConnectingSlowly else {
+            let answers = report.throttled == 1 ? "1 answer" : "\(report.throttled) answers"
             let cause =
                 report.throttled > 0
-                ? "\(report.throttled) answers asked to slow down (status \(report.throttleStatus ?? 429))"
+                ? "\(answers) asked to slow down (status \(report.throttleStatus ?? 429))"
                 : isBurst
                     ? "\(window?.lost ?? 0) transfers were lost" : "connecting takes several times longer"
             return lower(
@@ -209,7 +210,8 @@ package struct ConcurrencyController: Sendable, Equatable {
     private mutating func restore(
         _ wanted: Int, from before: Int?, _ inFlight: Int, _ bounds: Bounds, _ now: Timestamp
     ) -> HostDecision? {
-        let after = bounds.clamp(wanted)
+        // Fewer than the first limit allowed may have been in flight.
+        let after = bounds.clamp(max(wanted, before ?? 0, Self.firstLimitMin))
         limit = after
         threshold = after
         ceiling = nil

@@ -86,6 +86,19 @@ struct RequestPaceTests {
         #expect(other.refusedPart(last: 60) <= 0.4)
     }
 
+    @Test("one that fails now and then is soon given all that there is, however little", arguments: 1...6)
+    func little(demand: Int) {
+        var gate = gate(1e6, burst: 1e6, latency: 0.02)
+        gate.troubleShare = 0.1
+        gate.demand = demand
+        gate.run(seconds: 90)
+        #expect(gate.answeredPerSecond(last: 60) >= 40 * Double(demand), "\(gate.answered)")
+        for one in gate.decisions where one.kind == .raised {
+            #expect(one.limitAfter ?? .max > one.limitBefore ?? 0, "\(one.sentence)")
+        }
+        #expect(gate.decisions.first?.sentence.contains(": 1 answer asked to") ?? false)
+    }
+
     @Test("one that says for how long, each second or each ten, is left alone for that and used otherwise")
     func told() {
         var gate = SimulatedGate(rate: 100)

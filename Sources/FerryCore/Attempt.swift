@@ -177,6 +177,8 @@ package struct AttemptResult: Sendable {
     package let answer: HostAnswer?
     /// Of an attempt that was given back: the only node that can do it.
     package let home: NodeID?
+    /// For which others had its slot.
+    package var lentSeconds = 0.0
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
@@ -212,9 +214,11 @@ package struct AttemptResult: Sendable {
     package func with(_ outcome: Outcome, at instant: Timestamp) -> AttemptResult {
         var trace = trace
         trace?.finishedAt = instant
-        return AttemptResult(
+        var result = AttemptResult(
             attempt: attempt, outcome: outcome, response: response, bytesReceived: bytesReceived,
             bytesSent: bytesSent, trace: trace, endedElsewhere: endedElsewhere, answer: answer)
+        result.lentSeconds = lentSeconds
+        return result
     }
 
     /// The host that its end says something about, if it does.

@@ -165,6 +165,10 @@ package protocol ResultSink: Sendable {
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// A request of an attempt that may go on without it was refused.
     func answered(_ answer: HostAnswer)
+    /// The attempt has reached nobody for a while: others may have its slot. False: too many wait like that.
+    func lendSlot(of attempt: Attempt) -> Bool
+    /// It needs its slot again; always before its result. Once for each that was lent.
+    func takeBackSlot(of attempt: Attempt)
 }
 
 /// Admits the connections that attempts want beyond the one to their own origin that each begins with: of

@@ -3,12 +3,17 @@ import Synchronization
 /// How many transfers this node may still begin, and how many jobs it may still lease.
 ///
 /// A slot is held while a transfer runs. A lease is held from before it is written until its result is
-/// committed: longer than the slot, so that a slot waits for no commit, by `surplus` leases at most.
+/// committed: longer than the slot, so that a slot waits for no commit, by `surplus` leases at most. An
+/// attempt that has reached nobody yet lends its slot, with one more lease, and takes it back when it needs
+/// it, free or not (docs/decisions/0028).
 package final class SlotLedger: Sendable {
     private struct Free {
         var slots: Int
         /// Below zero while results that were to be committed are not.
         var leases: Int
+        /// Slots that are lent, by the origins that were not reached.
+        var lent: [String: Int] = [:]
+        var lentCount = 0
     }
     private let free: Mutex<Free>
     /// Transfers at once.
@@ -16,6 +21,11 @@ package final class SlotLedger: Sendable {
 
     /// Leases beyond the slots: results that are not committed yet, and what is held for the next slots.
     package static let surplus = 64
+    /// Slots that may be lent: by attempts of one origin, for each slot that there is, and in all, but at
+    /// least as many as there are.
+    package static let lentOfOriginMax = 8
+    package static let lentPerSlot = 16
+    package static let lentMax = 1_024
 
     package init(capacity: Int) {
         self.capacity = capacity
@@ -70,6 +80,36 @@ package final class SlotLedger: Sendable {
     /// Leases that were about to be gone are still there.
     package func unsettle(_ count: Int) { free.withLock { $0.leases -= count } }
 
+    private var lentMax: Int { max(capacity, min(capacity * Self.lentPerSlot, Self.lentMax)) }
+
+    /// Somebody else may have the slot of an attempt. False: as many are lent as may be.
+    package func lend(for origin: String) -> Bool {
+        free.withLock { free in
+            let count = free.lent[origin, default: 0]
+            guard count < Self.lentOfOriginMax, free.lentCount < lentMax else { return false }
+            free.lent[origin] = count + 1
+            free.lentCount += 1
+            free.slots += 1
+            free.leases += 1
+            return true
+        }
+    }
+
+    /// An attempt that has lent its slot needs it again. More may be taken than there are until others end.
+    package func takeBack(for origin: String) {
+        free.withLock { free in
+            let count = free.lent[origin, default: 0]
+            precondition(count > 0, "a slot was taken back twice")
+            free.lent[origin] = count > 1 ? count - 1 : nil
+            free.lentCount -= 1
+            free.slots -= 1
+            free.leases -= 1
+        }
+    }
+
+    /// Slots that are lent.
+    package var lentCount: Int { free.withLock { $0.lentCount } }
+
     /// Transfers that could begin at once.
     package var freeCount: Int { free.withLock { max(0, min($0.slots, $0.leases)) } }
 
@@ -77,5 +117,7 @@ package final class SlotLedger: Sendable {
     package var busyCount: Int { free.withLock { capacity - $0.slots } }
 
     /// Leases that are taken.
-    package var leaseCount: Int { free.withLock { capacity + (capacity > 0 ? Self.surplus : 0) - $0.leases } }
+    package var leaseCount: Int {
+        free.withLock { capacity + (capacity > 0 ? Self.surplus : 0) + $0.lentCount - $0.leases }
+    }
 }

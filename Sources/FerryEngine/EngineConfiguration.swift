@@ -106,6 +106,8 @@ enum EngineLimits {
     static let restartCountMax = 2
     /// Milliseconds for name resolution, connection and TLS handshake.
     static let connectTimeout = 30_000
+    /// Nanoseconds for which an attempt keeps its slot while it reaches nobody.
+    static let slotPatience: Int64 = 1_000_000_000
     /// Hosts that are remembered as sources of bulk.
     static let bulkOriginCountMax = 10_000
     /// Bytes of a body from which its record is kept while it arrives, so that its bytes outlast a crash.

@@ -95,6 +95,10 @@ final class EngineContext: Sendable {
     /// Tells of an answer at once: the attempt may go on for long without it.
     func tell(_ answer: HostAnswer) { sink.answered(answer) }
 
+    func lendSlot(of attempt: Attempt) -> Bool { sink.lendSlot(of: attempt) }
+
+    func takeBackSlot(of attempt: Attempt) { sink.takeBackSlot(of: attempt) }
+
     /// The one place from which results leave.
     func report(_ result: AttemptResult) {
         metrics.ended(result.outcome)

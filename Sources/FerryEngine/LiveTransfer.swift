@@ -53,6 +53,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var mayHaveReached = false
     var hasLookedForAnswer = false
     var decoding: Decoding?
+    var slot: HeldSlot
     let startedAt: Timestamp
     private let start: Int64
     var meter: TransactionMeter?
@@ -73,6 +74,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             attempt.spec.startHop(attempt: attempt.number).flatMap { Hop($0) }
             ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         lastActivity = loop.multi.now
+        slot = HeldSlot(since: lastActivity)
         pacing = loop.context.rates.pacing(
             of: attempt, at: hop.url,
             job: attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) })
@@ -165,6 +167,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     func willSend(to address: SocketAddress) -> Bool {
         noteFollowed(meter?.willSend(transfer))
         mayHaveReached = allows(address)
+        needSlot()
         return mayHaveReached
     }
 

@@ -99,7 +99,10 @@ extension LiveTransfer {
         context.report(result(outcome, kept: kept))
     }
 
+    var isConnecting: Bool { transfer != nil && !mayHaveReached }
+
     func leave() {
+        needSlot()
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
     }
@@ -107,11 +110,13 @@ extension LiveTransfer {
     func result(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) -> AttemptResult {
         var response = head?.response(from: hop.url)
         response?.bodyExcerpt = excerptText
-        return AttemptResult(
+        var result = AttemptResult(
             attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
             kept: kept, endedElsewhere: attempt.isElsewhere(hop),
             answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) }, home: home)
+        result.lentSeconds = slot.lentSeconds
+        return result
     }
 }
 

@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 
 /// An attempt in the hands of its loop: one stream (`LiveTransfer`), or parts and mirrors
@@ -11,6 +12,9 @@ protocol RunningAttempt: AnyObject {
     var awaitsResumption: Bool { get set }
     /// Of a download, once it is known.
     var destination: Destination? { get }
+    var slot: HeldSlot { get set }
+    /// Whether it waits for a connection.
+    var isConnecting: Bool { get }
     func begin()
     func handle(_ event: AttemptMachine.Event)
     /// What earlier attempts have left was looked for.
@@ -31,7 +35,45 @@ protocol RunningAttempt: AnyObject {
     func secondPassed(_ now: Int64, _ seconds: Double)
 }
 
+/// Whose the slot of an attempt is. It is lent while nobody is reached: names that do not resolve, addresses
+/// and handshakes that do not answer take half a minute, and others could transfer meanwhile
+/// (docs/decisions/0028). Instants of the loop's clock, in nanoseconds.
+struct HeldSlot {
+    let since: Int64
+    private(set) var lentSince: Int64?
+    private(set) var lentSeconds = 0.0
+    /// Somebody has been reached.
+    private(set) var isNeeded = false
+
+    init(since: Int64) { self.since = since }
+
+    mutating func lend(at now: Int64) { lentSince = now }
+
+    /// Whether it has to be taken back.
+    mutating func need(at now: Int64) -> Bool {
+        isNeeded = true
+        guard let lentSince else { return false }
+        lentSeconds = Double(now - lentSince) / 1e9
+        self.lentSince = nil
+        return true
+    }
+}
+
 extension RunningAttempt {
+    /// To be asked about once a second.
+    func lendSlot(_ now: Int64) {
+        guard !slot.isNeeded, slot.lentSince == nil, isConnecting,
+            now - slot.since > EngineLimits.slotPatience, loop.context.lendSlot(of: attempt)
+        else { return }
+        slot.lend(at: now)
+    }
+
+    /// Somebody is reached, or it is over.
+    func needSlot() {
+        guard !slot.isNeeded, slot.need(at: loop.multi.now) else { return }
+        loop.context.takeBackSlot(of: attempt)
+    }
+
     /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
     func takeOver(_ destination: Destination) {
         let (context, key, tell) = (loop.context, key, loop.teller)

@@ -206,6 +206,7 @@ final class SegmentPart: EasyDelegate {
 
     func willSend(to address: SocketAddress) -> Bool {
         noteFollowed(meter?.willSend(transfer))
+        owner?.needSlot()
         return allows(address)
     }
 

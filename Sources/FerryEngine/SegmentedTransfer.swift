@@ -78,6 +78,7 @@ final class SegmentedTransfer: RunningAttempt {
     var connections: AttemptConnections
     /// Why the last request could not be sent.
     var hold: HostHold?
+    var slot: HeldSlot
     private let startedAt: Timestamp
     /// Monotonic nanoseconds.
     let start: Int64
@@ -91,6 +92,7 @@ final class SegmentedTransfer: RunningAttempt {
         isBulk = placed.isBulk
         self.loop = loop
         let now = loop.multi.now
+        slot = HeldSlot(since: now)
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         hasDigest = !attempt.spec.integrity.expected.isEmpty
         connections = AttemptConnections(own: attempt.origin)
@@ -209,7 +211,10 @@ final class SegmentedTransfer: RunningAttempt {
         context.report(result(outcome, kept: kept))
     }
 
+    var isConnecting: Bool { isFetching && !parts.isEmpty }
+
     private func leave() {
+        needSlot()
         stopParts()
         published = nil
         if isBulk { context.bulk.ended(on: loop.index) }
@@ -217,12 +222,14 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     private func result(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) -> AttemptResult {
-        AttemptResult(
+        var result = AttemptResult(
             attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
             bytesReceived: progress.bytesReceived, bytesSent: 0,
             trace: AttemptTrace(
                 startedAt: startedAt, finishedAt: context.clock.now(), transactions: transactions,
                 diagnostics: diagnostics), kept: kept, endedElsewhere: endedElsewhere)
+        result.lentSeconds = slot.lentSeconds
+        return result
     }
 
     /// Of several sources nobody knows which one the failure was. What they refuse is told when they do.

@@ -43,6 +43,10 @@ final class MetricsPage: Sendable {
         page.add(.gauge, "ferry_worker_slots", "Transfers this node may run at once.", parts.slots.capacity)
         page.add(
             .gauge, "ferry_worker_slots_free", "Transfers this node may begin now.", parts.slots.freeCount)
+        page.add(
+            .gauge, "ferry_worker_slots_lent",
+            "Attempts that have reached nobody for a second, whose slots others may have.",
+            parts.slots.lentCount)
         guard let counts = parts.engine?.snapshot else { return }
         appendStorage(parts.engine?.rooms ?? [], to: &page)
         page.add(.gauge, "ferry_transfers_active", "Attempts that run on this node.", counts.live)

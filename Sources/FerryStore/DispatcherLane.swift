@@ -37,6 +37,17 @@ package final class DispatcherLane: ResultSink {
 
     package func answered(_ answer: HostAnswer) { context.health.note(answer) }
 
+    package func lendSlot(of attempt: Attempt) -> Bool {
+        guard context.configuration.slots.lend(for: attempt.origin) else { return false }
+        context.beginHeld()
+        mailbox.send(.wake)
+        return true
+    }
+
+    package func takeBackSlot(of attempt: Attempt) {
+        context.configuration.slots.takeBack(for: attempt.origin)
+    }
+
     func send(_ message: Message) { mailbox.send(message) }
 
     /// Takes no more results; the thread ends when the last one is committed, or after a few seconds.

@@ -72,7 +72,7 @@ struct QueueView {
         guard let trace = result.trace else { return }
         schedule.ended(
             tenant: attempt.tenant, session: attempt.spec.session,
-            seconds: max(0, trace.finishedAt - trace.startedAt), charged: charge)
+            seconds: max(0, trace.finishedAt - trace.startedAt - result.lentSeconds), charged: charge)
     }
 
     /// Leases are gone. Those that came to no transfer stay charged: a claim is work as well.

@@ -75,6 +75,38 @@ struct ConnectivityTests {
         #expect(told.count { $0 == "job.waiting_for_connectivity" } == 20 && told.count == 40)
     }
 
+    @Test("hosts that say nothing keep nobody else from transferring")
+    func silence() throws {
+        let ferry = try start(["FERRY_CONCURRENCY": "2"])
+        defer { ferry.remove() }
+        let gate = Gate()
+        // Each takes connections, and no handshake begins.
+        let silent = try (0..<6).map { _ in
+            try ScriptedOrigin { _ in _ = gate.pass(seconds: 600) }
+        }
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer {
+            gate.open()
+            for one in silent + [origin] { one.stop() }
+        }
+        let first = try silent.map { one in
+            try ferry.submit(#"{"kind":"data","request":{"url":"https://127.0.0.1:\#(one.port)/"}}"#)
+        }
+        // Behind all of them, and long before the first one gives up.
+        let id = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        for one in first {
+            let job = try ferry.json("GET", "/v1/jobs/\(one)")
+            #expect(job["state"]?.string == "running" && job["attempt"]?.integer == 1, "\(job)")
+        }
+        #expect(becomes { try metric("ferry_worker_slots_lent", ferry) == 6 })
+        for one in first { _ = try ferry.call("POST", "/v1/jobs/\(one)/cancel") }
+        #expect(becomes { try metric("ferry_worker_slots_free", ferry) == 2 })
+        #expect(try metric("ferry_worker_slots_lent", ferry) == 0)
+    }
+
     @Test("one probe for all jobs of a host: every connection is an attempt before, or a probe")
     func oneProber() throws {
         let ferry = try start(["FERRY_CONCURRENCY": "4"])

@@ -20,6 +20,17 @@ final class Fixture: Sendable {
         }
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
         func answered(_ answer: HostAnswer) { answered.fire(answer) }
+        /// Slots that were lent and are not back, and whether any more may be.
+        let lent = Mutex(0)
+        let lendings = Signal<JobID>()
+        let lends = Atomic<Bool>(true)
+        func lendSlot(of attempt: Attempt) -> Bool {
+            guard lends.load(ordering: .relaxed) else { return false }
+            lent.withLock { $0 += 1 }
+            lendings.fire(attempt.job)
+            return true
+        }
+        func takeBackSlot(of attempt: Attempt) { lent.withLock { $0 -= 1 } }
         /// Whatever happens is in the table of docs/errors.md.
         private func expectDocumented(_ error: TransferError) {
             let isRetryable = error.code.repetition == .always

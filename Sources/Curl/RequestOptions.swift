@@ -57,6 +57,7 @@ extension EasyHandle {
         try set(CURLOPT_TIMEOUT_MS, request.totalTimeout)
         try set(CURLOPT_BUFFERSIZE, request.receiveBufferSize)
         try set(CURLOPT_MAXAGE_CONN, request.maxIdleConnectionAge)
+        try set(CURLOPT_MAXLIFETIME_CONN, request.maxConnectionAge)
         try set(CURLOPT_TCP_KEEPALIVE, true)
         try set(CURLOPT_TCP_KEEPIDLE, 30)
         try set(CURLOPT_TCP_KEEPINTVL, 15)

@@ -91,6 +91,9 @@ package struct TransferRequest: Sendable {
     package var maxSendSpeed: Int64 = 0
     /// Seconds after which an idle kept connection is not used again.
     package var maxIdleConnectionAge = 60
+    /// Seconds after which a connection is not used again, however busy: a name may lead somewhere else by
+    /// then.
+    package var maxConnectionAge = 300
     /// Opens a connection of its own instead of using a kept one.
     package var usesFreshConnection = false
     /// Connects, with TLS where the URL says so, and ends there.

@@ -57,6 +57,22 @@ import Testing
         }
     }
 
+    @Test("a kept connection is not used for ever, however busy it is")
+    func lifetime() throws {
+        try Self.withNginx { nginx, loop in
+            try nginx.serve("file", [1, 2, 3])
+            var request = TransferRequest(url: nginx.url + "/file")
+            request.maxConnectionAge = 1
+            var connectionCount = 0
+            let began = monotonicNanoseconds()
+            let isReplaced = eventually {
+                connectionCount += Running(loop, request).outcome()?.info.newConnections ?? 0
+                return connectionCount >= 2
+            }
+            #expect(isReplaced && monotonicNanoseconds() - began >= 1_000_000_000)
+        }
+    }
+
     @Test("a transfer that failed before it was connected costs the next ones nothing")
     func failureBeforeConnection() throws {
         try Self.withNginx { nginx, loop in

@@ -11,6 +11,8 @@ final class EngineLoop {
     /// This object, for closures that other threads carry.
     let state: LoopBound<EngineLoop>
     private var live: [AttemptKey: any RunningAttempt] = [:]
+    /// Attempts whose slots are lent.
+    private var lentCount = 0
     private var lastScan: Int64
     let stage = WriteStage()
 
@@ -100,13 +102,25 @@ final class EngineLoop {
 
     func cleared(_ key: AttemptKey) { (live[key] as? SegmentedTransfer)?.cleared() }
 
-    /// Whether one more transfer should be small rather than fast.
-    var isCrowded: Bool { live.count > EngineLimits.crowdedTransferCountMin }
+    /// Whether one more transfer should be small rather than fast. Who reaches nobody is neither.
+    var isCrowded: Bool { live.count - lentCount > EngineLimits.crowdedTransferCountMin }
 
     /// Whether memory is no matter yet.
     var isRoomy: Bool { live.count <= EngineLimits.roomyTransferCountMax }
 
     func ended(_ key: AttemptKey) { live[key] = nil }
+
+    /// Nobody could be reached for it so far. False: its slot cannot be lent.
+    func lendSlot(of attempt: Attempt) -> Bool {
+        guard context.lendSlot(of: attempt) else { return false }
+        lentCount += 1
+        return true
+    }
+
+    func takeBackSlot(of attempt: Attempt) {
+        lentCount -= 1
+        context.takeBackSlot(of: attempt)
+    }
 
     private func scan(_ now: Int64) {
         let seconds = Double(now - lastScan) / 1e9

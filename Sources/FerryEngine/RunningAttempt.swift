@@ -63,7 +63,7 @@ extension RunningAttempt {
     /// To be asked about once a second.
     func lendSlot(_ now: Int64) {
         guard !slot.isNeeded, slot.lentSince == nil, isConnecting,
-            now - slot.since > EngineLimits.slotPatience, loop.context.lendSlot(of: attempt)
+            now - slot.since > EngineLimits.slotPatience, loop.lendSlot(of: attempt)
         else { return }
         slot.lend(at: now)
     }
@@ -71,7 +71,7 @@ extension RunningAttempt {
     /// Somebody is reached, or it is over.
     func needSlot() {
         guard !slot.isNeeded, slot.need(at: loop.multi.now) else { return }
-        loop.context.takeBackSlot(of: attempt)
+        loop.takeBackSlot(of: attempt)
     }
 
     /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.

@@ -18,6 +18,8 @@ package final class SlotLedger: Sendable {
     private let free: Mutex<Free>
     /// Transfers at once.
     package let capacity: Int
+    /// Slots that may be lent at once.
+    private let lentMax: Int
 
     /// Leases beyond the slots: results that are not committed yet, and what is held for the next slots.
     package static let surplus = 64
@@ -27,8 +29,10 @@ package final class SlotLedger: Sendable {
     package static let lentPerSlot = 16
     package static let lentMax = 1_024
 
-    package init(capacity: Int) {
+    /// `lentMax`: what the process has room for.
+    package init(capacity: Int, lentMax: Int = .max) {
         self.capacity = capacity
+        self.lentMax = min(lentMax, max(capacity, min(capacity * Self.lentPerSlot, Self.lentMax)))
         free = Mutex(Free(slots: capacity, leases: capacity > 0 ? capacity + Self.surplus : 0))
     }
 
@@ -79,8 +83,6 @@ package final class SlotLedger: Sendable {
 
     /// Leases that were about to be gone are still there.
     package func unsettle(_ count: Int) { free.withLock { $0.leases -= count } }
-
-    private var lentMax: Int { max(capacity, min(capacity * Self.lentPerSlot, Self.lentMax)) }
 
     /// Somebody else may have the slot of an attempt. False: as many are lent as may be.
     package func lend(for origin: String) -> Bool {

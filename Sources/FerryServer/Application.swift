@@ -36,12 +36,7 @@ final class Application: Sendable {
 
     /// Builds and starts everything; returns when requests are answered.
     static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
-        let descriptors = raiseDescriptorLimit()
-        if descriptors < UInt64(configuration.concurrency * 2 + configuration.httpConnections + 200) {
-            logger.warning(
-                "The limit of open files is low for this concurrency; transfers may fail.",
-                metadata: ["limit": "\(descriptors)"])
-        }
+        let budget = budget(configuration, logger: logger)
         let paths = StoragePaths(configuration)
         try paths.prepare()
         for sentence in try paths.exposed() { logger.warning("\(sentence)") }
@@ -55,26 +50,47 @@ final class Application: Sendable {
                 "The schema of the database was brought up to date.",
                 metadata: ["migrations": first == last ? "\(last)" : "\(first) to \(last)"])
         }
-        let application = try build(configuration, identity: identity, database: database, logger: logger)
+        let application = try build(
+            configuration, budget, identity: identity, database: database, logger: logger)
         isStarted = true
         return application
     }
 
+    private static func budget(_ configuration: Configuration, logger: Logger) -> DescriptorBudget {
+        let isWorker = configuration.roles.contains(.worker)
+        let limit = raiseDescriptorLimit()
+        let transfers = isWorker ? configuration.concurrency : 0
+        let budget = DescriptorBudget(
+            limit: limit, transfers: transfers, clients: configuration.httpConnections,
+            keptConnections: isWorker
+                ? max(64, min(transfers, 4096)) * configuration.transferLoops : 0)
+        if budget.transfers < transfers || budget.clients < configuration.httpConnections {
+            logger.warning(
+                """
+                The limit of open files is too low: this node runs \(budget.transfers) transfers at \
+                once instead of \(transfers), for \(budget.clients) connections of the API instead of \
+                \(configuration.httpConnections). Raise it (ulimit -n, LimitNOFILE), or lower \
+                FERRY_CONCURRENCY and FERRY_HTTP_CONNECTIONS.
+                """, metadata: ["limit": "\(limit)"])
+        }
+        return budget
+    }
+
     private static func build(
-        _ configuration: Configuration, identity: NodeIdentity, database: Database, logger: Logger
+        _ configuration: Configuration, _ budget: DescriptorBudget, identity: NodeIdentity,
+        database: Database, logger: Logger
     ) throws -> Application {
         let box = SecretBox(key: try secretKey(configuration))
         let clock = DatabaseClock()
-        let isWorker = configuration.roles.contains(.worker)
-        let slots = SlotLedger(capacity: isWorker ? configuration.concurrency : 0)
+        let slots = SlotLedger(capacity: budget.transfers, lentMax: budget.lentSlots)
         // No place for a transfer, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
         let openSecrets = secretsOpener(box)
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
-            isWorker: isWorker, slots: slots, clock: clock, logger: logger, openSecrets: openSecrets,
-            sealSecrets: { box.seal($0.encode()) })
+            isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
+            openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) })
         settings.own = own
         let (downloads, places) = (DownloadGate(), DeliveryPlaces())
         settings.downloads = downloads
@@ -90,8 +106,8 @@ final class Application: Sendable {
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(
-            configuration, identity.id, store: store, clock: clock, egress: egress, downloads: downloads,
-            logger: logger)
+            configuration, budget, identity.id, store: store, clock: clock, egress: egress,
+            downloads: downloads, logger: logger)
         let observers = Observers()
         try store.start(runner: engine, observer: observers, prober: engine)
         let firstStart = try FirstStart.settle(configuration, store: store, box: box)
@@ -101,8 +117,8 @@ final class Application: Sendable {
         let health = Health(
             store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
-            store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, box: box,
-            clock: clock, zones: zones, egress: egress, paths: StoragePaths(configuration),
+            store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, budget: budget,
+            box: box, clock: clock, zones: zones, egress: egress, paths: StoragePaths(configuration),
             openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
         if let address = IPAddress(text: configuration.listenHost) {
@@ -114,7 +130,7 @@ final class Application: Sendable {
             configuration, store: store, address: address(configuration, surface), now: clock.now(),
             logger: logger)
         try surface.listen()
-        let sweeper = isWorker ? makeSweeper(configuration, store: store, clock: clock, logger: logger) : nil
+        let sweeper = makeSweeper(configuration, store: store, clock: clock, logger: logger)
         sweeper?.start()
         return Application(
             configuration, parts, identity: identity, database: database, surface: surface,
@@ -153,8 +169,8 @@ final class Application: Sendable {
     }
 
     private static func makeEngine(
-        _ configuration: Configuration, _ node: NodeID, store: Store, clock: DatabaseClock,
-        egress: EgressPolicy, downloads: DownloadGate, logger: Logger
+        _ configuration: Configuration, _ budget: DescriptorBudget, _ node: NodeID, store: Store,
+        clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadGate, logger: Logger
     ) throws -> Engine? {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
@@ -169,8 +185,7 @@ final class Application: Sendable {
         settings.downloads = downloads
         settings.connections = store.connections
         settings.fileSync = configuration.fileSync == .full ? .full : .none
-        settings.keptConnectionCount =
-            max(64, min(configuration.concurrency, 4096)) * configuration.transferLoops
+        settings.keptConnectionCount = budget.keptConnections
         return try Engine(
             configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
             clock: clock, logger: logger)
@@ -178,7 +193,8 @@ final class Application: Sendable {
 
     private static func makeSweeper(
         _ configuration: Configuration, store: Store, clock: DatabaseClock, logger: Logger
-    ) -> Sweeper {
+    ) -> Sweeper? {
+        guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
         return Sweeper(
             store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,

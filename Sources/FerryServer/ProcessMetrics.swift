@@ -44,14 +44,3 @@ struct ProcessMetrics {
         return max(0, count - 3)
     }
 }
-
-/// Raises the limit of open files to what the system allows: two for each transfer, one for each client.
-func raiseDescriptorLimit() -> UInt64 {
-    var limit = rlimit()
-    let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-    getrlimit(resource, &limit)
-    limit.rlim_cur = limit.rlim_max
-    setrlimit(resource, &limit)
-    getrlimit(resource, &limit)
-    return UInt64(limit.rlim_cur)
-}

@@ -52,7 +52,7 @@ final class Surface: Sendable {
         let api = API(settings, ports, logger: logger)
         page.connect(api.requestMetrics) { [weak api] in api?.listenerCount ?? 0 }
         var limits = ServerLimits()
-        limits.connections = configuration.httpConnections
+        limits.connections = parts.budget.clients
         server = try Server(
             address: configuration.listenHost, port: configuration.listenPort, limits: limits,
             handler: configuration.roles.contains(.api) ? api : ProbesOnly(api: api)
@@ -114,6 +114,7 @@ struct NodeParts: Sendable {
     let webhooks: WebhookSender?
     let health: Health
     let slots: SlotLedger
+    let budget: DescriptorBudget
     let box: SecretBox
     let clock: DatabaseClock
     let zones: ZoneFiles

@@ -43,5 +43,7 @@ struct SlotLedgerTests {
     @Test("who has no slots lends none")
     func none() {
         #expect(!SlotLedger(capacity: 0).lend(for: "https://a"))
+        let slots = SlotLedger(capacity: 4, lentMax: 1)
+        #expect(slots.lend(for: "https://a") && !slots.lend(for: "https://b"))
     }
 }

@@ -80,8 +80,10 @@ def binary() -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def running(**settings: str):
-    """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0."""
+def running(open_files: int | None = None, **settings: str):
+    """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0.
+
+    `open_files`: the most that it and its database may have open."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
     data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
     data.chmod(0o755)
@@ -92,8 +94,9 @@ def running(**settings: str):
         "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_WEBHOOK_SECRET": WEBHOOK_SECRET,
         "FERRY_LOG_LEVEL": "warning", "FERRY_LOG_FORMAT": "json", "FERRY_DRAIN_SECONDS": "2",
     } | settings
+    limited = ["prlimit", f"--nofile={open_files}:{open_files}"] if open_files else []
     with open(data / "log", "wb") as log:
-        process = subprocess.Popen([binary(), "serve"], env=environment, stdin=subprocess.DEVNULL,
+        process = subprocess.Popen([*limited, binary(), "serve"], env=environment, stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log, start_new_session=True)
     service = Ferry(f"http://127.0.0.1:{port}", ADMIN_KEY, data, process)
 

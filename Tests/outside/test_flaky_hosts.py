@@ -1,4 +1,4 @@
-"""Hosts that fail now and then, however much they are asked for, or that count requests."""
+"""Hosts that fail now and then, however much they are asked for, or that count requests, and our own limits."""
 from __future__ import annotations
 
 import asyncio
@@ -86,6 +86,26 @@ def submit(ferry, host: FlakyHost, count: int, **request):
 
 def decisions(ferry) -> list[dict]:
     return [one for host in ferry.call("GET", "/v1/admin/hosts").json()["data"] for one in host["decisions"]]
+
+
+def test_few_open_files_are_fewer_transfers_and_none_for_nothing():
+    host = FlakyHost(1_000_000, seconds=0.2)
+    try:
+        with running(open_files=200) as service:
+            assert "too low: this node runs 33 transfers at once instead of 256" in service.log()
+            jobs = [{"kind": "download", "request": {"url": f"{host.url}/{number}"}} for number in range(400)]
+            assert service.call("POST", "/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+
+            def is_over():
+                counts = service.call("GET", "/v1/admin/status").json()["jobs"]
+                return not any(counts[state] for state in ("waiting", "queued", "running"))
+
+            eventually(60, is_over, "all jobs end")
+            assert len(service.call("GET", "/v1/jobs?state=succeeded&limit=500").json()["data"]) == 400
+            assert host.count == 400, "each was asked for once"
+            assert not service.call("GET", "/v1/admin/hosts").json()["data"]
+    finally:
+        host.stop()
 
 
 def test_one_503_in_twenty_takes_no_connections(service):

@@ -26,13 +26,13 @@ package final class SlotLedger: Sendable {
     /// Slots that may be lent: by attempts of one origin, for each slot that there is, and in all, but at
     /// least as many as there are.
     package static let lentOfOriginMax = 8
-    package static let lentPerSlot = 16
-    package static let lentMax = 1_024
+    private static let lentPerSlot = 16
+    private static let lentCountMax = 1_024
 
     /// `lentMax`: what the process has room for.
     package init(capacity: Int, lentMax: Int = .max) {
         self.capacity = capacity
-        self.lentMax = min(lentMax, max(capacity, min(capacity * Self.lentPerSlot, Self.lentMax)))
+        self.lentMax = min(lentMax, max(capacity, min(capacity * Self.lentPerSlot, Self.lentCountMax)))
         free = Mutex(Free(slots: capacity, leases: capacity > 0 ? capacity + Self.surplus : 0))
     }
 

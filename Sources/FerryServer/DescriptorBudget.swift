@@ -6,7 +6,7 @@ import Glibc
 /// A transfer has a socket and a file, a client of the API a socket. Where there is not enough for all that
 /// the configuration asks for there is less of everything: a transfer that finds no descriptor for its file
 /// has fetched it for nothing, and one without a socket looks like a host that is away.
-struct DescriptorBudget: Equatable {
+struct DescriptorBudget {
     /// Transfers at once.
     let transfers: Int
     /// Connections of the API at once.
@@ -22,8 +22,10 @@ struct DescriptorBudget: Equatable {
     init(limit: Int, transfers: Int, clients: Int, keptConnections: Int) {
         let isEnough = limit >= Self.others + clients + 2 * transfers
         let others = isEnough ? Self.others : min(Self.others, limit / 4)
+        // Few clients keep as many connections as they may have; transfers come first.
         self.clients = isEnough ? clients : max(16, min(clients, limit / 4))
         let left = limit - others - self.clients
+        // Socket, file, and a connection that is kept for the next one.
         self.transfers = isEnough ? transfers : min(transfers, max(1, left / 3))
         let rest = max(0, left - 2 * self.transfers)
         self.keptConnections = min(keptConnections, rest / 2)

@@ -25,7 +25,12 @@ int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, i
     how.flags = (uint64_t)flags;
     how.mode = (flags & O_CREAT) ? mode : 0;
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (no_symlinks ? RESOLVE_NO_SYMLINKS : 0);
-    return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+    long opened;
+    int tries = 100;
+    /* EAGAIN: something was renamed while the kernel followed a "..". */
+    do opened = syscall(SYS_openat2, directory, path, &how, sizeof how);
+    while (opened < 0 && errno == EAGAIN && --tries > 0);
+    return (int)opened;
 }
 
 int csys_start_writeback(int fd, int64_t offset, int64_t length) {

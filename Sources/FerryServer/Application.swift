@@ -39,7 +39,7 @@ final class Application: Sendable {
         let budget = budget(configuration, logger: logger)
         let paths = StoragePaths(configuration)
         try paths.prepare()
-        for sentence in try paths.exposed() { logger.warning("\(sentence)") }
+        for sentence in try paths.exposed() + paths.unwritable() { logger.warning("\(sentence)") }
         let identity = try NodeIdentity(dataDirectory: configuration.dataDirectory)
         let database = try Database.open(configuration, logger: logger)
         var isStarted = false

@@ -23,7 +23,8 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     }
     findings.append(checkLibraries())
     findings.append(checkDisk(configuration))
-    findings += ((try? StoragePaths(configuration).exposed()) ?? []).map {
+    let paths = StoragePaths(configuration)
+    findings += ((try? paths.exposed() + paths.unwritable()) ?? []).map {
         Finding(name: "storage", isPassed: true, detail: $0, isWarning: true)
     }
     findings += checkDatabase(configuration)

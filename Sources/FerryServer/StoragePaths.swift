@@ -1,3 +1,4 @@
+import CSys
 import FerryCore
 import Glibc
 import Sys
@@ -30,7 +31,8 @@ struct StoragePaths: Sendable {
         tenant == APIKey.defaultTenant ? storageRoot : "\(tenantStorageRoot)/\(tenant)/files"
     }
 
-    /// Makes what is missing. Throws when a tenant could name files that are not its own.
+    /// Makes what is missing. Throws when a tenant could name files that are not its own, or the kernel does
+    /// not keep paths below a root.
     func prepare() throws {
         // Others may pass through, not look: a private PostgreSQL runs as another user when we are root.
         try createDirectory(dataDirectory, mode: 0o711)
@@ -38,6 +40,23 @@ struct StoragePaths: Sendable {
         try createDirectory(storageRoot, mode: 0o755)
         try createDirectory(tenantStorageRoot, mode: 0o755)
         try checkNesting()
+        try checkKernel()
+    }
+
+    /// Without openat2(2) no file could be opened later, and each job would fail.
+    private func checkKernel() throws {
+        let directory = open(kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard directory >= 0 else { throw SystemError("open \(kept)") }
+        defer { close(directory) }
+        let opened = csys_open_beneath(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
+        guard opened < 0 else {
+            close(opened)
+            return
+        }
+        throw Configuration.Failure(
+            description:
+                "\(SystemError("openat2 \(kept)")). Ferry opens files with openat2(2): Linux has it from 5.6 "
+                + "on, and a container's seccomp profile has to let it pass.")
     }
 
     /// What is directly below the root of the tenants is a tenant's by its name, and below its root a tenant
@@ -60,6 +79,16 @@ struct StoragePaths: Sendable {
         try [data, tenants].filter { try isDirectory($0.path, atOrBelow: storageRoot) }.map {
             "\($0.name) (\($0.path)) is at or below FERRY_STORAGE_ROOT (\(storageRoot)): every client of the "
                 + "tenant default can reach what is in there."
+        }
+    }
+
+    /// Where files are to go and this process may not write: a sentence each. Call after `prepare`.
+    func unwritable() -> [String] {
+        [storage, tenants, results].compactMap { named in
+            guard access(named.path, W_OK | X_OK) != 0 else { return nil }
+            let words = String(cString: strerror(errno))
+            return "\(named.name) (\(named.path)) cannot be written to (\(words)): files go only to "
+                + "directories below it in which this process may write."
         }
     }
 

@@ -39,9 +39,13 @@ struct AttemptText {
         if let error = attempt["error"], let message = error["message"]?.string {
             lines.append("  \(message) (\(error["code"]?.string ?? "?"), \(error["phase"]?.string ?? "?"))")
         }
-        if let diagnostics = attempt["diagnostics"], let words = diagnostics["curl_message"]?.string {
-            let osError = diagnostics["os_error"]?.integer.map { ", errno \($0)" } ?? ""
-            lines.append("  curl \(diagnostics["curl_code"]?.integer ?? 0): \(words)\(osError)")
+        if let diagnostics = attempt["diagnostics"] {
+            let words = diagnostics["curl_message"]?.string.map {
+                "curl \(diagnostics["curl_code"]?.integer ?? 0): \($0)"
+            }
+            let osError = diagnostics["os_error"]?.integer.map { "errno \($0)" }
+            let parts = [words, osError].compactMap(\.self)
+            if !parts.isEmpty { lines.append("  " + parts.joined(separator: ", ")) }
         }
         return lines
     }

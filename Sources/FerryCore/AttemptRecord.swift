@@ -17,7 +17,7 @@ package struct AttemptRecord: Sendable, Equatable {
     /// What operators are told beyond the error: libcurl's words and the operating system's error. May name
     /// addresses.
     package struct Diagnostics: Sendable, Equatable {
-        /// libcurl-errors(3)
+        /// libcurl-errors(3); 0: libcurl did not give up, the operating system refused something.
         package var curlCode: Int
         package var curlMessage: String
         /// errno(3), or 0.

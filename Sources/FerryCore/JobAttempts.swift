@@ -90,8 +90,9 @@ package struct JobAttempts: Sendable {
         writer.name("diagnostics")
         guard let diagnostics else { return writer.null() }
         writer.beginObject()
-        writer.member("curl_code", diagnostics.curlCode)
-        writer.member("curl_message", diagnostics.curlMessage)
+        let isOfCurl = diagnostics.curlCode != 0
+        writer.memberOrNull("curl_code", isOfCurl ? diagnostics.curlCode : nil)
+        writer.memberOrNull("curl_message", isOfCurl ? diagnostics.curlMessage : nil)
         writer.memberOrNull("os_error", diagnostics.osError == 0 ? nil : diagnostics.osError)
         writer.endObject()
     }

@@ -10,18 +10,19 @@ package struct RetryPolicy: Sendable {
     /// A server may ask for at most a day.
     package static let retryAfterMax: Double = 86_400
 
-    /// Seconds after which a job that finds no room for its file looks again at the latest.
+    /// Seconds after which a job that finds no room for its file, or no disk, looks again at the latest.
     package static let storagePauseMax: Double = 60
 
-    /// Whether an attempt that ended like this counts: a full disk is nobody's failure, and stays full for as
-    /// long as it likes. A job that is to be tried once is tried once.
+    /// Whether an attempt that ended like this counts: a disk that is full or away is nobody's failure, and
+    /// stays so for as long as it likes. A job that is to be tried once is tried once.
     package static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
-        error.code != .storageFull || !error.isRetryable || rules.attemptCountMax == 1
+        let waitsForDisk = error.code == .storageFull || error.code == .storageUnavailable
+        return !waitsForDisk || !error.isRetryable || rules.attemptCountMax == 1
     }
 
     /// The verdict on an attempt that uses up none; it was the job's `attempt`-th.
     package static func verdict(
-        rules: JobSpec.RetryRules, storageFull error: TransferError, attempt: Int, now: Timestamp,
+        rules: JobSpec.RetryRules, waitingForDisk error: TransferError, attempt: Int, now: Timestamp,
         expiry: Timestamp, jitter: Double, overdue: TransferError.Code
     ) -> Verdict {
         var rules = rules

@@ -27,6 +27,7 @@ package struct TransferError: Error, Sendable, Equatable {
         case destinationExists = "destination_exists"
         case destinationInvalid = "destination_invalid"
         case storageFull = "storage_full"
+        case storageUnavailable = "storage_unavailable"
         case storageFailed = "storage_failed"
         case blockedAddress = "blocked_address"
         case requestNotRepeatable = "request_not_repeatable"
@@ -51,13 +52,16 @@ package struct TransferError: Error, Sendable, Equatable {
     package let phase: Phase
     /// Whether another attempt can help.
     package let isRetryable: Bool
+    /// What the operating system said, for operators only (errno(3)); 0: it was not asked.
+    package let osError: Int32
 
     /// Phase and retryability are among those that the code's row in `docs/errors.md` has.
-    package init(_ code: Code, _ message: String, phase: Phase, isRetryable: Bool) {
+    package init(_ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0) {
         self.code = code
         self.message = message
         self.phase = phase
         self.isRetryable = isRetryable
+        self.osError = osError
     }
 
     /// What an attempt ends as whose node died: nobody knows how far it came.

@@ -9,7 +9,9 @@ extension TransferError.Code {
         case .authenticationRequired: .authentication
         case .unacceptableStatus: .httpStatus
         case .incompleteBody, .sizeMismatch, .digestMismatch, .sourceChanged: .integrity
-        case .destinationExists, .destinationInvalid, .sourceNotFound, .storageFull, .storageFailed: .storage
+        case .destinationExists, .destinationInvalid, .sourceNotFound, .storageFull, .storageUnavailable,
+            .storageFailed:
+            .storage
         case .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
             .responseTooLarge, .requestNotRepeatable:
             .request
@@ -41,6 +43,7 @@ extension TransferError.Code {
         case .digestMismatch, .destinationExists, .destinationInvalid: [.finishing]
         case .sourceNotFound: [.sending]
         case .sourceChanged: [.sending, .receiving]
+        case .storageUnavailable: [.finishing]
         case .storageFailed: [.sending, .finishing]
         case .blockedAddress: [.connecting, .waiting]
         case .requestNotRepeatable: [.connecting, .sending, .waiting, .receiving]
@@ -53,7 +56,7 @@ extension TransferError.Code {
 
     package var repetition: Repetition {
         switch self {
-        case .hostHeld: .always
+        case .hostHeld, .storageUnavailable: .always
         case .hostNotFound, .sourceChanged, .storageFull, .nodeLost, .couldNotConnect, .connectionLost,
             .timedOut, .tlsFailed, .unacceptableStatus, .responseInvalid,
             .incompleteBody, .sizeMismatch, .digestMismatch, .storageFailed, .internalError:

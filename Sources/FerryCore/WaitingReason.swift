@@ -11,6 +11,7 @@ package struct WaitingReason: Sendable, Equatable {
         case hostRate = "host_rate"
         case sessionLimit = "session_limit"
         case storageLow = "storage_low"
+        case storageUnavailable = "storage_unavailable"
         case noFreeSlot = "no_free_slot"
         case paused, suspended
         case noWorker = "no_worker"
@@ -57,12 +58,8 @@ package struct WaitingReason: Sendable, Equatable {
                 conditions.hasDrainedWorker
                     ? "Every node that transfers is drained; it starts after an operator has resumed one."
                     : "No node that transfers is alive; it starts as soon as one is.")
-        } else if conditions.holdsDownloads, job.knownSpec?.kind == .download {
-            self.init(
-                .storageLow,
-                conditions.workerCount == 1
-                    ? "The disk for downloads is nearly full; it starts once there is room."
-                    : "The disk of this node is nearly full; it starts once there is room, or elsewhere.")
+        } else if let hold = conditions.downloadHold, job.knownSpec?.kind == .download {
+            self.init(hold, isElsewherePossible: conditions.workerCount != 1)
         } else if conditions.awaitsHost(job) {
             self.init(away: job, conditions)
         } else {
@@ -72,6 +69,19 @@ package struct WaitingReason: Sendable, Equatable {
             } else {
                 self.init(reason)
             }
+        }
+    }
+
+    private init(_ hold: DownloadGate.Hold, isElsewherePossible: Bool) {
+        let disk = isElsewherePossible ? "The disk of this node" : "The disk for downloads"
+        let elsewhere = isElsewherePossible ? ", or elsewhere" : ""
+        switch hold {
+        case .noRoom:
+            self.init(.storageLow, "\(disk) is nearly full; it starts once there is room\(elsewhere).")
+        case .unwritable:
+            self.init(
+                .storageUnavailable,
+                "\(disk) cannot be written to; it starts once that is over\(elsewhere).")
         }
     }
 
@@ -133,6 +143,13 @@ package struct WaitingReason: Sendable, Equatable {
                     + "no attempt.", nextCheckAt: job.nextAttemptAt)
             return
         }
+        if waitingFor == .retry, job.lastErrorCode == TransferError.Code.storageUnavailable.rawValue {
+            self.init(
+                .storageUnavailable,
+                "The disk that its file goes to cannot be written to; it looks again at next_attempt_at, and "
+                    + "uses up no attempt.", nextCheckAt: job.nextAttemptAt)
+            return
+        }
         if waitingFor == .retry, let hold = job.hold {
             self.init(
                 hold.code,
@@ -186,8 +203,8 @@ package struct QueueConditions: Sendable {
     package var now: Timestamp?
     /// After which a silent node counts as gone.
     package var leaseSeconds = Limits.leaseSeconds
-    /// No download begins here before there is room on the disk.
-    package var holdsDownloads = false
+    /// Why no download begins here; nil: they may.
+    package var downloadHold: DownloadGate.Hold?
     /// Whether nobody reaches an origin, as far as is known.
     package var hostAway: @Sendable (_ origin: String) -> HostAway? = { _ in nil }
     /// What holds back those that may wait for a good moment; nil: not known.

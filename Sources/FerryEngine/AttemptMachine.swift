@@ -257,7 +257,8 @@ extension TransferError {
     /// Whether the bytes that had arrived before may still be right. Those that a disk had room for are.
     fileprivate var leavesBytesUsable: Bool {
         switch code {
-        case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageFailed,
+        case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageUnavailable,
+            .storageFailed,
             .destinationExists, .destinationInvalid:
             false
         case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost, .timedOut, .resourceTimeout,

@@ -38,7 +38,7 @@ final class EngineContext: Sendable {
         bulk = BulkBoard(loopCount: configuration.loopCount)
         space = StorageSpace(
             reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
-            gate: configuration.downloads)
+            gate: configuration.downloads, logger: logger)
         gathering = GatheringRoom(byteCount: configuration.gatheredByteCountMax)
         self.sink = sink
         self.lease = lease
@@ -48,9 +48,10 @@ final class EngineContext: Sendable {
         failures = FailureLog(logger)
     }
 
-    /// Opened once each and kept. A root that was removed meanwhile is made again.
+    /// Opened once each and kept while its path leads there. A root that was removed meanwhile is made again;
+    /// where another directory was put or mounted in its place, files go there.
     func root(_ path: String) throws(TransferError) -> StorageDirectory {
-        if let open = roots.withLock({ $0[path] }), open.isLinked { return open }
+        if let open = roots.withLock({ $0[path] }), open.isStill(at: path) { return open }
         let opened = try StorageDirectory.root(path)
         roots.withLock { roots in
             if roots.count >= 1_000 { roots = [:] }
@@ -116,10 +117,12 @@ final class EngineContext: Sendable {
 }
 
 extension StorageDirectory {
-    /// False once the directory has been removed.
-    fileprivate var isLinked: Bool {
-        var status = stat()
-        return fstat(descriptor, &status) == 0 && status.st_nlink > 0
+    /// False once the path leads elsewhere, or nowhere. What does not answer is still what it was.
+    fileprivate func isStill(at path: String) -> Bool {
+        var (found, own) = (stat(), stat())
+        guard stat(path, &found) == 0 else { return errno != ENOENT }
+        guard fstat(descriptor, &own) == 0 else { return false }
+        return found.st_dev == own.st_dev && found.st_ino == own.st_ino
     }
 }
 

@@ -32,8 +32,10 @@ final class FailureLog: Sendable {
         ]
         if let status = result.response?.status { metadata["status"] = "\(status)" }
         if let diagnostics = result.trace?.diagnostics {
-            metadata["curl.code"] = "\(diagnostics.curlCode)"
-            metadata["curl.message"] = "\(diagnostics.curlMessage)"
+            if diagnostics.curlCode != 0 {
+                metadata["curl.code"] = "\(diagnostics.curlCode)"
+                metadata["curl.message"] = "\(diagnostics.curlMessage)"
+            }
             if diagnostics.osError != 0 {
                 metadata["os.error"] = "\(String(cString: strerror(diagnostics.osError)))"
             }

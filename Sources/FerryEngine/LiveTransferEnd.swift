@@ -95,7 +95,8 @@ extension LiveTransfer {
 extension LiveTransfer {
     func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) {
         leave()
-        noteNeed(outcome)
+        let outcome = settled(outcome)
+        if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
         context.report(result(outcome, kept: kept))
     }
 

@@ -59,6 +59,20 @@ struct HeldSlot {
     }
 }
 
+extension TransferError {
+    /// A failure to write that another file would not have met.
+    fileprivate var ofThisFile: TransferError {
+        TransferError(
+            .storageFailed, "The file could not be written.", phase: phase, isRetryable: true,
+            osError: osError)
+    }
+
+    /// What the operating system said, for operators.
+    var diagnostics: AttemptRecord.Diagnostics? {
+        osError == 0 ? nil : .init(curlCode: 0, curlMessage: "", osError: osError)
+    }
+}
+
 extension RunningAttempt {
     /// To be asked about once a second.
     func lendSlot(_ now: Int64) {
@@ -113,9 +127,24 @@ extension RunningAttempt {
         space.needs.forget(attempt.job)
     }
 
+    /// What the end of the attempt says about its disk is remembered. A failure to write is the disk's if
+    /// nobody can write there, and this file's if others can.
+    func settled(_ outcome: AttemptResult.Outcome) -> AttemptResult.Outcome {
+        guard case .failed(let error, let retryAfter) = outcome else { return outcome }
+        switch error.code {
+        case .storageFull:
+            noteNeed(error)
+        case .storageUnavailable:
+            if let place, !loop.context.space.isUnavailable(at: place) {
+                return .failed(error.ofThisFile, retryAfter: retryAfter)
+            }
+        default: break
+        }
+        return outcome
+    }
+
     /// Remembers where there was no room, and how much a file needs that found none.
-    func noteNeed(_ outcome: AttemptResult.Outcome) {
-        guard case .failed(let error, _) = outcome, error.code == .storageFull else { return }
+    private func noteNeed(_ error: TransferError) {
         let space = loop.context.space
         if error.isRetryable, let destination,
             let place = try? destination.root.directory(destination.directory, making: false)
@@ -123,6 +152,11 @@ extension RunningAttempt {
             space.noteFull(at: place)
         }
         if let total = progress.snapshot.bytesExpectedToReceive { space.needs.note(attempt.job, total) }
+    }
+
+    /// The directory that the file goes to, or its root before that is made.
+    private var place: StorageDirectory? {
+        destination.map { (try? $0.root.directory($0.directory, making: false)) ?? $0.root }
     }
 
     /// An answer has decided how many bytes need not be fetched again.

@@ -207,7 +207,8 @@ final class SegmentedTransfer: RunningAttempt {
 
     func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) {
         leave()
-        noteNeed(outcome)
+        let outcome = settled(outcome)
+        if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
         context.report(result(outcome, kept: kept))
     }
 

@@ -28,6 +28,21 @@ final class StorageDirectory: Sendable {
         return StorageDirectory(opened)
     }
 
+    /// Opens a directory, or the one above it that is there.
+    static func existing(_ path: String) throws(SystemError) -> StorageDirectory {
+        let opened = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        if opened >= 0 { return StorageDirectory(opened) }
+        guard errno == ENOENT, path.utf8.count > 1 else { throw SystemError("open \(path)") }
+        let above = splitPath(path).directory
+        return try existing(above.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : above)
+    }
+
+    /// Of its file system; nil when that does not answer.
+    var device: dev_t? {
+        var status = stat()
+        return fstat(descriptor, &status) == 0 ? status.st_dev : nil
+    }
+
     /// Opens a directory below this one; an empty path is this one. With `making`, what is missing is made.
     func directory(_ path: String, making: Bool) throws(TransferError) -> StorageDirectory {
         if path.isEmpty { return StorageDirectory(try beneath(".", O_RDONLY | O_DIRECTORY)) }
@@ -53,7 +68,11 @@ final class StorageDirectory: Sendable {
         // Not blocking: opening a FIFO would wait for a writer.
         let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
         guard opened >= 0 else {
-            if [EMFILE, ENFILE, ENOMEM, EIO].contains(errno) { throw storageError(errno) }
+            if [EMFILE, ENFILE, ENOMEM, EIO, ESTALE].contains(errno) {
+                throw TransferError(
+                    .storageFailed, "The source's file could not be read.", phase: .sending,
+                    isRetryable: true, osError: errno)
+            }
             throw missing
         }
         var status = stat()
@@ -138,6 +157,19 @@ final class StorageDirectory: Sendable {
 
     func remove(_ name: String) { unlinkat(descriptor, name, 0) }
 
+    /// Whether any file can be written here, found out with one of no use to anybody: 0, or what the kernel
+    /// says (errno(3)). What a crash leaves of it is collected like partial files.
+    func writingTrial() -> Int32 {
+        let nobody = JobID(high: .random(in: 0 ... .max), low: .random(in: 0 ... .max))
+        let name = PartialNames.partial(of: nobody, attempt: 0)
+        let opened = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard opened >= 0 else { return errno }
+        let failed = pwrite(opened, [0], 1, 0) == 1 ? 0 : errno
+        close(opened)
+        remove(name)
+        return failed
+    }
+
     private func beneath(_ path: String, _ flags: Int32) throws(TransferError) -> Int32 {
         let opened = csys_open_beneath(descriptor, path, flags | O_CLOEXEC, 0, 0)
         guard opened >= 0 else { throw storageError(errno) }
@@ -156,21 +188,31 @@ func storageError(_ code: Int32) -> TransferError {
     switch code {
     case ENOSPC, EDQUOT:
         TransferError(
-            .storageFull, "There is no room left for the file.", phase: .finishing, isRetryable: true)
+            .storageFull, "There is no room left for the file.", phase: .finishing, isRetryable: true,
+            osError: code)
     case ENOTDIR, EISDIR, EXDEV, ELOOP, ENAMETOOLONG, EINVAL:
         TransferError(
             .destinationInvalid, "The destination's path cannot be a file there.", phase: .finishing,
-            isRetryable: false)
+            isRetryable: false, osError: code)
     case EEXIST:
         TransferError(
             .destinationExists, "There is a file at the destination already.", phase: .finishing,
             isRetryable: false)
-    case EACCES, EPERM, EROFS:
+    case EACCES, EPERM:
         TransferError(
             .storageFailed, "The service may not write at the destination.", phase: .finishing,
-            isRetryable: false)
+            isRetryable: false, osError: code)
+    case EROFS, EIO, ESTALE, ENXIO, ENODEV, ENOMEDIUM, ENOTCONN, EHOSTDOWN, ETIMEDOUT, EREMOTEIO, EUCLEAN,
+        EMFILE, ENFILE, ENOMEM:
+        // Read-only after errors, a server or a device that is gone, a process without descriptors: nothing
+        // of the job's.
+        TransferError(
+            .storageUnavailable, "The disk that the file goes to cannot be written to.", phase: .finishing,
+            isRetryable: true, osError: code)
     default:
-        TransferError(.storageFailed, "The file could not be written.", phase: .finishing, isRetryable: true)
+        TransferError(
+            .storageFailed, "The file could not be written.", phase: .finishing, isRetryable: true,
+            osError: code)
     }
 }
 

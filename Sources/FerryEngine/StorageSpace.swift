@@ -1,13 +1,15 @@
 import FerryCore
 import Glibc
+import Logging
 import Synchronization
 import Sys
 
-/// How much room there is on the file systems that bodies are written to, and how much of it has been
-/// promised to transfers that run. Any thread.
+/// How much room there is on the file systems that bodies are written to, how much of it has been promised to
+/// transfers that run, and which of them cannot be written to at all. Any thread.
 final class StorageSpace: Sendable {
     private let volumes = Mutex<[dev_t: StorageVolume]>([:])
     private let shortages = StorageShortages()
+    private let troubles = StorageTroubles()
     let needs = StorageNeeds()
     private let reserve: Int64
     private let shortageMax: Int64
@@ -15,19 +17,27 @@ final class StorageSpace: Sendable {
     private let gate: DownloadGate
     private let isMeasuring = Atomic<Bool>(false)
     private let latest = Mutex<[StorageRoom]>([])
+    /// The file systems of `watched`.
+    private let devices = Mutex<Set<dev_t>>([])
+    /// Those of them that were read-only at the start: nobody wants to write there.
+    private let readOnlyAtStart: Set<dev_t>
+    private let logger: Logger?
 
     /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads end; while one
-    /// of them is short of room, `gate` is closed.
+    /// of them is short of room or cannot be written to, `gate` is closed.
     ///
     /// `shortageMax`: nanoseconds after which a shortage is forgotten that nobody has met since.
     init(
         reserve: Int64, watched: [String], gate: DownloadGate,
-        shortageMax: Int64 = EngineLimits.shortageMax
+        shortageMax: Int64 = EngineLimits.shortageMax, logger: Logger? = nil
     ) {
         self.reserve = reserve
         self.shortageMax = shortageMax
         self.watched = watched
         self.gate = gate
+        self.logger = logger
+        let looks = watched.compactMap { try? WatchedLook($0) }
+        readOnlyAtStart = Set(looks.filter(\.isReadOnly).map(\.device))
         measure()
     }
 
@@ -43,13 +53,27 @@ final class StorageSpace: Sendable {
     /// A write has found no room although it was promised: somebody else has taken it.
     func noteFull(at place: StorageDirectory) { volume(of: place.descriptor)?.noteFull(place.descriptor) }
 
-    /// Whether a file system has run full, as far as nobody has seen yet that it has room again.
-    var hasShortages: Bool { shortages.count > 0 }
+    /// Whether a file system has run full or could not be written to, as far as nobody has seen yet that this
+    /// is over.
+    var hasShortages: Bool { shortages.count > 0 || troubles.count > 0 }
 
     /// Throws `storage_full` while a body below `place` would find as little room as another one did a short
-    /// time ago: there is no need to ask a server for it.
+    /// time ago, and `storage_unavailable` while nobody can write there: there is no need to ask a server.
     func awaitRoom(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
+        if let device = place.device { try troubles.check(device) }
         try volume(of: place.descriptor)?.awaitRoom(for: byteCount, place.descriptor)
+    }
+
+    /// Whether nobody can write below `place`, after somebody could not. Closes the gate at once when
+    /// downloads usually end there.
+    func isUnavailable(at place: StorageDirectory) -> Bool {
+        guard let device = place.device else { return true }
+        if troubles[device] != nil { return true }
+        let osError = place.writingTrial()
+        guard saysUnavailable(osError) else { return false }
+        troubles.note(osError, at: place, on: device)
+        if devices.withLock({ $0.contains(device) }) { close(.unwritable, because: osError) }
+        return true
     }
 
     private func volume(of descriptor: Int32) -> StorageVolume? {
@@ -75,21 +99,55 @@ final class StorageSpace: Sendable {
     }
 
     func measure() {
-        let rooms = watched.compactMap(room)
-        latest.withLock { $0 = rooms }
         forgetShortages()
+        var (rooms, failure): ([StorageRoom], Int32?) = ([], nil)
+        var devices: Set<dev_t> = []
+        for path in watched {
+            do throws(SystemError) {
+                let look = try WatchedLook(path)
+                devices.insert(look.device)
+                if look.isReadOnly, !readOnlyAtStart.contains(look.device), troubles[look.device] == nil {
+                    troubles.note(EROFS, at: look.place, on: look.device)
+                }
+                failure = failure ?? troubles.meet(look.device)
+                if let room = room(path, look.place) { rooms.append(room) }
+            } catch {
+                if saysUnavailable(error.code) { failure = failure ?? error.code }
+            }
+        }
+        latest.withLock { [rooms] in $0 = rooms }
+        self.devices.withLock { [devices] in $0 = devices }
+        if let failure { return close(.unwritable, because: failure) }
         // Opened later than it is closed, so that it does not flutter.
-        let isOpen = gate.isOpen
-        gate.set(
-            isOpen: rooms.allSatisfy { room in
-                room.free - room.promised >= room.reserve + (isOpen ? 0 : room.reserve / 8)
-            })
+        let isFull = gate.hold == .noRoom
+        let hasRoom = rooms.allSatisfy { room in
+            room.free - room.promised >= room.reserve + (isFull ? room.reserve / 8 : 0)
+        }
+        guard hasRoom else { return close(.noRoom) }
+        guard gate.hold != nil else { return }
+        gate.set(nil)
+        logger?.notice("Downloads begin again.")
+    }
+
+    private func close(_ hold: DownloadGate.Hold, because osError: Int32 = 0) {
+        guard gate.hold != hold else { return }
+        gate.set(hold)
+        switch hold {
+        case .noRoom:
+            logger?.warning(
+                "No download begins: the disk has less room than FERRY_STORAGE_RESERVE is to keep free.")
+        case .unwritable:
+            logger?.error(
+                "No download begins: the disk cannot be written to.",
+                metadata: ["os.error": "\(String(cString: strerror(osError)))"])
+        }
     }
 
     /// Who waited for room may have gone: without this, every later download would be asked where it goes.
     private func forgetShortages() {
         guard hasShortages else { return }
         let now = monotonicNanoseconds()
+        troubles.lookAgain(metBefore: now - shortageMax)
         for volume in volumes.withLock({ Array($0.values) }) {
             volume.forgetShortage(metBefore: now - shortageMax)
         }
@@ -98,21 +156,26 @@ final class StorageSpace: Sendable {
     /// One for each watched directory that could be looked at, as of the last time.
     var rooms: [StorageRoom] { latest.withLock { $0 } }
 
-    private func room(_ path: String) -> StorageRoom? {
-        let descriptor = Self.existing(path)
-        guard descriptor >= 0 else { return nil }
-        defer { close(descriptor) }
-        guard let volume = volume(of: descriptor) else { return nil }
-        volume.measure(descriptor)
+    private func room(_ path: String, _ place: StorageDirectory) -> StorageRoom? {
+        guard let volume = volume(of: place.descriptor) else { return nil }
+        volume.measure(place.descriptor)
         return volume.room(path)
     }
+}
 
-    /// The directory, or the one that it will be made in.
-    private static func existing(_ path: String) -> Int32 {
-        let opened = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard opened < 0, errno == ENOENT, path.utf8.count > 1 else { return opened }
-        let above = splitPath(path).directory
-        return existing(above.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : above)
+/// What can be seen of a watched directory, or of the one that it will be made in.
+private struct WatchedLook {
+    let place: StorageDirectory
+    let device: dev_t
+    let isReadOnly: Bool
+
+    init(_ path: String) throws(SystemError) {
+        place = try StorageDirectory.existing(path)
+        guard let device = place.device else { throw SystemError("fstat \(path)") }
+        self.device = device
+        var information = statvfs()
+        guard fstatvfs(place.descriptor, &information) == 0 else { throw SystemError("statvfs \(path)") }
+        isReadOnly = information.f_flag & UInt(ST_RDONLY) != 0
     }
 }
 

@@ -42,7 +42,7 @@ final class Health: Sendable {
     /// Free space below which the node takes no traffic: a job's row and its file need some.
     private static let freeBytesMin: Int64 = 64 << 20
 
-    /// Whether downloads wait because there is too little room for them.
+    /// Whether downloads wait because there is too little room for them, or their disk cannot be written to.
     var holdsDownloads: Bool { !downloads.isOpen }
 
     var checks: [Check] {
@@ -53,7 +53,8 @@ final class Health: Sendable {
             Check(name: "database", isPassed: store.isReady),
             Check(name: "transfer_loops", isPassed: !isBroken),
             Check(name: "disk", isPassed: (freeBytes ?? 0) >= Self.freeBytesMin),
-            Check(name: "room_for_downloads", isPassed: !holdsDownloads, isRequired: false),
+            Check(name: "room_for_downloads", isPassed: downloads.hold != .noRoom, isRequired: false),
+            Check(name: "storage_writable", isPassed: downloads.hold != .unwritable, isRequired: false),
         ]
     }
 

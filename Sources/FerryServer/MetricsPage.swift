@@ -96,7 +96,7 @@ final class MetricsPage: Sendable {
         page.add(.gauge, "ferry_storage_reserve_bytes", "Room that downloads leave free.", values(\.reserve))
         page.add(
             .gauge, "ferry_downloads_held",
-            "Whether no downloads begin here, because there is too little room.",
+            "Whether no downloads begin here: too little room, or a disk that cannot be written to.",
             parts.health.holdsDownloads ? 1 : 0)
     }
 

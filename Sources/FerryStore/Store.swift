@@ -179,7 +179,7 @@ package final class Store: Sendable {
         conditions.now = context.clock.now()
         conditions.leaseSeconds = context.configuration.leaseSeconds
         let configuration = context.configuration
-        conditions.holdsDownloads = configuration.isWorker && !configuration.downloads.isOpen
+        conditions.downloadHold = configuration.isWorker ? configuration.downloads.hold : nil
         conditions.hostAway = { [health = context.health] in health.away($0) }
         conditions.outlook = context.outlook.withLock { $0 }
         return conditions

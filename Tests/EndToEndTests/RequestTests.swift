@@ -197,22 +197,3 @@ extension RequestTests {
         #expect(isExact)
     }
 }
-
-/// A tmpfs of a fixed size; needs root, as the tests have it in CI.
-struct SmallFileSystem {
-    let path: String
-
-    init(_ path: String, byteCount: Int) throws {
-        self.path = path
-        mkdir(path, 0o777)
-        guard mount("ferry-test", path, "tmpfs", 0, "size=\(byteCount),mode=777") == 0 else {
-            throw SystemError("mount")
-        }
-    }
-
-    func remove() {
-        // Lazily: a descriptor of the service's may still be open in there.
-        umount2(path, Int32(MNT_DETACH))
-        rmdir(path)
-    }
-}

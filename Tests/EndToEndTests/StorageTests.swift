@@ -49,4 +49,51 @@ struct StorageTests {
             #"{"kind":"download","request":{"url":"\#(origin.url)/"},"retry":{"max_attempts":1}}"#)
         #expect(large["error"]?["code"]?.string == "storage_full", "\(large)")
     }
+
+    @Test("a node whose disk became read-only loses no job: another one takes them, or they wait")
+    func readOnly() throws {
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        try nginx.serve("file", patternBytes(50_000))
+        let root = try TemporaryDirectory.make("read-only")
+        defer { TemporaryDirectory.remove(root) }
+        let disk = try SmallFileSystem(root + "/files", byteCount: 16 << 20)
+        defer { disk.remove() }
+        let database = try TestDatabase()
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+        ]
+        let ferry = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": disk.path]) { $1 })
+        defer { ferry.remove() }
+        let job = { (name: String) in
+            #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"\#(name)"}}"#
+        }
+        #expect(try ferry.run(job("before"))["state"]?.string == "succeeded")
+        try disk.remount(isReadOnly: true)
+        let ids = try (0..<20).map { try ferry.submit(job("\($0)")) }
+        #expect(becomes { try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1") })
+        let ready = try ferry.call("GET", "/readyz?verbose", key: "")
+        #expect(ready.status == 200 && ready.text.contains("[!]storage_writable"), "\(ready.text)")
+        #expect(ready.text.contains("[+]room_for_downloads"))
+        for id in ids {
+            #expect(
+                becomes {
+                    let job = try ferry.json("GET", "/v1/jobs/\(id)")
+                    return job["waiting_reason"]?["code"]?.string == "storage_unavailable"
+                })
+        }
+        #expect(try ferry.json("GET", "/v1/jobs?state=failed")["data"]?.array?.isEmpty == true)
+        let other = try FerryProcess(settings)
+        defer { other.remove() }
+        for id in ids {
+            let job = try other.finished(id)
+            #expect(job["state"]?.string == "succeeded", "\(job)")
+        }
+        #expect(names(in: other.files).count == 20)
+        other.terminate()
+        let last = try ferry.submit(job("last"))
+        try disk.remount(isReadOnly: false)
+        #expect(try ferry.finished(last)["state"]?.string == "succeeded")
+        #expect(Set(names(in: disk.path)) == ["before", "last"])
+    }
 }

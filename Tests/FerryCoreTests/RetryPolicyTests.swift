@@ -45,12 +45,12 @@ struct RetryPolicyTests {
         #expect(timeout.code == .resourceTimeout)
     }
 
-    @Test("a full disk uses up no attempt, and is looked at again within a minute, until the time is over")
+    @Test("a full disk, or none, uses up no attempt; it is looked at again in a minute, until time is over")
     func storageFull() {
         let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)
         let verdict = { [now] (attempt: Int, expiry: Double) in
             RetryPolicy.verdict(
-                rules: .standard, storageFull: full, attempt: attempt, now: now, expiry: now + expiry,
+                rules: .standard, waitingForDisk: full, attempt: attempt, now: now, expiry: now + expiry,
                 jitter: 0.5, overdue: .resourceTimeout)
         }
         #expect(verdict(2, 1e6) == .retry(at: now + 2))
@@ -63,6 +63,8 @@ struct RetryPolicyTests {
         var rules = JobSpec.RetryRules.standard
         #expect(!RetryPolicy.usesUpAttempt(full, rules: rules))
         #expect(RetryPolicy.usesUpAttempt(error, rules: rules))
+        let away = TransferError(.storageUnavailable, "Read-only.", phase: .finishing, isRetryable: true)
+        #expect(!RetryPolicy.usesUpAttempt(away, rules: rules))
         let hopeless = TransferError(.storageFull, "Too long.", phase: .receiving, isRetryable: false)
         #expect(RetryPolicy.usesUpAttempt(hopeless, rules: rules))
         rules.attemptCountMax = 1

@@ -31,12 +31,17 @@ struct WaitingReasonTests {
         #expect(reasons.contains { $0.detail.contains("timed_out") })
     }
 
-    @Test("a job that found no room says so, and when it looks again")
-    func fullDisk() {
+    @Test(
+        "a job that found no room, or no disk that can be written to, says so, and when it looks again",
+        arguments: [
+            (TransferError.Code.storageFull, WaitingReason.Code.storageLow),
+            (.storageUnavailable, .storageUnavailable),
+        ])
+    func disk(_ code: TransferError.Code, _ expected: WaitingReason.Code) {
         var job = record(.waiting, .retry)
-        job.errorJSON = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true).json
+        job.errorJSON = TransferError(code, "No.", phase: .finishing, isRetryable: true).json
         let reason = WaitingReason(job, queue: .init())
-        #expect(reason?.code == .storageLow && reason?.nextCheckAt == Timestamp(microseconds: 9))
+        #expect(reason?.code == expected && reason?.nextCheckAt == Timestamp(microseconds: 9))
     }
 
     @Test("what holds back every job is said before what holds back this one")

@@ -32,7 +32,7 @@ struct DispatcherTests {
     func heldDownloads() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
-        node.downloads.set(isOpen: false)
+        node.downloads.set(.noRoom)
         let download = try node.submit(newJob(priority: 0.9))
         #expect(download.state == .queued)
         let other = try node.submit(newJob(kind: .data))
@@ -46,7 +46,7 @@ struct DispatcherTests {
         #expect(second.job == data.id)
         node.end(second, success)
         #expect(try node.status().queued == 1)
-        node.downloads.set(isOpen: true)
+        node.downloads.set(nil)
         #expect(try node.attempt().job == download.id)
     }
 

@@ -56,9 +56,11 @@ struct ReasonTests {
         let key = SessionKey(tenant: "acme", name: "narrow")
         _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
         try expect(.sessionLimit, of: node.submit(newJob(session: "narrow")).id)
-        node.downloads.set(isOpen: false)
+        node.downloads.set(.noRoom)
         try expect(.storageLow, of: free)
-        node.downloads.set(isOpen: true)
+        node.downloads.set(.unwritable)
+        try expect(.storageUnavailable, of: free)
+        node.downloads.set(nil)
         _ = try wait { node.store.control.pause(true, reply: $0) }.get()
         try expect(.paused, of: free)
     }

@@ -263,7 +263,7 @@ let answerSchemas = #"""
             },
             "holds_downloads": {
               "type": "boolean",
-              "description": "The node that answers begins no downloads, because its disk is nearly full."
+              "description": "The node that answers begins none: its disk is nearly full or not writable."
             }
           }
         },

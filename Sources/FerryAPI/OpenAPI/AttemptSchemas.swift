@@ -41,14 +41,14 @@ let attemptSchemas = #"""
           "type": "integer", "minimum": 0, "description": "How many redirects were followed."
         },
         "diagnostics": {
-          "description": "For the role admin only, of an attempt that libcurl gave up.",
+          "description": "For the role admin only: what libcurl or the operating system said.",
           "oneOf": [
             {"type": "null"},
             {
               "type": "object", "required": ["curl_code", "curl_message", "os_error"],
               "properties": {
-                "curl_code": {"type": "integer", "description": "See libcurl-errors(3)."},
-                "curl_message": {"type": "string"},
+                "curl_code": {"type": ["integer", "null"], "description": "See libcurl-errors(3)."},
+                "curl_message": {"type": ["string", "null"]},
                 "os_error": {"type": ["integer", "null"], "description": "errno(3)"}
               }
             }

@@ -1,0 +1,30 @@
+import Glibc
+import Sys
+
+/// A tmpfs of a fixed size; needs root, as the tests have it in CI.
+package struct SmallFileSystem {
+    package let path: String
+    private let data: String
+
+    package init(_ path: String, byteCount: Int) throws {
+        self.path = path
+        data = "size=\(byteCount),mode=777"
+        mkdir(path, 0o777)
+        try mount(flags: 0)
+    }
+
+    /// As a kernel does that finds errors on a disk. Throws while a file is open for writing.
+    package func remount(isReadOnly: Bool) throws {
+        try mount(flags: UInt(MS_REMOUNT) | (isReadOnly ? UInt(MS_RDONLY) : 0))
+    }
+
+    private func mount(flags: UInt) throws {
+        guard Glibc.mount("ferry-test", path, "tmpfs", flags, data) == 0 else { throw SystemError("mount") }
+    }
+
+    package func remove() {
+        // Lazily: a descriptor of the service's may still be open in there.
+        umount2(path, Int32(MNT_DETACH))
+        rmdir(path)
+    }
+}

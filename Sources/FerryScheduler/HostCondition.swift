@@ -46,6 +46,8 @@ package struct HostCondition: Sendable, Equatable {
     var hasAnsweredSince = false
     /// Or a probe has reached it.
     var lastAnsweredAt: Timestamp?
+    /// Which node that was.
+    var lastAnsweredBy: NodeID?
     /// Attempts cannot reach it, and none was answered since.
     var failingSince: Timestamp?
     var nextReleaseAt: Timestamp?
@@ -123,15 +125,22 @@ package struct HostCondition: Sendable, Equatable {
 
     // MARK: Reports
 
+    /// Whether a node that does not reach it may doubt itself: another one has, after that instant.
+    package func isReached(byOthersThan node: NodeID, after instant: Timestamp) -> Bool {
+        guard let lastAnsweredAt, let lastAnsweredBy, lastAnsweredBy != node else { return false }
+        return lastAnsweredAt > instant
+    }
+
     /// Takes what one node has seen. `inFlight`: attempts at this host that run now, everywhere; `jitter`:
     /// from 0 to 1.
     package mutating func take(
-        _ report: HostReport, inFlight: Int, now: Timestamp, jitter: Double
+        _ report: HostReport, by node: NodeID? = nil, inFlight: Int, now: Timestamp, jitter: Double
     ) -> [HostDecision] {
         var decisions: [HostDecision] = []
         if !report.isEmpty { lastReportAt = now }
         if report.answered > 0 {
             lastAnsweredAt = now
+            lastAnsweredBy = node
             failingSince = nil
             pauseCount = 0
             hasAnsweredSince = releaseCount > 0
@@ -276,7 +285,9 @@ package struct HostCondition: Sendable, Equatable {
     }
 
     /// A probe has ended. `code`: why nobody was reached; nil: somebody was.
-    package mutating func probed(_ code: TransferError.Code?, at now: Timestamp) -> HostDecision? {
+    package mutating func probed(
+        _ code: TransferError.Code?, by node: NodeID? = nil, at now: Timestamp
+    ) -> HostDecision? {
         guard let since = unreachableSince else { return nil }
         lastReportAt = now
         if let code {
@@ -289,6 +300,7 @@ package struct HostCondition: Sendable, Equatable {
         unreachableCode = nil
         nextProbeAt = nil
         lastAnsweredAt = now
+        lastAnsweredBy = node
         failingSince = nil
         releaseCount = Self.releaseCountMin
         nextReleaseAt = now

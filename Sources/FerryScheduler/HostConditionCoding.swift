@@ -22,6 +22,7 @@ extension HostCondition {
         writer.put("next_release", nextReleaseAt)
         writer.put("last_report", lastReportAt)
         writer.put("last_answer", lastAnsweredAt)
+        writer.put("last_answer_by", lastAnsweredBy?.description)
         writer.put("failing_since", failingSince)
         controller.write(into: &writer)
         pace.write(into: &writer)
@@ -49,6 +50,7 @@ extension HostCondition {
         nextReleaseAt = reader.instant("next_release")
         lastReportAt = reader.instant("last_report")
         lastAnsweredAt = reader.instant("last_answer")
+        lastAnsweredBy = json["last_answer_by"]?.string.flatMap { NodeID($0) }
         failingSince = reader.instant("failing_since")
         controller = ConcurrencyController(reader)
         pace = RequestPace(reader)

@@ -54,6 +54,7 @@ final class Health: Sendable {
             Check(name: "transfer_loops", isPassed: !isBroken),
             Check(name: "disk", isPassed: (freeBytes ?? 0) >= Self.freeBytesMin),
             Check(name: "room_for_downloads", isPassed: downloads.hold != .noRoom, isRequired: false),
+            Check(name: "reaches_hosts", isPassed: !store.isCutOff, isRequired: false),
             Check(name: "storage_writable", isPassed: downloads.hold != .unwritable, isRequired: false),
         ]
     }

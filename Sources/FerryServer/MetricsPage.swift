@@ -108,6 +108,9 @@ final class MetricsPage: Sendable {
         page.add(
             .gauge, "ferry_database_round_trip_seconds", "The last heartbeat's round trip.",
             parts.store.roundTripSeconds ?? 0)
+        page.add(
+            .gauge, "ferry_node_cut_off", "Whether this node begins nothing: it reaches nobody, others do.",
+            parts.store.isCutOff ? 1 : 0)
         page.add(.counter, "ferry_jobs_submitted_total", "Jobs accepted by this node.", counts.submittedJobs)
         page.add(
             .counter, "ferry_jobs_leased_at_once_total", "Of these, jobs that began without queueing.",

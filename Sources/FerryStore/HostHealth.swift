@@ -17,11 +17,14 @@ final class HostHealth: Sendable {
         /// Of its last trouble, or of its row; monotonic nanoseconds.
         var since: Int64
     }
-    private struct State {
+    fileprivate struct State {
         var entries: [String: Entry] = [:]
         var unreachable: [String: TransferError.Code] = [:]
         /// When somebody looks for those that are not reached.
         var due: [String: Timestamp] = [:]
+        /// Attempts in a row that have reached nobody, wherever, and when the first of them ended; monotonic
+        /// nanoseconds.
+        var misses = (count: 0, since: Int64(0))
     }
 
     enum Message: Sendable {
@@ -31,6 +34,8 @@ final class HostHealth: Sendable {
         case changed
         /// A probe has ended; nil: somebody was reached.
         case probed(String, TransferError.Code?)
+        /// This node has looked whether it reaches anybody.
+        case looked(isReached: Bool)
     }
 
     /// Hosts that are remembered in memory and in the database; of others nothing is known.
@@ -66,6 +71,7 @@ final class HostHealth: Sendable {
         }
         let isUrgent = state.withLock { state in
             let isTrouble = signal != .answered
+            state.count(signal)
             let countMax = signal == .unreachable(.hostNotFound) ? Self.unknownCountMax : Self.countMax
             guard state.entries[origin] != nil || isTrouble && state.entries.count < countMax else {
                 return false
@@ -83,6 +89,16 @@ final class HostHealth: Sendable {
         }
         if isUrgent { messages.send(.trouble) }
     }
+
+    /// For how many seconds this node has reached nobody, of several that it tried; nil: it reaches some.
+    var missingSeconds: Double? {
+        let misses = state.withLock { $0.misses }
+        guard misses.count >= NodeReach.missCountMin else { return nil }
+        return Double(Sys.monotonicNanoseconds() - misses.since) / 1e9
+    }
+
+    /// It tries anew.
+    func forgetMisses() { state.withLock { $0.misses = (0, 0) } }
 
     /// Whether there are hosts that nobody reaches, as far as is known.
     var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
@@ -158,6 +174,17 @@ final class HostHealth: Sendable {
     var counts: (known: Int, unreachable: Int) {
         guard isWatching.load(ordering: .relaxed) else { return (0, 0) }
         return state.withLock { ($0.entries.values.count { $0.isKnown }, $0.unreachable.count) }
+    }
+}
+
+extension HostHealth.State {
+    fileprivate mutating func count(_ signal: HostSignal) {
+        guard case .unreachable = signal else {
+            misses = (0, 0)
+            return
+        }
+        if misses.count == 0 { misses.since = Sys.monotonicNanoseconds() }
+        misses.count += 1
     }
 }
 

@@ -17,6 +17,8 @@ final class HostLane: Sendable {
     private static let probeMax = 64
     /// Nanoseconds between two looks for jobs that nobody lets go.
     private static let strandedInterval: Int64 = 10_000_000_000
+    /// Seconds for which other nodes look for a host that this one has not reached.
+    private static let othersFirstSeconds = 4.0
     /// What is notified when something has changed that claims depend on.
     static let notification = "hosts"
 
@@ -43,6 +45,9 @@ final class HostLane: Sendable {
         var nextDue: Timestamp?
         var nextStranded: Int64 = 0
         var hasRows = false
+        var reach = NodeReach()
+        /// Until when others look for hosts that this node has not reached.
+        var leftToOthers: [String: Timestamp] = [:]
     }
 
     /// The thread's body.
@@ -58,9 +63,17 @@ final class HostLane: Sendable {
         while true {
             let messages = health.messages.wait(milliseconds: patience(progress, lane))
             if health.messages.isClosed { return }
-            for case .probed(let origin, let code) in messages {
-                progress.probes[origin] = .some(code)
-                progress.runningCount -= 1
+            for message in messages {
+                switch message {
+                case .probed(let origin, let code):
+                    progress.probes[origin] = .some(code)
+                    progress.runningCount -= 1
+                case .looked(let isReached):
+                    if progress.reach.looked(isReached: isReached, at: context.clock.now()) {
+                        comeBack("A host is reached again.")
+                    }
+                case .trouble, .changed: break
+                }
             }
             do {
                 try step(&progress, lane)
@@ -75,18 +88,26 @@ final class HostLane: Sendable {
     private func patience(_ progress: Progress, _ lane: LaneConnection) -> Int32 {
         let retry = Int32(lane.retryIn / .milliseconds(1))
         if retry > 0 { return retry + 1 }
-        let idle = progress.hasRows || !health.isQuiet ? Self.busyMilliseconds : Self.idleMilliseconds
-        guard let due = progress.nextDue else { return idle }
+        let isBusy = progress.hasRows || !health.isQuiet || progress.reach.isCutOff
+        let idle = isBusy ? Self.busyMilliseconds : Self.idleMilliseconds
+        let dues = [progress.nextDue, progress.reach.dueAt].compactMap(\.self)
+        guard let due = dues.min() else { return idle }
         return min(idle, max(10, Int32(clamping: Int64((due - context.clock.now()) * 1_000) + 1)))
     }
 
     private func step(_ progress: inout Progress, _ lane: LaneConnection) throws(PostgresError) {
         let now = context.clock.now()
-        let reports = health.takeReports(Self.reportMax)
+        doubt(&progress, now)
+        var reports = health.takeReports(Self.reportMax)
+        // What a node misses that is cut off says nothing of hosts.
+        if progress.reach.isCutOff { for origin in reports.keys { reports[origin]?.unreachable = 0 } }
         let isDue = progress.nextDue.map { $0 <= now } ?? false
         if !reports.isEmpty || !progress.probes.isEmpty || isDue {
             let round = HostRound(
-                reports: reports, probes: progress.probes, probeCountMax: freeProbeCount(progress), now: now,
+                node: context.configuration.node, reports: reports, probes: progress.probes,
+                probeCountMax: freeProbeCount(progress),
+                leftToOthers: Set(progress.leftToOthers.keys),
+                missingSince: health.missingSeconds.map { now + -$0 }, now: now,
                 jitter: Double.random(in: 0...1))
             do {
                 let outcome = try lane.withConnection { connection throws(PostgresError) in
@@ -94,6 +115,7 @@ final class HostLane: Sendable {
                 }
                 progress.probes = [:]
                 finish(outcome, &progress)
+                noteLost(outcome, &progress, now)
             } catch {
                 health.putBack(reports)
                 throw error
@@ -136,7 +158,8 @@ final class HostLane: Sendable {
     /// Probes that this node may begin. The others stay due, for other nodes or until one of its own has
     /// ended.
     private func freeProbeCount(_ progress: Progress) -> Int {
-        context.hostProber == nil ? 0 : max(0, Self.probeMax - progress.runningCount)
+        context.hostProber == nil || progress.reach.isCutOff
+            ? 0 : max(0, Self.probeMax - progress.runningCount)
     }
 
     private func probe(_ origin: String, _ progress: inout Progress) {
@@ -147,6 +170,53 @@ final class HostLane: Sendable {
             let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
             health.messages.send(.probed(origin, isAway ? error?.code : nil))
         }
+    }
+
+    // MARK: Whether it is us
+
+    private var hasOthers: Bool { context.workers.others ?? 0 > 0 }
+
+    /// What follows from time alone, and from what attempts have reached meanwhile.
+    private func doubt(_ progress: inout Progress, _ now: Timestamp) {
+        progress.leftToOthers = progress.leftToOthers.filter { $0.value > now }
+        guard progress.reach.isCutOff else { return }
+        if !hasOthers {
+            progress.reach.end()
+            return comeBack("There is no other node to leave them to.")
+        }
+        if health.missingSeconds == nil {
+            progress.reach.end()
+            return comeBack("A host is reached again.")
+        }
+        if progress.reach.triesAgain(at: now) { return comeBack("It tries again.") }
+        guard let origin = progress.reach.look(at: now), let prober = context.hostProber else { return }
+        prober.probe(origin) { [health] error in
+            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.looked(isReached: !isAway))
+        }
+    }
+
+    /// What nobody is said to reach because of us, others look for first. When they reach what we do not, and
+    /// we reach nobody, it is us.
+    private func noteLost(_ outcome: HostRound.Outcome, _ progress: inout Progress, _ now: Timestamp) {
+        guard hasOthers else { return }
+        for origin in outcome.lost { progress.leftToOthers[origin] = now + Self.othersFirstSeconds }
+        guard let origin = outcome.reachedByOthers.first, !progress.reach.isCutOff else { return }
+        progress.reach.begin(origin, at: now)
+        _ = context.setCutOff(true)
+        wakeDispatcher()
+        context.logger.error(
+            "This node reaches no host although other nodes do: it begins no transfers until it reaches one.",
+            metadata: ["host": "\(origin)"])
+    }
+
+    private func comeBack(_ why: String) {
+        health.forgetMisses()
+        let mayLease = context.setCutOff(false)
+        context.logger.notice("This node begins transfers again. \(why)")
+        guard mayLease else { return }
+        context.backlog.addUnknown()
+        wakeDispatcher()
     }
 
     /// Learns what every node has to know.
@@ -170,7 +240,8 @@ final class HostLane: Sendable {
             guard let due = rows.instantOrNil(row, 3) else { continue }
             if unreachable[origin] != nil { unreachableDue[origin] = due }
             if mayProbe || unreachable[origin] == nil {
-                progress.nextDue = min(progress.nextDue ?? due, due)
+                let turn = max(due, progress.leftToOthers[origin] ?? due)
+                progress.nextDue = min(progress.nextDue ?? turn, turn)
             }
         }
         progress.hasRows = !known.isEmpty

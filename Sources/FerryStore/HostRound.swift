@@ -10,10 +10,15 @@ struct HostRound {
     /// Decisions that are kept of each host.
     static let decisionCountMax = 50
 
+    let node: NodeID
     let reports: [String: HostReport]
     let probes: [String: TransferError.Code?]
     /// Probes that this node may begin.
     let probeCountMax: Int
+    /// Hosts that others are to look for first: it was this node that did not reach them.
+    let leftToOthers: Set<String>
+    /// Since when this node reaches nobody; nil: it reaches some.
+    let missingSince: Timestamp?
     let now: Timestamp
     let jitter: Double
 
@@ -25,6 +30,10 @@ struct HostRound {
         var decisions: [(origin: String, decision: HostDecision)] = []
         /// What others have to know of has changed.
         var isNews = false
+        /// Hosts that this node has not reached while another one has.
+        var reachedByOthers: [String] = []
+        /// Hosts that nobody reaches as of now, because of what this node has said.
+        var lost: [String] = []
         fileprivate var forgotten: [String] = []
         fileprivate var releases: [(origin: String, count: Int)] = []
     }
@@ -60,10 +69,19 @@ struct HostRound {
         var host = row.condition
         let origin = row.origin
         var decisions: [HostDecision] = []
-        if let code = probes[origin], let decision = host.probed(code, at: now) { decisions.append(decision) }
-        decisions += host.take(
-            reports[origin] ?? HostReport(), inFlight: row.inFlight, now: now, jitter: jitter)
-        let errands = host.errands(at: now, mayProbe: outcome.probes.count < probeCountMax)
+        if let code = probes[origin], let decision = host.probed(code, by: node, at: now) {
+            decisions.append(decision)
+        }
+        let report = reports[origin] ?? HostReport()
+        if report.unreachable > 0, let missingSince,
+            host.isReached(byOthersThan: node, after: missingSince + NodeReach.witnessSeconds)
+        {
+            outcome.reachedByOthers.append(origin)
+        }
+        decisions += host.take(report, by: node, inFlight: row.inFlight, now: now, jitter: jitter)
+        if host.unreachableSince == now { outcome.lost.append(origin) }
+        let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
+        let errands = host.errands(at: now, mayProbe: mayProbe)
         if errands.probes {
             if row.isAwaited { outcome.probes.append(origin) } else { host.stopProbing(at: now) }
         }

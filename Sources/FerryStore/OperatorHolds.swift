@@ -6,6 +6,8 @@ struct OperatorHolds: Sendable {
     var wishes = OperatorWishes(revision: -1, isPaused: false, drains: false)
     /// The process is about to end.
     var isStopping = false
+    /// It reaches nobody, and others do.
+    var isCutOff = false
 }
 
 /// The other nodes that run attempts, as of the last heartbeat. Any thread.
@@ -63,11 +65,28 @@ extension StoreContext {
         holds.withLock { holds in
             guard wishes.revision > holds.wishes.revision else { return false }
             holds.wishes = wishes
-            let leased = isLeasing.load(ordering: .relaxed)
-            let leases =
-                configuration.isWorker && !holds.isStopping && !wishes.isPaused && !wishes.drains
-            isLeasing.store(leases, ordering: .relaxed)
-            return leases && !leased
+            return settleLeasing(holds)
         }
+    }
+
+    /// Whether this node reaches nobody although others do: then it leaves the work to them.
+    var isCutOff: Bool { holds.withLock { $0.isCutOff } }
+
+    /// Returns whether the node may lease again.
+    func setCutOff(_ isCutOff: Bool) -> Bool {
+        holds.withLock { holds in
+            holds.isCutOff = isCutOff
+            return settleLeasing(holds)
+        }
+    }
+
+    private func settleLeasing(_ holds: OperatorHolds) -> Bool {
+        let leased = isLeasing.load(ordering: .relaxed)
+        let wishes = holds.wishes
+        let leases =
+            configuration.isWorker && !holds.isStopping && !holds.isCutOff && !wishes.isPaused
+            && !wishes.drains
+        isLeasing.store(leases, ordering: .relaxed)
+        return leases && !leased
     }
 }

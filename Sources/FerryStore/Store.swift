@@ -188,6 +188,9 @@ package final class Store: Sendable {
     /// Whether operators have paused the service, as far as this node knows.
     package var isPaused: Bool { context.isPaused }
 
+    /// Whether this node reaches nobody although others do, and leaves the work to them.
+    package var isCutOff: Bool { context.isCutOff }
+
     /// Whether jobs are known to queue.
     package var hasBacklog: Bool { !context.backlog.isEmpty }
 

@@ -1,0 +1,54 @@
+import Curl
+import FerryCore
+import TestSupport
+import Testing
+
+@Suite("A node that is cut off", .onOwnThread)
+struct CutOffTests {
+    @Test("a node that reaches nobody leaves the work to those that do, and holds nobody up")
+    func cutOff() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let database = try TestDatabase()
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for both nodes, long enough",
+            "FERRY_CONCURRENCY": "2",
+        ]
+        let good = try FerryProcess(settings)
+        defer { good.remove() }
+        // Nobody listens there.
+        let proxy = "http://127.0.0.1:\(try FreePort.find())"
+        let bad = try FerryProcess(settings.merging(["FERRY_PROXY": proxy]) { $1 })
+        defer { bad.remove() }
+        #expect(becomes { try good.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
+        let job = #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
+        let batch = #"{"jobs":[\#(Array(repeating: job, count: 20).joined(separator: ","))]}"#
+        let isCutOff = { try bad.call("GET", "/metrics").text.contains("\nferry_node_cut_off 1\n") }
+        let unfinished = {
+            let jobs = try good.json("GET", "/v1/admin/status")["jobs"]
+            return ["waiting", "queued", "running"].compactMap { jobs?[$0]?.integer as Int64? }.reduce(0, +)
+        }
+        let becameCutOff = becomes {
+            guard try unfinished() < 40 else { return try isCutOff() }
+            let sent = try good.call("POST", "/v1/jobs/batch", batch)
+            #expect(sent.status < 300, "\(sent.text)")
+            return try isCutOff()
+        }
+        #expect(becameCutOff)
+        let ready = try bad.call("GET", "/readyz?verbose", key: "")
+        #expect(ready.status == 200 && ready.text.contains("[!]reaches_hosts"), "\(ready.text)")
+        // Of what comes now nothing is tried in vain.
+        let ids = try (0..<20).map { _ in try good.submit(job) }
+        for id in ids {
+            let job = try good.finished(id)
+            #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 1, "\(job)")
+        }
+        #expect(becomes { try unfinished() == 0 })
+        #expect(try good.json("GET", "/v1/jobs?state=failed")["data"]?.array?.isEmpty == true)
+        // With nobody else there it tries by itself what it can.
+        good.terminate()
+        #expect(becomes { try !isCutOff() })
+    }
+}

@@ -1,0 +1,84 @@
+import FerryCore
+import FerryScheduler
+import Testing
+
+@Suite("Whether a node is cut off") struct NodeReachTests {
+    private let start = Timestamp(microseconds: 1_000_000_000_000)
+
+    @Test("it looks less and less often for the host that it missed, one look at a time")
+    func looks() {
+        var reach = NodeReach()
+        let early = reach.look(at: start)
+        #expect(early == nil && !reach.isCutOff && reach.dueAt == nil)
+        reach.begin("https://a:443", at: start)
+        reach.begin("https://b:443", at: start)
+        #expect(reach.origin == "https://a:443")
+        var now = start
+        var waits: [Double] = []
+        for _ in 0..<7 {
+            let due = reach.dueAt ?? now
+            waits.append(due - now)
+            now = due
+            if reach.triesAgain(at: now) { break }
+            let looks = [reach.look(at: now), reach.look(at: now)]
+            #expect(looks == ["https://a:443", nil], "one is under way")
+            let isBack = reach.looked(isReached: false, at: now)
+            #expect(!isBack)
+        }
+        #expect(waits == [1, 2, 4, 8, 15])
+    }
+
+    @Test("it is back when it reaches that host, or when it is told to end")
+    func back() {
+        var reach = NodeReach()
+        reach.begin("https://a:443", at: start)
+        let origin = reach.look(at: start + 1)
+        let isBack = reach.looked(isReached: true, at: start + 1)
+        #expect(origin != nil && isBack && !reach.isCutOff && reach.dueAt == nil)
+        let isBackAgain = reach.looked(isReached: true, at: start + 2)
+        #expect(!isBackAgain, "nobody waits for that look any more")
+        reach.begin("https://a:443", at: start)
+        reach.end()
+        #expect(!reach.isCutOff)
+    }
+
+    @Test("it tries transfers again, later each time, until it has reached somebody")
+    func tries() {
+        var reach = NodeReach()
+        for expected in [30.0, 60, 120, 240, 300, 300] {
+            reach.begin("https://a:443", at: start)
+            let isEarly = reach.triesAgain(at: start + (expected - 0.1))
+            let isDue = reach.triesAgain(at: start + expected)
+            #expect(!isEarly && isDue)
+            #expect(!reach.isCutOff)
+        }
+        reach.begin("https://a:443", at: start)
+        _ = reach.looked(isReached: true, at: start)
+        reach.begin("https://a:443", at: start)
+        let triesSoon = reach.triesAgain(at: start + 30)
+        #expect(triesSoon)
+    }
+
+    @Test("only another node's answer, later than what is missed, is a witness")
+    func witness() throws {
+        let (me, other) = (NodeID(high: 1, low: 1), NodeID(high: 1, low: 2))
+        var answered = HostReport()
+        answered.add(.answered)
+        for (node, isWitness) in [(other, true), (me, false), (nil, false)] {
+            var host = HostCondition()
+            _ = host.take(answered, by: node, inFlight: 1, now: start, jitter: 0.5)
+            host = try #require(HostCondition(json: host.json))
+            #expect(host.isReached(byOthersThan: me, after: start + -0.001) == isWitness)
+            #expect(!host.isReached(byOthersThan: me, after: start))
+        }
+        var missed = HostReport()
+        missed.add(.unreachable(.couldNotConnect))
+        missed.add(.unreachable(.couldNotConnect))
+        var host = HostCondition()
+        _ = host.take(missed, by: me, inFlight: 2, now: start, jitter: 0.5)
+        #expect(host.state(at: start) == .unreachable)
+        #expect(!host.isReached(byOthersThan: me, after: .distantPast))
+        _ = host.probed(nil, by: other, at: start + 1)
+        #expect(host.isReached(byOthersThan: me, after: start))
+    }
+}

@@ -109,6 +109,9 @@ final class MetricsPage: Sendable {
             .gauge, "ferry_database_round_trip_seconds", "The last heartbeat's round trip.",
             parts.store.roundTripSeconds ?? 0)
         page.add(
+            .counter, "ferry_log_lines_lost_total", "Lines of the log that nobody read in time.",
+            Int64(LogSink.standardError.lostCount))
+        page.add(
             .gauge, "ferry_node_cut_off", "Whether this node begins nothing: it reaches nobody, others do.",
             parts.store.isCutOff ? 1 : 0)
         page.add(.counter, "ferry_jobs_submitted_total", "Jobs accepted by this node.", counts.submittedJobs)

@@ -27,6 +27,7 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     keepFreedMemory(perHeap: 4 << 20, mappedFrom: 1 << 20)
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
+    defer { LogSink.standardError.finish(milliseconds: 1_000) }
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
@@ -98,6 +99,7 @@ private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bo
     var brokenCount = 0
     while true {
         let received = sigtimedwait(&signals, nil, &pause)
+        LogSink.standardError.flush()
         if received == SIGTERM || received == SIGINT {
             logger.notice("Ferry stops: it finishes what it can.")
             _ = Thread(name: "impatience") {

@@ -1,0 +1,112 @@
+import FerryServer
+import Glibc
+import Logging
+import TestSupport
+import Testing
+
+@Suite("Where log lines go") struct LogSinkTests {
+    /// A pipe of 4,096 bytes, which is full after that.
+    private static func withPipe(_ body: (_ reading: Int32, _ writing: Int32) throws -> Void) throws {
+        var ends: [Int32] = [0, 0]
+        try #require(pipe(&ends) == 0)
+        defer { for end in ends { close(end) } }
+        // F_SETPIPE_SZ of fcntl(2), which the module map leaves out.
+        try #require(fcntl(ends[1], 1031, 4_096) == 4_096)
+        try body(ends[0], ends[1])
+    }
+
+    private static func read(_ descriptor: Int32, atMost count: Int = 1 << 20) -> [String] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        let got = Glibc.read(descriptor, &bytes, count)
+        let text = String(decoding: bytes.prefix(max(0, got)), as: UTF8.self)
+        return text.split(separator: "\n").map(String.init)
+    }
+
+    private static func line(_ text: String) -> [UInt8] { Array((text + "\n").utf8) }
+
+    @Test("a reader that takes nothing holds nobody up; later it gets the lines in their order")
+    func order() throws {
+        try Self.withPipe { reading, writing in
+            let sink = LogSink(writing)
+            let lines = (0..<300).map { "line \($0) " + String(repeating: "x", count: 100) }
+            for line in lines { sink.write(Self.line(line)) { _ in [] } }
+            #expect(!sink.flush() && sink.lostCount == 0)
+            var got: [String] = []
+            while got.joined().utf8.count < lines.joined().utf8.count {
+                got += Self.read(reading)
+                sink.flush()
+            }
+            #expect(got.joined() == lines.joined())
+            #expect(sink.flush())
+        }
+    }
+
+    @Test("beyond the bound lines are lost and counted, and a line says so in their place")
+    func lost() throws {
+        try Self.withPipe { reading, writing in
+            let sink = LogSink(writing, byteCountMax: 2_000)
+            // What fills the pipe, what waits, and what is lost.
+            for number in 0..<100 {
+                sink.write(Self.line("\(number) " + String(repeating: "y", count: 96))) { _ in [] }
+            }
+            let lostCount = sink.lostCount
+            #expect(lostCount >= 30 && lostCount < 100)
+            while !sink.flush() { _ = Self.read(reading) }
+            _ = Self.read(reading)
+            sink.write(Self.line("after")) { Self.line("lost \($0)") }
+            var got = Self.read(reading)
+            // A pipe of one page takes what is written in pieces.
+            if !sink.flush() || got.count < 2 { got += Self.read(reading) }
+            #expect(got == ["lost \(lostCount)", "after"])
+        }
+    }
+
+    @Test("a long line comes whole, and the end of the process waits for a slow reader, but not for ever")
+    func long() throws {
+        try Self.withPipe { reading, writing in
+            let sink = LogSink(writing)
+            let line = String(repeating: "z", count: 50_000)
+            sink.write(Self.line(line)) { _ in [] }
+            sink.finish(milliseconds: 1)
+            #expect(!sink.flush())
+            var got = ""
+            while got.utf8.count < line.utf8.count {
+                got += Self.read(reading).joined()
+                sink.finish(milliseconds: 1)
+            }
+            #expect(got == line && sink.flush())
+        }
+    }
+
+    @Test("the logger's lines go there, whole, whatever a value holds")
+    func logger() throws {
+        try Self.withPipe { reading, writing in
+            let sink = LogSink(writing)
+            for isJSON in [true, false] {
+                var logger = Logger(label: "test") {
+                    LineLogHandler(label: $0, level: .info, isJSON: isJSON, sink: sink)
+                }
+                logger[metadataKey: "always"] = "there"
+                logger.notice("two\nlines", metadata: ["b": "x\ty"])
+                logger.debug("not this one")
+                let lines = Self.read(reading)
+                #expect(lines.count == 1)
+                let line = try #require(lines.first)
+                let part = isJSON ? #""message":"two\nlines","always":"there""# : "two lines always=there"
+                #expect(line.contains(part), "\(line)")
+            }
+        }
+    }
+
+    @Test("where nobody is left to read, lines are lost at once")
+    func gone() throws {
+        signal(SIGPIPE, SIG_IGN)
+        var ends: [Int32] = [0, 0]
+        try #require(pipe(&ends) == 0)
+        close(ends[0])
+        defer { close(ends[1]) }
+        let sink = LogSink(ends[1])
+        sink.write(Self.line("for nobody")) { _ in [] }
+        #expect(sink.flush() && sink.lostCount == 1)
+    }
+}

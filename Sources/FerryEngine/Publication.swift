@@ -1,3 +1,4 @@
+import CSys
 import Curl
 import FerryCore
 import Glibc
@@ -244,8 +245,26 @@ final class Publication: Sendable {
                 plan.leftovers.add(Leftover(destination, partial: partial))
                 return name
             }
-            guard errno == EEXIST else { throw storageError(errno) }
+            if errno == EEXIST { continue }
+            if try Self.moved(partial, to: name, in: place) { return name }
         }
         throw storageError(EEXIST)
+    }
+
+    /// Where there are no hard links, as with many file systems in user space, the name is given in one step
+    /// as well, but nothing proves afterwards whose file that is. False: the name is taken.
+    private static func moved(
+        _ partial: String, to name: String, in place: Int32
+    ) throws(TransferError) -> Bool {
+        if csys_rename_noreplace(place, partial, place, name) == 0 { return true }
+        switch errno {
+        case EEXIST: return false
+        case EINVAL, ENOSYS, EOPNOTSUPP:
+            throw TransferError(
+                .destinationInvalid,
+                "The disk cannot give a name only if it is free; there if_exists has to be replace.",
+                phase: .finishing, isRetryable: false, osError: errno)
+        default: throw storageError(errno)
+        }
     }
 }

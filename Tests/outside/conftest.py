@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import http.server
 import os
@@ -10,6 +11,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -79,11 +81,32 @@ def binary() -> pathlib.Path:
     return path
 
 
+def refusing(calls: dict[int, int]):
+    """For a child before it begins: a kernel, or a container's profile, that refuses these calls with these errors
+    (seccomp(2); the numbers are those of x86-64)."""
+    instructions = [(0x20, 0, 0, 0)]
+    for call, error in calls.items():
+        instructions += [(0x15, 0, 1, call), (0x06, 0, 0, 0x00050000 | error)]
+    instructions.append((0x06, 0, 0, 0x7FFF0000))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(instructions), ctypes.addressof(code)))
+    prctl = ctypes.CDLL(None).prctl
+    prctl.argtypes = [ctypes.c_int] + 4 * [ctypes.c_ulong]
+    keep = [code, program]
+
+    def refuse():
+        set_no_new_privs, set_seccomp, filtered = 38, 22, 2
+        assert prctl(set_no_new_privs, 1, 0, 0, 0) == 0
+        assert prctl(set_seccomp, filtered, ctypes.addressof(keep[1]), 0, 0) == 0
+
+    return refuse
+
+
 @contextlib.contextmanager
-def running(open_files: int | None = None, **settings: str):
+def running(open_files: int | None = None, refused: dict[int, int] | None = None, **settings: str):
     """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0.
 
-    `open_files`: the most that it and its database may have open."""
+    `open_files`: the most that it and its database may have open. `refused`: as `refusing` takes them."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
     data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
     data.chmod(0o755)
@@ -97,7 +120,8 @@ def running(open_files: int | None = None, **settings: str):
     limited = ["prlimit", f"--nofile={open_files}:{open_files}"] if open_files else []
     with open(data / "log", "wb") as log:
         process = subprocess.Popen([*limited, binary(), "serve"], env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=log, stderr=log, start_new_session=True)
+                                   stdout=log, stderr=log, start_new_session=True,
+                                   preexec_fn=refusing(refused) if refused else None)
     service = Ferry(f"http://127.0.0.1:{port}", ADMIN_KEY, data, process)
 
     def is_ready():

@@ -1,17 +1,15 @@
 """What the checks need: fetched where that is possible, and missed loudly where it should have been."""
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import pathlib
 import shutil
-import struct
 import subprocess
 
 import pytest
 
-from conftest import REPOSITORY, binary, free_port, missing
+from conftest import REPOSITORY, binary, free_port, missing, refusing
 
 APT = """#!/bin/sh
 # Knows the package once there are lists, which it may write into its own folders alone.
@@ -72,30 +70,13 @@ def test_what_is_missing_fails_on_a_debian_alone(monkeypatch, has_apt, ends):
         missing("the judge")
 
 
-def refusing(syscall: int, error: int):
-    """For a child before it begins: a kernel, or a container's profile, that refuses this call (seccomp(2))."""
-    instructions = [(0x20, 0, 0, 0), (0x15, 0, 1, syscall), (0x06, 0, 0, 0x00050000 | error), (0x06, 0, 0, 0x7FFF0000)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(instructions), ctypes.addressof(code)))
-    prctl = ctypes.CDLL(None).prctl
-    prctl.argtypes = [ctypes.c_int] + 4 * [ctypes.c_ulong]
-    keep = [code, program]
-
-    def refuse():
-        set_no_new_privs, set_seccomp, filtered = 38, 22, 2
-        assert prctl(set_no_new_privs, 1, 0, 0, 0) == 0
-        assert prctl(set_seccomp, filtered, ctypes.addressof(keep[1]), 0, 0) == 0
-
-    return refuse
-
-
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM])
 @pytest.mark.parametrize("command, status", [("serve", 1), ("check", 1)])
 def test_nothing_starts_where_no_file_could_be_opened_later(tmp_path, command, status, error):
     tmp_path.chmod(0o755)
     environment = {**os.environ, "FERRY_DATA_DIR": str(tmp_path / "data"), "FERRY_LISTEN": f"127.0.0.1:{free_port()}"}
     said = subprocess.run([binary(), command], env=environment, capture_output=True, text=True, timeout=60,
-                          preexec_fn=refusing(437, error))
+                          preexec_fn=refusing({437: error}))
     assert said.returncode == status, said
     assert "Ferry opens files with openat2(2)" in said.stdout + said.stderr
     assert os.strerror(error) in said.stdout + said.stderr

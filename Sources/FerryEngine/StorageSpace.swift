@@ -17,9 +17,9 @@ final class StorageSpace: Sendable {
     private let gate: DownloadGate
     private let isMeasuring = Atomic<Bool>(false)
     private let latest = Mutex<[StorageRoom]>([])
-    /// The file systems of `watched`.
-    private let devices = Mutex<Set<dev_t>>([])
-    /// Those of them that were read-only at the start: nobody wants to write there.
+    /// The file systems of `watched` that close the gate, each with one of those directories.
+    private let gated = Mutex<[dev_t: StorageDirectory]>([:])
+    /// Those that were read-only at the start do not: nobody wants to write there.
     private let readOnlyAtStart: Set<dev_t>
     private let logger: Logger?
 
@@ -65,14 +65,20 @@ final class StorageSpace: Sendable {
     }
 
     /// Whether nobody can write below `place`, after somebody could not. Closes the gate at once when
-    /// downloads usually end there.
+    /// downloads usually end on that disk, and it is not a mount of its own that is read-only.
     func isUnavailable(at place: StorageDirectory) -> Bool {
         guard let device = place.device else { return true }
         if troubles[device] != nil { return true }
         let osError = place.writingTrial()
         guard saysUnavailable(osError) else { return false }
-        troubles.note(osError, at: place, on: device)
-        if devices.withLock({ $0.contains(device) }) { close(.unwritable, because: osError) }
+        guard let usual = gated.withLock({ $0[device] }) else {
+            troubles.note(osError, at: place, on: device)
+            return true
+        }
+        let usualError = usual.writingTrial()
+        guard saysUnavailable(usualError) else { return false }
+        troubles.note(usualError, at: usual, on: device)
+        close(.unwritable, because: usualError)
         return true
     }
 
@@ -101,22 +107,23 @@ final class StorageSpace: Sendable {
     func measure() {
         forgetShortages()
         var (rooms, failure): ([StorageRoom], Int32?) = ([], nil)
-        var devices: Set<dev_t> = []
+        var gated: [dev_t: StorageDirectory] = [:]
         for path in watched {
             do throws(SystemError) {
                 let look = try WatchedLook(path)
-                devices.insert(look.device)
-                if look.isReadOnly, !readOnlyAtStart.contains(look.device), troubles[look.device] == nil {
+                if let room = room(path, look.place) { rooms.append(room) }
+                if readOnlyAtStart.contains(look.device) { continue }
+                gated[look.device] = gated[look.device] ?? look.place
+                if look.isReadOnly, troubles[look.device] == nil {
                     troubles.note(EROFS, at: look.place, on: look.device)
                 }
                 failure = failure ?? troubles.meet(look.device)
-                if let room = room(path, look.place) { rooms.append(room) }
             } catch {
                 if saysUnavailable(error.code) { failure = failure ?? error.code }
             }
         }
         latest.withLock { [rooms] in $0 = rooms }
-        self.devices.withLock { [devices] in $0 = devices }
+        self.gated.withLock { [gated] in $0 = gated }
         if let failure { return close(.unwritable, because: failure) }
         // Opened later than it is closed, so that it does not flutter.
         let isFull = gate.hold == .noRoom

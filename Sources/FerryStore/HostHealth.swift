@@ -22,9 +22,14 @@ final class HostHealth: Sendable {
         var unreachable: [String: TransferError.Code] = [:]
         /// When somebody looks for those that are not reached.
         var due: [String: Timestamp] = [:]
-        /// Attempts in a row that have reached nobody, wherever, and when the first of them ended; monotonic
-        /// nanoseconds.
-        var misses = (count: 0, since: Int64(0))
+        var misses = Misses()
+    }
+    /// Attempts in a row that have reached nobody, wherever, and when the first and the last of them ended;
+    /// monotonic nanoseconds.
+    fileprivate struct Misses {
+        var count = 0
+        var since: Int64 = 0
+        var last: Int64 = 0
     }
 
     enum Message: Sendable {
@@ -46,6 +51,8 @@ final class HostHealth: Sendable {
     static let rowCountMax = countMax + 1_000
     /// Nanoseconds after which trouble that was too small to tell is forgotten.
     private static let patience: Int64 = 60_000_000_000
+    /// Nanoseconds between two misses after which they are not in a row any more.
+    fileprivate static let missPause: Int64 = 15_000_000_000
     /// Failures in a row to reach a host that are no accident any more.
     static let failureCountMin = 2
 
@@ -97,8 +104,11 @@ final class HostHealth: Sendable {
         return Double(Sys.monotonicNanoseconds() - misses.since) / 1e9
     }
 
+    /// Whether somebody was reached after the last miss.
+    var hasReached: Bool { state.withLock { $0.misses.count == 0 } }
+
     /// It tries anew.
-    func forgetMisses() { state.withLock { $0.misses = (0, 0) } }
+    func forgetMisses() { state.withLock { $0.misses = Misses() } }
 
     /// Whether there are hosts that nobody reaches, as far as is known.
     var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
@@ -180,10 +190,13 @@ final class HostHealth: Sendable {
 extension HostHealth.State {
     fileprivate mutating func count(_ signal: HostSignal) {
         guard case .unreachable = signal else {
-            misses = (0, 0)
+            misses = HostHealth.Misses()
             return
         }
-        if misses.count == 0 { misses.since = Sys.monotonicNanoseconds() }
+        let now = Sys.monotonicNanoseconds()
+        // What was missed long before has nothing to do with it.
+        if now - misses.last > HostHealth.missPause { misses = HostHealth.Misses(since: now) }
+        misses.last = now
         misses.count += 1
     }
 }

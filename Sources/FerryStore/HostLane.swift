@@ -184,7 +184,7 @@ final class HostLane: Sendable {
             progress.reach.end()
             return comeBack("There is no other node to leave them to.")
         }
-        if health.missingSeconds == nil {
+        if health.hasReached {
             progress.reach.end()
             return comeBack("A host is reached again.")
         }

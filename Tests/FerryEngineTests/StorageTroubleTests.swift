@@ -71,8 +71,28 @@ import Testing
             #expect(gate.hold == nil, "a root to send from")
             let failed = fixture.run(.download, origin.url) { $0.to("x") }
             #expect(failed?.failure?.code == .storageUnavailable)
+            let space = StorageSpace(reserve: 0, watched: [disk.path], gate: gate)
+            #expect(try space.isUnavailable(at: StorageDirectory.root(disk.path)) && space.hasShortages)
+            space.measure()
+            #expect(gate.hold == nil, "other downloads go on")
             try disk.remount(isReadOnly: false)
             #expect(eventually { fixture.run(.download, origin.url) { $0.to("x") }?.success != nil })
+        }
+    }
+
+    @Test("a mount of its own that is read-only is the job's affair")
+    func mountBelow() throws {
+        try Self.with { fixture, gate, disk, origin, _ in
+            let below = fixture.root + "/below"
+            mkdir(below, 0o755)
+            let bind = UInt(MS_BIND)
+            try #require(mount(below, below, nil, bind, nil) == 0)
+            defer { umount2(below, Int32(MNT_DETACH)) }
+            try #require(mount(below, below, nil, bind | UInt(MS_REMOUNT) | UInt(MS_RDONLY), nil) == 0)
+            let failed = fixture.run(.download, origin.url) { $0.to("below/x") }
+            #expect(failed?.failure?.code == .storageFailed, "\(String(describing: failed?.outcome))")
+            #expect(gate.hold == nil)
+            #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
         }
     }
 

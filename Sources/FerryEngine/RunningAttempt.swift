@@ -154,9 +154,10 @@ extension RunningAttempt {
         if let total = progress.snapshot.bytesExpectedToReceive { space.needs.note(attempt.job, total) }
     }
 
-    /// The directory that the file goes to, or its root before that is made.
+    /// The directory that the file goes to, or its root before that is made; nil: not even that opens.
     private var place: StorageDirectory? {
-        destination.map { (try? $0.root.directory($0.directory, making: false)) ?? $0.root }
+        guard let known = destination ?? (try? loop.context.destination(of: attempt)) else { return nil }
+        return (try? known.root.directory(known.directory, making: false)) ?? known.root
     }
 
     /// An answer has decided how many bytes need not be fetched again.

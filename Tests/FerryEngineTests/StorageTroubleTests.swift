@@ -52,6 +52,7 @@ import Testing
             let second = fixture.run(.download, origin.url) { $0.to("y") }
             #expect(second?.failure?.code == .storageUnavailable)
             #expect(asked.wait(seconds: 0).isEmpty, "nobody is asked in vain")
+            #expect(fixture.run(.data, origin.url)?.success != nil, "what needs no disk goes on")
             try disk.remount(isReadOnly: false)
             #expect(eventually { gate.hold == nil })
             #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)

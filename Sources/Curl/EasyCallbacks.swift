@@ -27,6 +27,8 @@ final class EasyContext {
     var connectedAt: Int64 = 0
     /// When the last socket was made: monotonic nanoseconds.
     fileprivate(set) var openedAt: Int64 = 0
+    /// Why the last socket could not be made (errno(3)), which libcurl does not say; 0: it could.
+    fileprivate(set) var socketError: Int32 = 0
     /// Whether a request was begun: until then libcurl 8 gives times of what has not happened.
     fileprivate(set) var hasBegunRequest = false
     private var raw: UnsafeMutableRawPointer?
@@ -179,7 +181,9 @@ private let openSocket: curl_opensocket_callback = { raw, _, address in
     }
     context.openedAt = monotonicNanoseconds()
     let kind = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
-    return socket(address.pointee.family, kind, address.pointee.protocol)
+    let opened = socket(address.pointee.family, kind, address.pointee.protocol)
+    context.socketError = opened < 0 ? errno : 0
+    return opened
 }
 
 private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remotePort, _ in

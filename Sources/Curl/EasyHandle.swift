@@ -92,11 +92,13 @@ final class EasyHandle {
     }
 
     /// What happened, with libcurl's most precise words; nil for CURLE_OK. Read it before `reset()`.
-    func error(_ code: CURLcode) -> CurlError? {
+    func error(_ code: CURLcode, _ context: EasyContext) -> CurlError? {
         guard code != CURLE_OK else { return nil }
+        let isWithoutSocket = code == CURLE_COULDNT_CONNECT && context.socketError != 0
         var error = CurlError(
             code, text: errorText[0] == 0 ? nil : String(cString: errorText),
-            osError: Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
+            osError: isWithoutSocket
+                ? context.socketError : Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
         error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
         if error.proxyStatus == 407 { error.proxySchemes = Set(options: long(CURLINFO_PROXYAUTH_AVAIL)) }
         error.proxyReason = long(CURLINFO_PROXY_ERROR)
@@ -147,7 +149,7 @@ final class EasyHandle {
             info.connectedAt = context.openedAt
         }
         return TransferOutcome(
-            error: error(code), info: info, blockedAddress: byGuard ? context.blocked : nil,
+            error: error(code, context), info: info, blockedAddress: byGuard ? context.blocked : nil,
             unread: code == CURLE_OK ? [] : context.unread, lacksFarewell: context.lacksFarewell)
     }
 }

@@ -114,7 +114,7 @@ extension LiveTransfer {
         var result = AttemptResult(
             attempt: attempt, outcome: harmless(outcome), response: response,
             bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent, trace: trace,
-            kept: kept, endedElsewhere: attempt.isElsewhere(hop),
+            kept: kept, endedElsewhere: attempt.isElsewhere(hop) || diagnostics.isOwnShortage,
             answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) }, home: home)
         result.lentSeconds = slot.lentSeconds
         return result

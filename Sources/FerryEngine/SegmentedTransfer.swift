@@ -235,7 +235,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// Of several sources nobody knows which one the failure was. What they refuse is told when they do.
     private var endedElsewhere: Bool {
-        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty
+        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || diagnostics.isOwnShortage
             || head.map { $0.url.origin != attempt.origin } ?? false
     }
 

@@ -1,5 +1,6 @@
 import Curl
 import FerryCore
+import Glibc
 
 /// What is known about a request when libcurl gives up.
 struct TransportContext: Sendable {
@@ -68,5 +69,14 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         return make(.internalError, "The node is out of memory.", true)
     default:
         return make(.connectionLost, "The transfer failed.", true)
+    }
+}
+
+extension AttemptRecord.Diagnostics? {
+    /// Whether this node had no socket, no port or no memory left to connect with: that says nothing of the
+    /// host (socket(2), connect(2)).
+    var isOwnShortage: Bool {
+        guard let diagnostics = self, diagnostics.curlCode == CurlError.couldNotConnect else { return false }
+        return [EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL].contains(diagnostics.osError)
     }
 }

@@ -81,12 +81,16 @@ def binary() -> pathlib.Path:
     return path
 
 
-def refusing(calls: dict[int, int]):
+def refusing(calls: dict[int, int], third: int | None = None):
     """For a child before it begins: a kernel, or a container's profile, that refuses these calls with these errors
-    (seccomp(2); the numbers are those of x86-64)."""
-    instructions = [(0x20, 0, 0, 0)]
+    (seccomp(2); the numbers are those of x86-64). `third`: only those whose third argument is that."""
+    number, argument = 0, 32
+    instructions = []
     for call, error in calls.items():
-        instructions += [(0x15, 0, 1, call), (0x06, 0, 0, 0x00050000 | error)]
+        instructions += [(0x20, 0, 0, number), (0x15, 0, 1 if third is None else 3, call)]
+        if third is not None:
+            instructions += [(0x20, 0, 0, argument), (0x15, 0, 1, third)]
+        instructions.append((0x06, 0, 0, 0x00050000 | error))
     instructions.append((0x06, 0, 0, 0x7FFF0000))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(instructions), ctypes.addressof(code)))
@@ -103,10 +107,10 @@ def refusing(calls: dict[int, int]):
 
 
 @contextlib.contextmanager
-def running(open_files: int | None = None, refused: dict[int, int] | None = None, **settings: str):
+def running(open_files: int | None = None, refuse=None, **settings: str):
     """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0.
 
-    `open_files`: the most that it and its database may have open. `refused`: as `refusing` takes them."""
+    `open_files`: the most that it and its database may have open. `refuse`: what `refusing` made."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
     data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
     data.chmod(0o755)
@@ -121,7 +125,7 @@ def running(open_files: int | None = None, refused: dict[int, int] | None = None
     with open(data / "log", "wb") as log:
         process = subprocess.Popen([*limited, binary(), "serve"], env=environment, stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log, start_new_session=True,
-                                   preexec_fn=refusing(refused) if refused else None)
+                                   preexec_fn=refuse)
     service = Ferry(f"http://127.0.0.1:{port}", ADMIN_KEY, data, process)
 
     def is_ready():

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ssl
 import threading
 import time
 
 import pytest
 
-from conftest import eventually, running
+from conftest import eventually, refusing, running
 from origins import Authority
 
 
@@ -47,8 +48,15 @@ class FlakyHost:
                     break
         writer.close()
 
+    async def end(self):
+        self.server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def stop(self):
-        self.loop.call_soon_threadsafe(self.server.close)
+        asyncio.run_coroutine_threadsafe(self.end(), self.loop).result(10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
 
@@ -162,3 +170,24 @@ def test_a_host_that_counts_requests_gets_what_it_allows(service):
         assert any(one["kind"] == "paced" for one in listed["decisions"]), listed
     finally:
         host.stop()
+
+
+# The third arguments of transfers alone: the private database has an address of another kind.
+SOCKET, TCP, CONNECT, IPV4_LENGTH = 41, 6, 42, 16
+
+
+@pytest.mark.parametrize("call, third, error, is_ours", [
+    (SOCKET, TCP, errno.EMFILE, True), (CONNECT, IPV4_LENGTH, errno.EADDRNOTAVAIL, True),
+    (CONNECT, IPV4_LENGTH, errno.ECONNREFUSED, False)])
+def test_what_the_node_itself_lacks_to_connect_says_nothing_of_the_host(receiver, call, third, error, is_ours):
+    with running(refuse=refusing({call: error}, third)) as service:
+        jobs = [{"kind": "data", "request": {"url": f"{receiver.url}/{number}"}} for number in range(20)]
+        assert service.call("POST", "/v1/jobs/batch", json={"jobs": jobs}).status_code < 300
+
+        def all_wait():
+            found = service.call("GET", "/v1/jobs?state=waiting&limit=100").json()["data"]
+            return len(found) == 20 and all(job["waiting_for"] == "connectivity" for job in found)
+
+        eventually(30, all_wait, "waiting")
+        states = [host["state"] for host in service.call("GET", "/v1/admin/hosts").json()["data"]]
+        assert ("unreachable" in states) is not is_ours, states

@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from conftest import running
+from conftest import refusing, running
 
 LINKAT, RENAMEAT2 = 265, 316
 
@@ -24,7 +24,7 @@ def fetched(service, receiver, names: list[str], if_exists: str) -> list[dict]:
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EIO])
 def test_names_are_given_only_if_they_are_free_where_there_are_no_hard_links(receiver, error):
-    with running(refused={LINKAT: error}) as service:
+    with running(refuse=refusing({LINKAT: error})) as service:
         first, second, third = fetched(service, receiver, ["a", "a", "a"], "rename")
         assert [job["result"]["path"] for job in (first, second, third)] == ["a", "a-1", "a-2"]
         free, taken = fetched(service, receiver, ["b", "b"], "fail")
@@ -35,7 +35,7 @@ def test_names_are_given_only_if_they_are_free_where_there_are_no_hard_links(rec
 
 
 def test_what_a_disk_cannot_do_is_said_at_once(receiver):
-    with running(refused={LINKAT: errno.EPERM, RENAMEAT2: errno.EINVAL}) as service:
+    with running(refuse=refusing({LINKAT: errno.EPERM, RENAMEAT2: errno.EINVAL})) as service:
         for if_exists in ("fail", "rename"):
             job, = fetched(service, receiver, ["c"], if_exists)
             assert (job["state"], job["error"]["code"], job["attempt"]) == ("failed", "destination_invalid", 1), job

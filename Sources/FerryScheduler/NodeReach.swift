@@ -11,9 +11,8 @@ package struct NodeReach: Sendable {
     /// When it tries transfers again although it has not seen that host: others may be reached.
     private var triesAgainAt: Timestamp?
     private var tryCount = 0
+    private var lastTryAt: Timestamp?
 
-    /// Attempts in a row that reach nobody before it doubts itself.
-    package static let missCountMin = 3
     /// Seconds that another node's answer has to be later than the first of them: answers are told by the
     /// second, and a host that goes away has answered everybody a moment ago.
     package static let witnessSeconds = 3.0
@@ -34,6 +33,8 @@ package struct NodeReach: Sendable {
         self.origin = origin
         lookCount = 0
         nextLookAt = now + Self.lookSecondsMin
+        // Whatever was long ago is over.
+        if let lastTryAt, now - lastTryAt > Self.trySecondsMax { tryCount = 0 }
         triesAgainAt = now + Self.delay(Self.trySecondsMin, doubled: tryCount, atMost: Self.trySecondsMax)
         tryCount += 1
     }
@@ -47,6 +48,7 @@ package struct NodeReach: Sendable {
         origin = nil
         nextLookAt = nil
         self.triesAgainAt = nil
+        lastTryAt = now
         return true
     }
 
@@ -75,4 +77,40 @@ package struct NodeReach: Sendable {
     private static func delay(_ first: Double, doubled count: Int, atMost most: Double) -> Double {
         min(first * Double(1 << min(count, 10)), most)
     }
+}
+
+/// Attempts of one node in a row that have reached nobody, wherever they went.
+package struct NodeMisses: Sendable {
+    private var count = 0
+    /// When the first and the last of them ended; monotonic nanoseconds.
+    private var first: Int64 = 0
+    private var last: Int64 = 0
+
+    /// So many in a row are no accident.
+    static let countMin = 3
+    /// Nanoseconds between two after which they are not in a row any more.
+    static let pauseMax: Int64 = 15_000_000_000
+
+    package init() {}
+
+    /// Takes what an attempt says about its host. A connection that is lost says nothing: when the network
+    /// goes, those go that stood.
+    package mutating func note(_ signal: HostSignal, at nanoseconds: Int64) {
+        switch signal {
+        case .lost, .none: return
+        case .answered, .throttled: self = NodeMisses()
+        case .unreachable:
+            if count == 0 || nanoseconds - last > Self.pauseMax { (count, first) = (0, nanoseconds) }
+            last = nanoseconds
+            count += 1
+        }
+    }
+
+    /// For how many seconds nobody was reached; nil: that may be an accident.
+    package func seconds(at nanoseconds: Int64) -> Double? {
+        count < Self.countMin ? nil : Double(nanoseconds - first) / 1e9
+    }
+
+    /// Whether somebody was reached after the last one.
+    package var hasReached: Bool { count == 0 }
 }

@@ -17,19 +17,12 @@ final class HostHealth: Sendable {
         /// Of its last trouble, or of its row; monotonic nanoseconds.
         var since: Int64
     }
-    fileprivate struct State {
+    private struct State {
         var entries: [String: Entry] = [:]
         var unreachable: [String: TransferError.Code] = [:]
         /// When somebody looks for those that are not reached.
         var due: [String: Timestamp] = [:]
-        var misses = Misses()
-    }
-    /// Attempts in a row that have reached nobody, wherever, and when the first and the last of them ended;
-    /// monotonic nanoseconds.
-    fileprivate struct Misses {
-        var count = 0
-        var since: Int64 = 0
-        var last: Int64 = 0
+        var misses = NodeMisses()
     }
 
     enum Message: Sendable {
@@ -51,8 +44,6 @@ final class HostHealth: Sendable {
     static let rowCountMax = countMax + 1_000
     /// Nanoseconds after which trouble that was too small to tell is forgotten.
     private static let patience: Int64 = 60_000_000_000
-    /// Nanoseconds between two misses after which they are not in a row any more.
-    fileprivate static let missPause: Int64 = 15_000_000_000
     /// Failures in a row to reach a host that are no accident any more.
     static let failureCountMin = 2
 
@@ -78,7 +69,7 @@ final class HostHealth: Sendable {
         }
         let isUrgent = state.withLock { state in
             let isTrouble = signal != .answered
-            state.count(signal)
+            state.misses.note(signal, at: Sys.monotonicNanoseconds())
             let countMax = signal == .unreachable(.hostNotFound) ? Self.unknownCountMax : Self.countMax
             guard state.entries[origin] != nil || isTrouble && state.entries.count < countMax else {
                 return false
@@ -99,16 +90,14 @@ final class HostHealth: Sendable {
 
     /// For how many seconds this node has reached nobody, of several that it tried; nil: it reaches some.
     var missingSeconds: Double? {
-        let misses = state.withLock { $0.misses }
-        guard misses.count >= NodeReach.missCountMin else { return nil }
-        return Double(Sys.monotonicNanoseconds() - misses.since) / 1e9
+        state.withLock { $0.misses.seconds(at: Sys.monotonicNanoseconds()) }
     }
 
     /// Whether somebody was reached after the last miss.
-    var hasReached: Bool { state.withLock { $0.misses.count == 0 } }
+    var hasReached: Bool { state.withLock { $0.misses.hasReached } }
 
     /// It tries anew.
-    func forgetMisses() { state.withLock { $0.misses = Misses() } }
+    func forgetMisses() { state.withLock { $0.misses = NodeMisses() } }
 
     /// Whether there are hosts that nobody reaches, as far as is known.
     var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
@@ -184,20 +173,6 @@ final class HostHealth: Sendable {
     var counts: (known: Int, unreachable: Int) {
         guard isWatching.load(ordering: .relaxed) else { return (0, 0) }
         return state.withLock { ($0.entries.values.count { $0.isKnown }, $0.unreachable.count) }
-    }
-}
-
-extension HostHealth.State {
-    fileprivate mutating func count(_ signal: HostSignal) {
-        guard case .unreachable = signal else {
-            misses = HostHealth.Misses()
-            return
-        }
-        let now = Sys.monotonicNanoseconds()
-        // What was missed long before has nothing to do with it.
-        if now - misses.last > HostHealth.missPause { misses = HostHealth.Misses(since: now) }
-        misses.last = now
-        misses.count += 1
     }
 }
 

@@ -100,14 +100,14 @@ final class HostLane: Sendable {
         doubt(&progress, now)
         var reports = health.takeReports(Self.reportMax)
         // What a node misses that is cut off says nothing of hosts.
-        if progress.reach.isCutOff { for origin in reports.keys { reports[origin]?.unreachable = 0 } }
+        if progress.reach.isCutOff { reports = reports.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
         let isDue = progress.nextDue.map { $0 <= now } ?? false
         if !reports.isEmpty || !progress.probes.isEmpty || isDue {
             let round = HostRound(
                 node: context.configuration.node, reports: reports, probes: progress.probes,
                 probeCountMax: freeProbeCount(progress),
                 leftToOthers: Set(progress.leftToOthers.keys),
-                missingSince: health.missingSeconds.map { now + -$0 }, now: now,
+                missingSince: hasOthers ? health.missingSeconds.map { now + -$0 } : nil, now: now,
                 jitter: Double.random(in: 0...1))
             do {
                 let outcome = try lane.withConnection { connection throws(PostgresError) in

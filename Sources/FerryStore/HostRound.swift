@@ -17,7 +17,7 @@ struct HostRound {
     let probeCountMax: Int
     /// Hosts that others are to look for first: it was this node that did not reach them.
     let leftToOthers: Set<String>
-    /// Since when this node reaches nobody; nil: it reaches some.
+    /// Since when this node reaches nobody although there are others; nil: it reaches some, or is alone.
     let missingSince: Timestamp?
     let now: Timestamp
     let jitter: Double
@@ -72,11 +72,12 @@ struct HostRound {
         if let code = probes[origin], let decision = host.probed(code, by: node, at: now) {
             decisions.append(decision)
         }
-        let report = reports[origin] ?? HostReport()
+        var report = reports[origin] ?? HostReport()
         if report.unreachable > 0, let missingSince,
             host.isReached(byOthersThan: node, after: missingSince + NodeReach.witnessSeconds)
         {
             outcome.reachedByOthers.append(origin)
+            report = report.withoutMisses
         }
         decisions += host.take(report, by: node, inFlight: row.inFlight, now: now, jitter: jitter)
         if host.unreachableSince == now { outcome.lost.append(origin) }
@@ -155,6 +156,13 @@ struct HostRound {
 }
 
 extension HostReport {
+    /// Of a node that is cut off: what it misses says nothing of the host.
+    var withoutMisses: HostReport {
+        var report = self
+        report.unreachable = 0
+        return report
+    }
+
     /// How many hosts there may be before this one is remembered.
     fileprivate var hostCountMax: Int {
         unreachableCode == .hostNotFound && answered == 0 && throttled == 0 && lost == 0

@@ -59,6 +59,36 @@ import Testing
         #expect(triesSoon)
     }
 
+    @Test("what it tried long ago makes it no more patient")
+    func longAgo() {
+        var reach = NodeReach()
+        reach.begin("https://a:443", at: start)
+        _ = reach.triesAgain(at: start + 30)
+        reach.begin("https://a:443", at: start + 400)
+        let triesSoon = reach.triesAgain(at: start + 430)
+        #expect(triesSoon)
+    }
+
+    @Test("misses are in a row until somebody answers, or nobody was missed for a while")
+    func misses() {
+        let second: Int64 = 1_000_000_000
+        let miss = HostSignal.unreachable(.hostNotFound)
+        let missed = { (signals: [(Int64, HostSignal)]) in
+            var misses = NodeMisses()
+            for (at, signal) in signals { misses.note(signal, at: at * second) }
+            return misses
+        }
+        #expect(missed([]).hasReached && missed([(1, miss), (2, miss)]).seconds(at: 9 * second) == nil)
+        let three = missed([(1, miss), (2, .lost), (3, miss), (4, .none), (5, miss)])
+        #expect(three.seconds(at: 9 * second) == 8 && !three.hasReached, "lost connections say nothing")
+        for answer in [HostSignal.answered, .throttled(status: 429, retryAfter: nil)] {
+            let reached = missed([(1, miss), (2, miss), (3, miss), (4, answer)])
+            #expect(reached.hasReached && reached.seconds(at: 9 * second) == nil)
+        }
+        let apart = missed([(1, miss), (2, miss), (3, miss), (19, miss)])
+        #expect(apart.seconds(at: 20 * second) == nil && !apart.hasReached)
+    }
+
     @Test("only another node's answer, later than what is missed, is a witness")
     func witness() throws {
         let (me, other) = (NodeID(high: 1, low: 1), NodeID(high: 1, low: 2))

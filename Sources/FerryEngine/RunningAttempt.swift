@@ -113,13 +113,11 @@ extension RunningAttempt {
         prepared(found)
     }
 
-    /// Throws `storage_full` when a file system ran full before, the destination is there, and it still has
-    /// no room for the file. Costs nothing while none has.
+    /// Throws `storage_full` when a file system ran full before and still has no room for the file, and
+    /// `storage_unavailable` while nobody can write there. Costs nothing while none has.
     func awaitRoom(_ found: Resumption?) throws(TransferError) {
         let space = loop.context.space
-        guard space.hasShortages, let destination,
-            let place = try? destination.root.directory(destination.directory, making: false)
-        else { return }
+        guard space.hasShortages, let place else { return }
         let total =
             found?.record.total ?? space.needs[attempt.job] ?? attempt.spec.integrity.size
             ?? attempt.spec.schedule.expectedBytesToReceive

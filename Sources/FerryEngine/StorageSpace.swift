@@ -19,8 +19,8 @@ final class StorageSpace: Sendable {
     private let latest = Mutex<[StorageRoom]>([])
     /// The file systems of `watched` that close the gate, each with one of those directories.
     private let gated = Mutex<[dev_t: StorageDirectory]>([:])
-    /// Those that were read-only at the start do not: nobody wants to write there.
-    private let readOnlyAtStart: Set<dev_t>
+    /// Of `watched`, those that were read-only at the start do not: nobody wants to write there.
+    private let readOnlyAtStart: Set<String>
     private let logger: Logger?
 
     /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads end; while one
@@ -36,8 +36,7 @@ final class StorageSpace: Sendable {
         self.watched = watched
         self.gate = gate
         self.logger = logger
-        let looks = watched.compactMap { try? WatchedLook($0) }
-        readOnlyAtStart = Set(looks.filter(\.isReadOnly).map(\.device))
+        readOnlyAtStart = Set(watched.filter { (try? WatchedLook($0))?.isReadOnly == true })
         measure()
     }
 
@@ -112,7 +111,7 @@ final class StorageSpace: Sendable {
             do throws(SystemError) {
                 let look = try WatchedLook(path)
                 if let room = room(path, look.place) { rooms.append(room) }
-                if readOnlyAtStart.contains(look.device) { continue }
+                if readOnlyAtStart.contains(path) { continue }
                 gated[look.device] = gated[look.device] ?? look.place
                 if look.isReadOnly, troubles[look.device] == nil {
                     troubles.note(EROFS, at: look.place, on: look.device)

@@ -94,6 +94,11 @@ import Testing
             #expect(failed?.failure?.code == .storageFailed, "\(String(describing: failed?.outcome))")
             #expect(gate.hold == nil)
             #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
+            // The same as a root that was so at the start, beside one that can be written to.
+            let space = StorageSpace(reserve: 0, watched: [below, disk.path], gate: gate)
+            #expect(try !space.isUnavailable(at: StorageDirectory.root(below)) && !space.hasShortages)
+            space.measure()
+            #expect(gate.hold == nil)
         }
     }
 

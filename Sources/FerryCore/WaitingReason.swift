@@ -135,19 +135,20 @@ package struct WaitingReason: Sendable, Equatable {
         }
     }
 
-    private init(_ job: JobRecord, _ waitingFor: WaitingFor) {
-        if waitingFor == .retry, job.lastErrorCode == TransferError.Code.storageFull.rawValue {
-            self.init(
-                .storageLow,
-                "The disk that its file goes to has no room; it looks again at next_attempt_at, and uses up "
-                    + "no attempt.", nextCheckAt: job.nextAttemptAt)
-            return
+    private static func disk(_ job: JobRecord) -> (Code, String)? {
+        switch job.lastErrorCode.flatMap(TransferError.Code.init) {
+        case .storageFull: (.storageLow, "has no room")
+        case .storageUnavailable: (.storageUnavailable, "cannot be written to")
+        default: nil
         }
-        if waitingFor == .retry, job.lastErrorCode == TransferError.Code.storageUnavailable.rawValue {
+    }
+
+    private init(_ job: JobRecord, _ waitingFor: WaitingFor) {
+        if waitingFor == .retry, let (code, trouble) = Self.disk(job) {
             self.init(
-                .storageUnavailable,
-                "The disk that its file goes to cannot be written to; it looks again at next_attempt_at, and "
-                    + "uses up no attempt.", nextCheckAt: job.nextAttemptAt)
+                code,
+                "The disk that its file goes to \(trouble); it looks again at next_attempt_at, and uses up "
+                    + "no attempt.", nextCheckAt: job.nextAttemptAt)
             return
         }
         if waitingFor == .retry, let hold = job.hold {

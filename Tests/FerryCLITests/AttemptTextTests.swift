@@ -51,6 +51,20 @@ struct AttemptTextTests {
             ])
     }
 
+    @Test("of what the operating system refused its number alone is shown")
+    func refusedFile() throws {
+        let list = """
+            {"data":[{"number":1,"node":null,"started_at":null,"finished_at":null,"outcome":"failed",
+              "error":{"code":"storage_unavailable","message":"No.","phase":"finishing"},
+              "transactions":[],"omitted_transactions":0,
+              "diagnostics":{"curl_code":null,"curl_message":null,"os_error":30}}],"omitted_attempts":0}
+            """
+        #expect(
+            AttemptText(width: 100).lines(try JSON.parse(Array(list.utf8))) == [
+                "attempt 1  failed", "  No. (storage_unavailable, finishing)", "  errno 30",
+            ])
+    }
+
     @Test("a narrow terminal has no bars, and nothing is wider than it", arguments: 50...120)
     func narrow(width: Int) throws {
         let lines = AttemptText(width: width).lines(try JSON.parse(Array(Self.list.utf8)))

@@ -114,6 +114,18 @@ struct AttemptRecordTests {
                     .utf8))
     }
 
+    @Test("what the operating system refused is shown without words of libcurl, which did not give up")
+    func refusedFile() throws {
+        var trace = Self.trace([])
+        trace.diagnostics = .init(curlCode: 0, curlMessage: "", osError: 30)
+        let packed = AttemptRecord.packed(number: 1, node: nil, trace, .failed, errorJSON: Array("{}".utf8))
+        let answer = try JSON.parse(
+            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true))
+        let diagnostics = try #require(answer["data"]?.array?.first?["diagnostics"])
+        #expect(diagnostics["curl_code"] == .null && diagnostics["curl_message"] == .null)
+        #expect(diagnostics["os_error"]?.integer == 30)
+    }
+
     @Test("an attempt is shown with the job's own request, absolute times, and nulls for what was not")
     func shown() throws {
         var metrics = TransactionMetrics(fetchStart: 1_000_000)

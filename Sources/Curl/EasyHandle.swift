@@ -94,11 +94,11 @@ final class EasyHandle {
     /// What happened, with libcurl's most precise words; nil for CURLE_OK. Read it before `reset()`.
     func error(_ code: CURLcode, _ context: EasyContext) -> CurlError? {
         guard code != CURLE_OK else { return nil }
-        let isWithoutSocket = code == CURLE_COULDNT_CONNECT && context.socketError != 0
+        var osError = Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO))
+        if osError == 0, code == CURLE_COULDNT_CONNECT { osError = context.socketError }
         var error = CurlError(
             code, text: errorText[0] == 0 ? nil : String(cString: errorText),
-            osError: isWithoutSocket
-                ? context.socketError : Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO)))
+            osError: osError)
         error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
         if error.proxyStatus == 407 { error.proxySchemes = Set(options: long(CURLINFO_PROXYAUTH_AVAIL)) }
         error.proxyReason = long(CURLINFO_PROXY_ERROR)

@@ -14,39 +14,68 @@ enum FileWork: Sendable {
 /// The file threads: everything that may wait for a disk happens here, never on a loop. Each takes whatever
 /// has gathered for it, so publications share their directory's sync.
 final class FileLane: Sendable {
-    private let boxes: [Mailbox<FileWork>]
+    /// One thread's place: what waits for it, and since when it has been at what it took last.
+    private final class Desk: Sendable {
+        let box = Mailbox<FileWork>()
+        /// Monotonic nanoseconds; 0: it waits for work.
+        let busySince = Atomic<Int64>(0)
+
+        func busyNanoseconds(_ now: Int64) -> Int64 {
+            let since = busySince.load(ordering: .relaxed)
+            return since == 0 ? 0 : max(0, now - since)
+        }
+    }
+
+    private let desks: [Desk]
     private let threads: Mutex<[Thread]>
     private let next = Atomic<Int>(0)
 
     init(threadCount: Int) {
-        let boxes = (0..<max(1, threadCount)).map { _ in Mailbox<FileWork>() }
-        self.boxes = boxes
+        let desks = (0..<max(1, threadCount)).map { _ in Desk() }
+        self.desks = desks
         threads = Mutex(
-            boxes.enumerated().map { index, box in
-                Thread(name: "ferry-file-\(index)") { FileLane.run(box) }
+            desks.enumerated().map { index, desk in
+                Thread(name: "ferry-file-\(index)") { FileLane.run(desk) }
             })
     }
 
     /// Any thread, never waits. Bounded by the attempts that are alive. Dropped after `stop()`.
-    func send(_ work: FileWork) {
+    ///
+    /// `now`: monotonic nanoseconds.
+    func send(_ work: FileWork, now: Int64 = monotonicNanoseconds()) {
+        desk(for: work, now).box.send(work)
+    }
+
+    /// Nobody queues behind a large file's sync, or a disk that hangs, while another thread has time.
+    private func desk(for work: FileWork, _ now: Int64) -> Desk {
+        let isFree = { (desk: Desk) in desk.busyNanoseconds(now) < Self.longWork }
         // Publications crowd on few threads, because what gathers is synced together and a wake-up costs more
         // than a small file; whoever has a queue sheds to the next.
-        if case .publish = work, let box = boxes.first(where: { $0.count < Self.crowdMax }) {
-            box.send(work)
-            return
+        if case .publish = work {
+            let short = { (desk: Desk) in desk.box.count < Self.crowdMax }
+            if let desk = desks.first(where: { short($0) && isFree($0) }) ?? desks.first(where: short) {
+                return desk
+            }
         }
-        let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
-        boxes[Int(index.magnitude % UInt(boxes.count))].send(work)
+        let first = Int(next.wrappingAdd(1, ordering: .relaxed).oldValue.magnitude % UInt(desks.count))
+        return desks[first...].first(where: isFree) ?? desks[..<first].first(where: isFree) ?? desks[first]
     }
+
+    /// Nanoseconds for which the thread that has been busy for longest has been at what it took last; `now`
+    /// in monotonic ones. Any thread.
+    func busyNanoseconds(_ now: Int64) -> Int64 { desks.map { $0.busyNanoseconds(now) }.max() ?? 0 }
 
     private static let gatherMicroseconds = 300
 
     /// Publications that wait for one thread before another one is woken.
     private static let crowdMax = 8
 
+    /// Nanoseconds after which a thread is not expected back soon.
+    private static let longWork: Int64 = 250_000_000
+
     /// Finishes what was sent and ends the threads. Twice is once.
     func stop() {
-        boxes.forEach { $0.close() }
+        desks.forEach { $0.box.close() }
         let ending = threads.withLock { threads in
             defer { threads = [] }
             return threads
@@ -54,7 +83,8 @@ final class FileLane: Sendable {
         ending.forEach { $0.join() }
     }
 
-    private static func run(_ box: Mailbox<FileWork>) {
+    private static func run(_ desk: Desk) {
+        let box = desk.box
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 4_096)
         defer { buffer.deallocate() }
         // Several came at once: more are on their way, and share syncs, directories and wake-ups.
@@ -65,6 +95,7 @@ final class FileLane: Sendable {
                 milliseconds: isLast ? 0 : -1, expected: isBusy ? crowdMax : 0,
                 microseconds: gatherMicroseconds)
             isBusy = work.count > 1
+            if !work.isEmpty { desk.busySince.store(monotonicNanoseconds(), ordering: .relaxed) }
             var publications: [Publication] = []
             for one in work {
                 switch one {
@@ -76,6 +107,7 @@ final class FileLane: Sendable {
             if !publications.isEmpty { Publication.publish(publications) }
             // Last: a slice of a large file may take milliseconds.
             for case .digest(let tail) in work { tail.run(buffer) }
+            desk.busySince.store(0, ordering: .relaxed)
             if isLast, work.isEmpty { return }
         }
     }

@@ -48,6 +48,8 @@ package struct AttemptMachine: Sendable {
         case fetchAgain
         /// The publication was stopped before the file got its name.
         case revoked
+        /// A file thread has not come back for so long that nobody waits for it any more.
+        case outwaited(TransferError)
         /// Somebody wants it to end.
         case stop(AttemptStop)
         /// The next request goes to a host that may not be used now.
@@ -105,6 +107,14 @@ package struct AttemptMachine: Sendable {
 
     package var isEnded: Bool { if case .ended = state { true } else { false } }
 
+    /// Whether a file thread is to say how it goes on.
+    package var waitsForDisk: Bool {
+        switch state {
+        case .preparing, .storing: true
+        case .exchanging, .ended: false
+        }
+    }
+
     package mutating func handle(_ event: Event) -> [Action] {
         switch state {
         case .preparing(let stop): whilePreparing(event, stop)
@@ -137,7 +147,7 @@ package struct AttemptMachine: Sendable {
             if let stop { return end(stop) }
             state = .exchanging(nil)
             return [.start(fresh: false)]
-        case .preparationFailed(let error):
+        case .preparationFailed(let error), .outwaited(let error):
             return stop.map { end($0) } ?? fail(error)
         case .stop(let how):
             state = .preparing(.asked(how))
@@ -159,7 +169,7 @@ package struct AttemptMachine: Sendable {
         case .enoughDiscarded:
             guard let verdict, verdict != .accept else { return [] }
             return [.stopTransfer] + conclude(verdict, nil)
-        case .bodyRefused(let error), .timedOut(let error):
+        case .bodyRefused(let error), .timedOut(let error), .outwaited(let error):
             return fail(error, after: [.stopTransfer])
         case .transferEnded(let failure):
             guard let verdict else { return endedWithoutHead(failure) }
@@ -234,7 +244,7 @@ package struct AttemptMachine: Sendable {
         case .published:
             state = .ended
             return [.leave]
-        case .storageFailed(let error):
+        case .storageFailed(let error), .outwaited(let error):
             return stop.map { end($0) } ?? fail(error)
         case .fetchAgain:
             if let stop { return end(stop) }

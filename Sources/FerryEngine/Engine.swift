@@ -163,6 +163,7 @@ package final class Engine: AttemptRunner, HostProber {
     /// Drains without patience and ends the threads. The engine cannot be used afterwards.
     package func stop() {
         drain(seconds: 0)
+        context.space.stop()
         context.lane.stop()
         for lane in lanes { lane.loop.stop() }
     }
@@ -183,7 +184,9 @@ package final class Engine: AttemptRunner, HostProber {
         var snapshot = context.metrics.snapshot
         snapshot.live = context.registry.count
         let latest = lanes.map(\.loop.lastTurnNanoseconds).min() ?? 0
-        snapshot.loopAgeSeconds = Double(monotonicNanoseconds() - latest) / 1e9
+        let now = monotonicNanoseconds()
+        snapshot.loopAgeSeconds = Double(now - latest) / 1e9
+        snapshot.fileWorkSeconds = Double(context.lane.busyNanoseconds(now)) / 1e9
         return snapshot
     }
 }

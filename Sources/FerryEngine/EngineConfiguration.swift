@@ -22,6 +22,9 @@ package struct EngineConfiguration: Sendable {
     package var fileSync = FileSync.full
     /// Bytes that stay free on each file system, but no more than a twentieth of it.
     package var storageReserve: Int64 = 256 << 20
+    /// Seconds for which a disk may leave everything unanswered before attempts that wait for it are given
+    /// up; `downloads` is closed long before.
+    package var storageTimeout = 120.0
     /// While the file system of one of these has less free than its reserve, `downloads` is closed.
     package var watchedDirectories: [String] = []
     package var downloads = DownloadGate()
@@ -102,6 +105,9 @@ enum EngineLimits {
     static let partFailureCountMax = 3
     /// Nanoseconds until a connection is asked for again that was refused.
     static let refusalPause: Int64 = 1_000_000_000
+    /// Seconds that an attempt has waited at least when it is given up because its disk hangs: where several
+    /// disks are in use, the others answer sooner.
+    static let diskSecondsMin = 10
     /// How often an attempt begins its file anew because the source has another one, besides once a mirror.
     static let restartCountMax = 2
     /// Milliseconds for name resolution, connection and TLS handshake.

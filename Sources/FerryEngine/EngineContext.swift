@@ -38,7 +38,10 @@ final class EngineContext: Sendable {
         bulk = BulkBoard(loopCount: configuration.loopCount)
         space = StorageSpace(
             reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
-            gate: configuration.downloads, logger: logger)
+            gate: configuration.downloads,
+            silence: StorageSilence(
+                timeout: configuration.storageTimeout, syncs: configuration.fileSync == .full),
+            logger: logger)
         gathering = GatheringRoom(byteCount: configuration.gatheredByteCountMax)
         self.sink = sink
         self.lease = lease

@@ -128,9 +128,11 @@ final class EngineLoop {
         if index == 0 { context.space.measure(on: context.lane) }
         // A loop that is late itself knows little about who can be reached.
         let isLate = seconds > 1.5
+        let isDiskLost = context.space.isLost
         for transfer in Array(live.values) {
             if !isLate { transfer.lendSlot(now) }
             transfer.secondPassed(now, seconds)
+            transfer.watchDisk(isLost: isDiskLost)
         }
     }
 }

@@ -21,6 +21,8 @@ package struct EngineSnapshot: Sendable {
     package var live = 0
     /// Seconds since the loop that is latest came round; above two, something blocks it.
     package var loopAgeSeconds: Double = 0
+    /// Seconds for which the file thread that has been busy for longest has been at the same work.
+    package var fileWorkSeconds: Double = 0
 }
 
 /// The counters behind `EngineSnapshot`. Any thread.

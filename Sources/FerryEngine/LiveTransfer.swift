@@ -54,6 +54,9 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var hasLookedForAnswer = false
     var decoding: Decoding?
     var slot: HeldSlot
+    var diskSeconds = 0
+    /// What is reported once a file thread has seen to the bytes that are kept.
+    var awaitedReport: AttemptResult.Outcome?
     let startedAt: Timestamp
     private let start: Int64
     var meter: TransactionMeter?

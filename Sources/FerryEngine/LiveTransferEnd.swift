@@ -102,6 +102,14 @@ extension LiveTransfer {
 
     var isConnecting: Bool { transfer != nil && !mayHaveReached }
 
+    var waitsForDisk: Bool { machine.waitsForDisk || waitsForDigest || awaitedReport != nil }
+
+    func outwait(_ error: TransferError) {
+        if let outcome = awaitedReport { return report(outcome) }
+        guard publication?.revoke() ?? true else { return }
+        handle(.outwaited(error))
+    }
+
     func leave() {
         needSlot()
         if isBulk { context.bulk.ended(on: loop.index) }

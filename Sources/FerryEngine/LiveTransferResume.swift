@@ -72,6 +72,7 @@ extension LiveTransfer {
     /// Reports once a file thread has seen to the bytes that are kept.
     func report(_ outcome: AttemptResult.Outcome, keeping file: PartialFile) {
         kept = nil
+        awaitedReport = outcome
         let (key, tell, leftovers) = (key, loop.teller, context.leftovers)
         let syncs = context.configuration.fileSync == .full
         context.lane.send(

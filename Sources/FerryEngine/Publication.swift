@@ -47,10 +47,19 @@ final class Publication: Sendable {
 
     init(_ plan: Plan) { self.plan = plan }
 
-    /// Any thread: stops the publication unless the file is about to get its name already.
-    func revoke() {
-        _ = fate.compareExchange(
+    /// Any thread: stops the publication. False: the file is about to get its name, or has it.
+    @discardableResult
+    func revoke() -> Bool {
+        let (exchanged, found) = fate.compareExchange(
             expected: Fate.open.rawValue, desired: Fate.revoked.rawValue, ordering: .sequentiallyConsistent)
+        return exchanged || found == Fate.revoked.rawValue
+    }
+
+    /// File thread, before the last step: nobody may stop it any more. False: somebody has.
+    private func settle() -> Bool {
+        fate.compareExchange(
+            expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent
+        ).exchanged
     }
 
     private var isRevoked: Bool { fate.load(ordering: .sequentiallyConsistent) == Fate.revoked.rawValue }
@@ -178,6 +187,7 @@ final class Publication: Sendable {
             if let failure = tail?.failure { throw failure }
             let sha256 = try plan.digests.finish()
             let bytes = try file.contents()
+            guard settle() else { return .revoked }
             return .stored(
                 TransferResult(
                     path: nil, size: file.byteCount, sha256: sha256, body: bytes, isKept: false,
@@ -200,10 +210,7 @@ final class Publication: Sendable {
                     .nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true)
             )
         }
-        let (mayPublish, _) = fate.compareExchange(
-            expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent
-        )
-        guard mayPublish else {
+        guard settle() else {
             putAside(staged)
             return .revoked
         }

@@ -1,5 +1,6 @@
 import Curl
 import FerryCore
+import Glibc
 
 /// An attempt in the hands of its loop: one stream (`LiveTransfer`), or parts and mirrors
 /// (`SegmentedTransfer`). Loop thread only.
@@ -15,6 +16,12 @@ protocol RunningAttempt: AnyObject {
     var slot: HeldSlot { get set }
     /// Whether it waits for a connection.
     var isConnecting: Bool { get }
+    /// Whether it goes on only when a file thread has done something.
+    var waitsForDisk: Bool { get }
+    /// For how many seconds in a row it has.
+    var diskSeconds: Int { get set }
+    /// Ends the attempt without that, unless its file is just getting its name.
+    func outwait(_ error: TransferError)
     func begin()
     func handle(_ event: AttemptMachine.Event)
     /// What earlier attempts have left was looked for.
@@ -88,6 +95,16 @@ extension RunningAttempt {
         loop.takeBackSlot(of: attempt)
     }
 
+    /// Once a second. Disks that hang give no error: what waits for one is left to others after a while.
+    func watchDisk(isLost: Bool) {
+        diskSeconds = waitsForDisk ? diskSeconds + 1 : 0
+        guard isLost, diskSeconds >= EngineLimits.diskSecondsMin else { return }
+        outwait(
+            TransferError(
+                .storageUnavailable, "The disk does not answer.", phase: .finishing, isRetryable: true,
+                osError: ETIMEDOUT))
+    }
+
     /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
     func takeOver(_ destination: Destination) {
         let (context, key, tell) = (loop.context, key, loop.teller)
@@ -133,7 +150,8 @@ extension RunningAttempt {
         case .storageFull:
             noteNeed(error)
         case .storageUnavailable:
-            if let place, !loop.context.space.isUnavailable(at: place) {
+            // A disk that hangs would hold up the loop as well.
+            if !loop.context.space.isSilent, let place, !loop.context.space.isUnavailable(at: place) {
                 return .failed(error.ofThisFile, retryAfter: retryAfter)
             }
         default: break

@@ -37,13 +37,13 @@ final class SegmentedTransfer: RunningAttempt {
     /// The loop's clock: monotonic nanoseconds.
     var now: Int64 { loop.multi.now }
 
-    private var machine = AttemptMachine()
+    private(set) var machine = AttemptMachine()
     private let resourceDeadline: Int64
     private var isBulk: Bool
     private(set) var destination: Destination?
-    private var publication: Publication?
+    private(set) var publication: Publication?
     /// The drain of the bytes that are being published.
-    private var published: SegmentDrain?
+    private(set) var published: SegmentDrain?
     /// The job's own speed limit, which all parts share.
     private var rate: TokenBucket?
     /// In this and in all other limits.
@@ -79,6 +79,9 @@ final class SegmentedTransfer: RunningAttempt {
     /// Why the last request could not be sent.
     var hold: HostHold?
     var slot: HeldSlot
+    var diskSeconds = 0
+    /// As in `LiveTransfer`.
+    var awaitedReport: AttemptResult.Outcome?
     private let startedAt: Timestamp
     /// Monotonic nanoseconds.
     let start: Int64

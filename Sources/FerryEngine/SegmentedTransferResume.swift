@@ -100,6 +100,7 @@ extension SegmentedTransfer {
     /// Reports once a file thread has seen to the bytes that are kept.
     func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentDrain) {
         drain.stop()
+        awaitedReport = outcome
         let (key, tell, leftovers) = (key, loop.teller, context.leftovers)
         let (file, ranges) = (drain.file, ByteRanges(plan?.doneRanges ?? []).subtracting(drain.lost))
         let syncs = context.configuration.fileSync == .full
@@ -109,6 +110,17 @@ extension SegmentedTransfer {
                 if let leftover { leftovers.add(leftover) } else { file.discard() }
                 tell { $0.report(outcome, for: key, kept: leftover?.kept) }
             })
+    }
+
+    // MARK: Disks that hang
+
+    var waitsForDisk: Bool { machine.waitsForDisk || !waitForDisk.isEmpty || awaitedReport != nil }
+
+    func outwait(_ error: TransferError) {
+        if let outcome = awaitedReport { return report(outcome, kept: nil) }
+        guard publication?.revoke() ?? true else { return }
+        published?.stop()
+        handle(.outwaited(error))
     }
 
     // MARK: Beginning anew

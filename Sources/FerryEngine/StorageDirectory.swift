@@ -159,12 +159,13 @@ final class StorageDirectory: Sendable {
 
     /// Whether any file can be written here, found out with one of no use to anybody: 0, or what the kernel
     /// says (errno(3)). What a crash leaves of it is collected like partial files.
-    func writingTrial() -> Int32 {
+    func writingTrial(syncs: Bool = false) -> Int32 {
         let nobody = JobID(high: .random(in: 0 ... .max), low: .random(in: 0 ... .max))
         let name = PartialNames.partial(of: nobody, attempt: 0)
         let opened = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard opened >= 0 else { return errno }
-        let failed = pwrite(opened, [0], 1, 0) == 1 ? 0 : errno
+        let isWritten = pwrite(opened, [0], 1, 0) == 1 && (!syncs || fdatasync(opened) == 0)
+        let failed = isWritten ? 0 : errno
         close(opened)
         remove(name)
         return failed

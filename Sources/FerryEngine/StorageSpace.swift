@@ -10,6 +10,7 @@ final class StorageSpace: Sendable {
     private let volumes = Mutex<[dev_t: StorageVolume]>([:])
     private let shortages = StorageShortages()
     private let troubles = StorageTroubles()
+    private let silence: StorageSilence
     let needs = StorageNeeds()
     private let reserve: Int64
     private let shortageMax: Int64
@@ -29,8 +30,10 @@ final class StorageSpace: Sendable {
     /// `shortageMax`: nanoseconds after which a shortage is forgotten that nobody has met since.
     init(
         reserve: Int64, watched: [String], gate: DownloadGate,
-        shortageMax: Int64 = EngineLimits.shortageMax, logger: Logger? = nil
+        shortageMax: Int64 = EngineLimits.shortageMax,
+        silence: StorageSilence = StorageSilence(timeout: 120, syncs: false), logger: Logger? = nil
     ) {
+        self.silence = silence
         self.reserve = reserve
         self.shortageMax = shortageMax
         self.watched = watched
@@ -92,9 +95,21 @@ final class StorageSpace: Sendable {
         }
     }
 
+    /// Whether what should be written waits for a disk that hangs: nothing more is begun.
+    var isSilent: Bool { silence.isSilent(monotonicNanoseconds()) }
+
+    /// Whether that has lasted for so long that attempts are to be given up.
+    var isLost: Bool { silence.isLost(monotonicNanoseconds()) }
+
+    func stop() { silence.stop() }
+
     /// Once a second: looks at the watched directories on a file thread, where a hanging file system holds
     /// nobody up, and never twice at once.
     func measure(on lane: FileLane) {
+        let now = monotonicNanoseconds()
+        let writable = watched.filter { !readOnlyAtStart.contains($0) }
+        silence.look(now, busy: lane.busyNanoseconds(now), at: writable)
+        if silence.isSilent(now) { close(.unwritable, because: ETIMEDOUT) }
         guard !isMeasuring.exchange(true, ordering: .relaxed) else { return }
         lane.send(
             .run { [self] in
@@ -123,6 +138,7 @@ final class StorageSpace: Sendable {
         }
         latest.withLock { [rooms] in $0 = rooms }
         self.gated.withLock { [gated] in $0 = gated }
+        if isSilent { failure = ETIMEDOUT }
         if let failure { return close(.unwritable, because: failure) }
         // Opened later than it is closed, so that it does not flutter.
         let isFull = gate.hold == .noRoom
@@ -142,6 +158,8 @@ final class StorageSpace: Sendable {
         case .noRoom:
             logger?.warning(
                 "No download begins: the disk has less room than FERRY_STORAGE_RESERVE is to keep free.")
+        case .unwritable where osError == ETIMEDOUT:
+            logger?.error("No download begins: the disk does not answer.")
         case .unwritable:
             logger?.error(
                 "No download begins: the disk cannot be written to.",

@@ -181,6 +181,7 @@ final class Application: Sendable {
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops
         settings.storageReserve = configuration.storageReserve
+        settings.storageTimeout = configuration.storageTimeout
         settings.watchedDirectories = paths.watched
         settings.downloads = downloads
         settings.connections = store.connections

@@ -27,6 +27,8 @@ package struct Configuration: Sendable {
     package var fileSync: FileSync
     /// Bytes that downloads leave free.
     package var storageReserve: Int64
+    /// Seconds, as in `EngineConfiguration`.
+    package var storageTimeout: Double
     /// Until they are changed over the API.
     package var limits: TransferLimits
     package var concurrency: Int
@@ -97,6 +99,9 @@ package struct Setting: Sendable {
             "FERRY_NO_PROXY", "hosts, addresses and networks that are reached without FERRY_PROXY", ""),
         Setting("FERRY_FILE_SYNC", "full or none", "full"),
         Setting("FERRY_STORAGE_RESERVE", "bytes that downloads leave free on each disk", "268435456"),
+        Setting(
+            "FERRY_STORAGE_TIMEOUT", "seconds without an answer of the disk after which its attempts end",
+            "120"),
         Setting(
             "FERRY_MAX_BYTES_PER_SECOND", "bytes a second of all transfers together, in each direction", ""),
         Setting("FERRY_MAX_BYTES_PER_SECOND_PER_HOST", "bytes a second of one host on this node", ""),
@@ -215,6 +220,7 @@ extension Configuration {
         proxy = try Self.proxy(source["FERRY_PROXY"], exceptions: read.value("FERRY_NO_PROXY"))
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
+        storageTimeout = try read.number("FERRY_STORAGE_TIMEOUT", 12...86_400)
         let rate = try read.rate("FERRY_MAX_BYTES_PER_SECOND")
         limits = TransferLimits(
             bytesReceivedPerSecondMax: rate, bytesSentPerSecondMax: rate,

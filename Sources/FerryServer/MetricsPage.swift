@@ -83,6 +83,10 @@ final class MetricsPage: Sendable {
         page.add(
             .gauge, "ferry_transfer_loop_age_seconds", "Seconds since the latest transfer loop came round.",
             counts.loopAgeSeconds)
+        page.add(
+            .gauge, "ferry_file_work_age_seconds",
+            "Seconds for which one file thread has been at the same work: a long sync, or a disk that hangs.",
+            counts.fileWorkSeconds)
     }
 
     private func appendStorage(_ rooms: [StorageRoom], to page: inout PrometheusText) {

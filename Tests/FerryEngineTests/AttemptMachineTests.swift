@@ -15,7 +15,7 @@ import Testing
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
         .timedOut(error), .stored(result), .published, .storageFailed(error), .fetchAgain, .revoked,
-        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release,
+        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release, .outwaited(error),
         .putOff(HostHold(origin: "http://a:80", reason: .hostPaused)),
     ]
 
@@ -179,6 +179,18 @@ import Testing
                 "start", "store", "revoke", "discard", "cancelled",
             ])
         #expect(Self.run(storing + [.fetchAgain, .release]).suffix(3) == ["stop", "keep", "released"])
+    }
+
+    @Test("who waits for a disk for too long fails, as it was asked to end, or not at all once it has ended")
+    func outwaited() {
+        let error = TransferError(.storageUnavailable, "silent", phase: .finishing, isRetryable: true)
+        #expect(Self.run([.outwaited(error), .prepared]) == ["discard", "failed"])
+        let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
+        #expect(Self.run(stored + [.outwaited(error), .published]) == ["start", "store", "discard", "failed"])
+        #expect(
+            Self.run(stored + [.stop(.suspend), .outwaited(error), .revoked])
+                == ["start", "store", "revoke", "keep", "suspended"])
+        #expect(Self.run(stored + [.published, .outwaited(error)]) == ["start", "store", "left"])
     }
 
     @Test("a drain waits for what is being published")

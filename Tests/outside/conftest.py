@@ -4,10 +4,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import fcntl
 import http.server
 import os
 import pathlib
 import random
+import select
 import shutil
 import signal
 import socket
@@ -84,33 +86,113 @@ def binary() -> pathlib.Path:
 def refusing(calls: dict[int, int], third: int | None = None):
     """For a child before it begins: a kernel, or a container's profile, that refuses these calls with these errors
     (seccomp(2); the numbers are those of x86-64). `third`: only those whose third argument is that."""
+    install = _filter({call: 0x00050000 | error for call, error in calls.items()}, third)
+
+    def refuse():
+        install(0)
+
+    return refuse
+
+
+def _filter(calls: dict[int, int], third: int | None = None):
+    """For a child before it begins: what becomes of these calls; the others are allowed. Gives what seccomp(2) gives
+    with the flags that it is called with."""
     number, argument = 0, 32
     instructions = []
-    for call, error in calls.items():
+    for call, action in calls.items():
         instructions += [(0x20, 0, 0, number), (0x15, 0, 1 if third is None else 3, call)]
         if third is not None:
             instructions += [(0x20, 0, 0, argument), (0x15, 0, 1, third)]
-        instructions.append((0x06, 0, 0, 0x00050000 | error))
+        instructions.append((0x06, 0, 0, action))
     instructions.append((0x06, 0, 0, 0x7FFF0000))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(instructions), ctypes.addressof(code)))
-    prctl = ctypes.CDLL(None).prctl
-    prctl.argtypes = [ctypes.c_int] + 4 * [ctypes.c_ulong]
+    library = ctypes.CDLL(None, use_errno=True)
+    library.prctl.argtypes = [ctypes.c_int] + 4 * [ctypes.c_ulong]
+    library.syscall.argtypes = 4 * [ctypes.c_long]
     keep = [code, program]
 
-    def refuse():
-        set_no_new_privs, set_seccomp, filtered = 38, 22, 2
-        assert prctl(set_no_new_privs, 1, 0, 0, 0) == 0
-        assert prctl(set_seccomp, filtered, ctypes.addressof(keep[1]), 0, 0) == 0
+    def install(flags: int) -> int:
+        set_no_new_privs, seccomp, set_mode_filter = 38, 317, 1
+        assert library.prctl(set_no_new_privs, 1, 0, 0, 0) == 0
+        result = library.syscall(seccomp, set_mode_filter, flags, ctypes.addressof(keep[1]))
+        assert result >= 0, os.strerror(ctypes.get_errno())
+        return result
 
-    return refuse
+    return install
+
+
+class Stalls:
+    """A disk that hangs: these calls of a child, but not of its own children, wait while `stalled` is set, and then go
+    on as if nothing had happened (seccomp_unotify(2)). `install` is for `running`."""
+
+    def __init__(self, *calls: int):
+        self.stalled = threading.Event()
+        self.waiting = 0
+        self._ours, self._theirs = socket.socketpair()
+        self._filter = _filter({call: 0x7FC00000 for call in calls})
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._answer, daemon=True)
+
+    def install(self):
+        new_listener = 8
+        listener = self._filter(new_listener)
+        socket.send_fds(self._theirs, [os.getpid().to_bytes(4, "little")], [listener])
+        os.close(listener)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stalled.clear()
+        self._ending.set()
+        # Nobody may ever have been started.
+        self._ours.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._ours.close()
+        self._theirs.close()
+
+    def _answer(self):
+        message, listeners, _, _ = socket.recv_fds(self._ours, 4, 1)
+        if not listeners:
+            return
+        listener, child = listeners[0], int.from_bytes(message, "little")
+        held: list[int] = []
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        while not self._ending.is_set() or held:
+            self.waiting = len(held)
+            events = poll.poll(20)
+            if any(event & select.POLLHUP for _, event in events):
+                break
+            if events:
+                receive, request = 0xC0502100, bytearray(80)
+                with contextlib.suppress(OSError):
+                    fcntl.ioctl(listener, receive, request)
+                    call, task = struct.unpack_from("QI", request)
+                    held.append(call)
+                    if self.stalled.is_set() and os.path.exists(f"/proc/{child}/task/{task}"):
+                        continue
+                    self._let_go(listener, held.pop())
+            if not self.stalled.is_set():
+                while held:
+                    self._let_go(listener, held.pop())
+        os.close(listener)
+
+    @staticmethod
+    def _let_go(listener: int, call: int):
+        send, go_on = 0xC0182101, 1
+        # The task may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(listener, send, bytearray(struct.pack("QqiI", call, 0, 0, go_on)))
 
 
 @contextlib.contextmanager
 def running(open_files: int | None = None, refuse=None, **settings: str):
     """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0.
 
-    `open_files`: the most that it and its database may have open. `refuse`: what `refusing` made."""
+    `open_files`: the most that it and its database may have open. `refuse`: what `refusing` made, or `Stalls.install`."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
     data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
     data.chmod(0o755)

@@ -5,9 +5,10 @@ import errno
 
 import pytest
 
-from conftest import refusing, running
+from conftest import Stalls, eventually, refusing, running
 
 LINKAT, RENAMEAT2 = 265, 316
+FSYNC, FDATASYNC, SYNCFS = 74, 75, 306
 
 
 def fetched(service, receiver, names: list[str], if_exists: str) -> list[dict]:
@@ -43,3 +44,44 @@ def test_what_a_disk_cannot_do_is_said_at_once(receiver):
         job, = fetched(service, receiver, ["c"], "replace")
         assert job["state"] == "succeeded"
         assert [path.name for path in (service.data / "files").iterdir()] == ["c"]
+
+
+def test_jobs_do_not_wait_for_ever_for_a_disk_that_hangs(receiver):
+    """Volumes whose I/O stalls give no error. Both slots wait for the disk, until they are given up."""
+    receiver.files |= {name: b"some bytes" * 100 for name in ("/one", "/two")}
+    settings = {"FERRY_CONCURRENCY": "2", "FERRY_STORAGE_TIMEOUT": "12"}
+    with Stalls(FSYNC, FDATASYNC, SYNCFS) as disk, running(refuse=disk.install, **settings) as service:
+        def of(identifier):
+            return service.call("GET", f"/v1/jobs/{identifier}").json()
+
+        def answers():
+            return "[+]storage_writable ok" in service.call("GET", "/readyz?verbose").text
+
+        disk.stalled.set()
+        one, two = (service.call("POST", "/v1/jobs", json={
+            "kind": "download", "request": {"url": receiver.url + name}, "destination": {"path": name[1:]}
+        }).json()["id"] for name in ("/one", "/two"))
+        eventually(30, lambda: disk.waiting > 0, "the disk hangs")
+        eventually(30, lambda: not answers(), "nothing more is begun there")
+        assert service.call("GET", "/readyz").status_code == 200
+        # Which needs no disk, and a slot.
+        data = service.call("POST", "/v1/jobs", json={"kind": "data", "request": {"url": receiver.url + "/one"}},
+                            headers={"Prefer": "wait=60"}).json()
+        assert data["state"] == "succeeded", data
+        for job in (one, two):
+            state = eventually(30, lambda: (now := of(job))["state"] == "queued" and now, "given up")
+            assert state["waiting_reason"]["code"] == "storage_unavailable", state
+        assert of(one)["attempt"] == 1
+        metrics = service.call("GET", "/metrics").text
+        age = next(line for line in metrics.splitlines() if line.startswith("ferry_file_work_age_seconds "))
+        assert float(age.split()[1]) >= 12
+        service.call("POST", f"/v1/jobs/{two}/cancel")
+        eventually(10, lambda: of(two)["state"] == "cancelled", "what waits can be cancelled")
+
+        disk.stalled.clear()
+        eventually(30, answers, "the disk is back")
+        ended = eventually(90, lambda: (now := of(one))["state"] == "succeeded" and now, "goes on")
+        assert ended["error"] is None
+        files = service.data / "files"
+        assert {path.name: path.read_bytes() for path in files.iterdir() if not path.name.startswith(".")} == {
+            "one": receiver.files["/one"]}

@@ -193,7 +193,8 @@ package final class API: RequestHandler {
                 let tenant = try principal(head, route).get().tenant
                 if route.body != .none { try needPlainBody(head.fields) }
                 return .collect(
-                    limit: route.body.limit, room: bodies.room(for: tenant, requestID: head.requestID))
+                    limit: min(route.body.limit, bodies.largest),
+                    room: bodies.room(for: tenant, requestID: head.requestID))
             } catch {
                 return .refuse(error.response(requestID: head.requestID))
             }

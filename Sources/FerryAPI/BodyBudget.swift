@@ -16,6 +16,9 @@ final class BodyBudget: Sendable {
     /// Bytes.
     init(capacity: Int) { self.capacity = capacity }
 
+    /// Bytes of the largest body that there is ever room for.
+    var largest: Int { capacity / 2 }
+
     /// Bytes that are taken now.
     var taken: Int { state.withLock { $0.taken } }
 
@@ -45,7 +48,7 @@ final class BodyBudget: Sendable {
     fileprivate var problem: Problem {
         var problem = Problem(
             .overloaded, "Bodies of requests fill the memory that this node has for them; ask again.")
-        problem.fields = quotaFields("body-bytes", quota: Int64(capacity / 2), seconds: 1)
+        problem.fields = quotaFields("body-bytes", quota: Int64(largest), seconds: 1)
         return problem
     }
 }

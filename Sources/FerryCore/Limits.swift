@@ -9,6 +9,8 @@ package enum Limits {
     /// counted; 2,000 connections have 32 MiB of them at most.
     package static let bodyBytesMax = 256 << 20
     package static let smallBodyBytes: Int64 = 16_384
+    /// Bytes of all received bodies of a node that gather in memory before they are written at once.
+    package static let gatheredBytesMax = 32 << 20
     package static let urlByteCountMax = 8_192
     package static let headerCountMax = 100
     package static let headerByteCountMax = 16_384

@@ -36,7 +36,7 @@ package struct EngineConfiguration: Sendable {
     package var memoryByteCountMax = 16 << 10
     /// The same for bodies whose length is known and that arrive within a second or two, while all of them
     /// together are no more than so many bytes; longer ones go to their file.
-    package var gatheredByteCountMax = 32 << 20
+    package var gatheredByteCountMax = Limits.gatheredBytesMax
     /// For jobs that name none of their own.
     package var proxy: ServiceProxy?
     /// Idle connections that all loops together keep; at least the number of transfers at once.

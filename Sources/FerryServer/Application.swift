@@ -37,6 +37,7 @@ final class Application: Sendable {
     /// Builds and starts everything; returns when requests are answered.
     static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
         let budget = budget(configuration, logger: logger)
+        let memory = memory(logger: logger)
         let paths = StoragePaths(configuration)
         try paths.prepare()
         for sentence in try paths.exposed() + paths.unwritable() { logger.warning("\(sentence)") }
@@ -51,7 +52,7 @@ final class Application: Sendable {
                 metadata: ["migrations": first == last ? "\(last)" : "\(first) to \(last)"])
         }
         let application = try build(
-            configuration, budget, identity: identity, database: database, logger: logger)
+            configuration, budget, memory, identity: identity, database: database, logger: logger)
         isStarted = true
         return application
     }
@@ -76,9 +77,20 @@ final class Application: Sendable {
         return budget
     }
 
+    private static func memory(logger: Logger) -> MemoryBudget {
+        let limit = memoryLimit()
+        let budget = MemoryBudget(limit: limit)
+        if budget.bodies < Limits.bodyBytesMax {
+            logger.notice(
+                "There is little memory: bodies of requests wait and are refused sooner.",
+                metadata: ["limit": "\(limit)", "bodies": "\(budget.bodies)"])
+        }
+        return budget
+    }
+
     private static func build(
-        _ configuration: Configuration, _ budget: DescriptorBudget, identity: NodeIdentity,
-        database: Database, logger: Logger
+        _ configuration: Configuration, _ budget: DescriptorBudget, _ memory: MemoryBudget,
+        identity: NodeIdentity, database: Database, logger: Logger
     ) throws -> Application {
         let box = SecretBox(key: try secretKey(configuration))
         let clock = DatabaseClock()
@@ -106,7 +118,7 @@ final class Application: Sendable {
         settings.sealResumePoint = { box.resumeData($0) }
         let store = Store(settings)
         let engine = try makeEngine(
-            configuration, budget, identity.id, store: store, clock: clock, egress: egress,
+            configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,
             downloads: downloads, logger: logger)
         let observers = Observers()
         try store.start(runner: engine, observer: observers, prober: engine)
@@ -118,8 +130,8 @@ final class Application: Sendable {
             store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
         let parts = NodeParts(
             store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, budget: budget,
-            box: box, clock: clock, zones: zones, egress: egress, paths: StoragePaths(configuration),
-            openSecrets: openSecrets)
+            memory: memory, box: box, clock: clock, zones: zones, egress: egress,
+            paths: StoragePaths(configuration), openSecrets: openSecrets)
         let surface = try Surface(configuration, parts: parts, logger: logger)
         if let address = IPAddress(text: configuration.listenHost) {
             own.add(.init(address, port: surface.port))
@@ -169,8 +181,8 @@ final class Application: Sendable {
     }
 
     private static func makeEngine(
-        _ configuration: Configuration, _ budget: DescriptorBudget, _ node: NodeID, store: Store,
-        clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadGate, logger: Logger
+        _ configuration: Configuration, _ budget: DescriptorBudget, _ memory: MemoryBudget, _ node: NodeID,
+        store: Store, clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadGate, logger: Logger
     ) throws -> Engine? {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
@@ -187,6 +199,7 @@ final class Application: Sendable {
         settings.connections = store.connections
         settings.fileSync = configuration.fileSync == .full ? .full : .none
         settings.keptConnectionCount = budget.keptConnections
+        settings.gatheredByteCountMax = memory.gathered
         return try Engine(
             configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
             clock: clock, logger: logger)

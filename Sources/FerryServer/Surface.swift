@@ -49,6 +49,7 @@ final class Surface: Sendable {
         settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         settings.retentionSeconds = configuration.retentionSeconds
+        settings.bodyBytesMax = parts.memory.bodies
         let api = API(settings, ports, logger: logger)
         page.connect(api.requestMetrics) { [weak api] in api?.listenerCount ?? 0 }
         var limits = ServerLimits()
@@ -115,6 +116,7 @@ struct NodeParts: Sendable {
     let health: Health
     let slots: SlotLedger
     let budget: DescriptorBudget
+    let memory: MemoryBudget
     let box: SecretBox
     let clock: DatabaseClock
     let zones: ZoneFiles

@@ -10,8 +10,8 @@ import Testing
 @Suite("Memory for the bodies of requests")
 struct BodyBudgetTests {
     /// A head with the key; the body is up to the test.
-    private func head(_ key: String, _ fields: String) -> String {
-        "POST /v1/jobs HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer \(key)\r\n"
+    private func head(_ key: String, _ fields: String, to path: String = "/v1/jobs") -> String {
+        "POST \(path) HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer \(key)\r\n"
             + "Content-Type: application/json\r\n\(fields)\r\n\r\n"
     }
 
@@ -71,6 +71,21 @@ struct BodyBudgetTests {
             #expect(again.rest().hasPrefix("HTTP/1.1 201 "))
             fixture.store.state.withLock { $0.submissions = [] }
             #expect(becomes { fixture.api.bodies.taken == 0 })
+        }
+    }
+
+    @Test("a body that there is never room for is too large, whether or not it says its length")
+    func tooLarge() throws {
+        try serving(2_000_000) { port, fixture in
+            for (fields, body) in [
+                ("Content-Length: 1000001", ""),
+                ("Transfer-Encoding: chunked", "f4241\r\n\(job(1_000_001))\r\n0\r\n\r\n"),
+            ] {
+                let connection = try RawConnection(port)
+                try connection.send(head(fixture.clientKey, fields, to: "/v1/jobs/batch") + body)
+                let answer = connection.rest()
+                #expect(answer.hasPrefix("HTTP/1.1 413 ") && answer.contains("1000000"), "\(answer)")
+            }
         }
     }
 

@@ -98,6 +98,19 @@ private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
     return UInt64(information.f_bavail) * UInt64(information.f_frsize)
 }
 
+/// Sessions of a node that does everything, at most: one for each lane of its store.
+private let sessionCountMax = 13
+
+private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
+    guard let room = try Migrator.sessionRoom(url: url), room < sessionCountMax else {
+        return Finding(name: "database", isPassed: true, detail: "answers")
+    }
+    return Finding(
+        name: "database", isPassed: true,
+        detail: "answers, but has room for \(max(0, room)) sessions; a node takes up to \(sessionCountMax) "
+            + "(max_connections, or the limit of the role or the database)", isWarning: true)
+}
+
 private func checkDatabase(_ configuration: Configuration) -> [Finding] {
     guard let url = configuration.databaseURL else {
         do {
@@ -114,7 +127,7 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
     do {
         let status = try Migrator.check(url: url)
         return [
-            Finding(name: "database", isPassed: true, detail: "answers"),
+            try checkSessions(url),
             Finding(
                 name: "schema", isPassed: status.found <= status.known,
                 detail: status.isCurrent

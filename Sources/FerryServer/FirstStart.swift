@@ -103,8 +103,13 @@ struct FirstStart: Sendable {
     ) throws -> Value {
         let answers = Mailbox<Result<Value, StoreError>>()
         ask { answers.send($0) }
-        guard let answer = answers.wait(milliseconds: 30_000).first else { throw StoreError.unavailable }
-        return try answer.get()
+        switch answers.wait(milliseconds: 30_000).first {
+        case .success(let value)?: return value
+        case .failure(.unavailable)?, nil:
+            throw Configuration.Failure(
+                description: "The database did not answer every session of this node; the log says why.")
+        case .failure(let error)?: throw error
+        }
     }
 
     /// What is shown once, with an example to paste.

@@ -108,6 +108,18 @@ package enum Migrator {
         return result
     }
 
+    /// How many sessions the server would let a node have now; nil: it does not say.
+    package static func sessionRoom(url: String) throws(MigrationError) -> Int64? {
+        do throws(PostgresError) {
+            var connection = try connect(url)
+            let rows = try connection.execute(Statements.sessionRoom)
+            // The one that asks will have ended.
+            return rows.rowCount == 0 ? nil : rows.int64OrNil(0, 0).map { $0 + 1 }
+        } catch {
+            throw .database(error)
+        }
+    }
+
     /// Reads where the schema stands, without changing anything.
     package static func check(url: String) throws(MigrationError) -> Status {
         do throws(PostgresError) {

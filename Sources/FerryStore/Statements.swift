@@ -129,6 +129,7 @@ package enum Statements {
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 5)
+    package static let sessionRoom = make("session_room", PackageResources.session_room_sql)
     package static let setShard = make("set_shard", PackageResources.set_shard_sql, parameters: 1)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
@@ -153,7 +154,7 @@ package enum Statements {
             hasUnnumberedEvents, keepEvents,
             addDependencies, answerJob, askBegins, askJobs, dueBegins, dueQuestions, flagDependencies,
             followEvents, hasDueQuestions,
-            hasDependencyNews, jobEvents, lastEvent, listEvents, lockDependents, numberEvents,
+            hasDependencyNews, jobEvents, sessionRoom, lastEvent, listEvents, lockDependents, numberEvents,
             rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers,
             resolveDependencies,
             beginAudit, changeDrain, changePause, changeSetting, checkLeases, claimDeliveries, claimJobs,

@@ -1,3 +1,4 @@
+import Foundation
 import Postgres
 import Sys
 import TestSupport
@@ -209,5 +210,25 @@ struct StatementTests {
         try connection.execute(script: "INSERT INTO schema_migrations VALUES (99, 'future')")
         #expect(throws: MigrationError.self) { try Migrator.migrate(url: empty.url) }
         #expect(try Migrator.check(url: empty.url).found == 99)
+    }
+
+    @Test("a node is told how many sessions the server, the role and the database let it have")
+    func sessionRoom() throws {
+        let empty = try TestDatabase()
+        #expect(try #require(try Migrator.sessionRoom(url: empty.url)) > 20)
+        var connection = try Connection(url: empty.url)
+        try connection.execute(script: "CREATE ROLE few LOGIN CONNECTION LIMIT 7")
+        let ofRole = empty.url.replacingOccurrences(of: "user=postgres", with: "user=few")
+        #expect(try Migrator.sessionRoom(url: ofRole) == 7)
+        // One of them is this connection's.
+        try connection.execute(
+            script: """
+                DO $$BEGIN
+                    EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 4', current_database());
+                END$$
+                """)
+        #expect(try Migrator.sessionRoom(url: ofRole) == 3)
+        #expect(try #require(try Migrator.sessionRoom(url: empty.url)) > 20, "superusers have no limit")
+        try connection.execute(script: "DROP ROLE few")
     }
 }

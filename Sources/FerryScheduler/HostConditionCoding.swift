@@ -151,12 +151,10 @@ extension RequestPace {
             writer.put("pace_seconds", window.seconds)
             writer.put("pace_paused", window.paused)
         }
-        if let before {
-            writer.put("pace_before", before.rate)
-            writer.put("pace_before_share", before.share)
-            writer.put("pace_before_answered", before.answeredPerSecond)
-            writer.put("pace_after_answered", after.answered)
-            writer.put("pace_after_refused", after.refused)
+        if let fall {
+            writer.put("pace_before", fall.rate)
+            fall.until.write("pace_until", into: &writer)
+            fall.since.write("pace_since", into: &writer)
         }
     }
 
@@ -180,13 +178,24 @@ extension RequestPace {
                 seconds: reader.number("pace_seconds") ?? 0,
                 paused: reader.number("pace_paused") ?? 0)
         }
-        if let rate = reader.number("pace_before"), let share = reader.number("pace_before_share"),
-            let answered = reader.number("pace_before_answered")
-        {
-            before = Level(rate: rate, share: share, answeredPerSecond: answered)
-            after.answered = reader.integer("pace_after_answered") ?? 0
-            after.refused = reader.integer("pace_after_refused") ?? 0
+        if let rate = reader.number("pace_before") {
+            fall = Fall(
+                rate: rate, until: Record("pace_until", reader), since: Record("pace_since", reader))
         }
+    }
+}
+
+extension RequestPace.Record {
+    fileprivate func write(_ name: String, into writer: inout ConditionWriter) {
+        writer.put(name + "_answered", seen.answered)
+        writer.put(name + "_refused", seen.refused)
+        writer.put(name + "_seconds", seconds)
+    }
+
+    fileprivate init(_ name: String, _ reader: ConditionReader) {
+        seen.answered = reader.integer(name + "_answered") ?? 0
+        seen.refused = reader.integer(name + "_refused") ?? 0
+        seconds = reader.number(name + "_seconds") ?? 0
     }
 }
 

@@ -22,11 +22,32 @@ struct RequestPace: Sendable, Equatable {
         var total: Int { answered + refused }
         var share: Double { total == 0 ? 0 : Double(refused) / Double(total) }
     }
-    /// How much was refused at a pace.
-    struct Level: Sendable, Equatable {
+    /// What several windows have seen, without the time for which the host was left alone.
+    struct Record: Sendable, Equatable {
+        var seen = Tally()
+        var seconds = 0.0
+
+        var answeredPerSecond: Double { seconds > 0 ? Double(seen.answered) / seconds : 0 }
+
+        mutating func add(_ more: Tally, _ seconds: Double) {
+            seen.answered += more.answered
+            seen.refused += more.refused
+            self.seconds += seconds
+        }
+    }
+    /// Since it became slower, time after time.
+    struct Fall: Sendable, Equatable {
+        /// Before.
         let rate: Double
-        let share: Double
-        let answeredPerSecond: Double
+        /// What was seen until it was a third of that, and since.
+        var until = Record()
+        var since = Record()
+
+        var share: Double {
+            var all = until
+            all.add(since.seen, since.seconds)
+            return all.seen.share
+        }
     }
     enum Change: Sendable, Equatable {
         case begun(seen: Tally)
@@ -48,9 +69,7 @@ struct RequestPace: Sendable, Equatable {
     var holdSeconds = Self.holdSecondsMin
     /// Where it was refused last.
     var ceiling: Double?
-    /// Before it became slower, time after time, and what was seen since it is a third of that.
-    var before: Level?
-    var after = Tally()
+    var fall: Fall?
     /// The part that is refused at any pace.
     var usualShare = 0.0
     /// The pace before a time in which nothing was answered at all.
@@ -72,14 +91,18 @@ struct RequestPace: Sendable, Equatable {
     private static let windowCount = 8.0
     private static let refusedCountMin = 3
     private static let drivenCountMin = 16
-    /// Ends that say something about a third of a pace, and the part of what was refused before that is still
-    /// about the same.
+    /// Ends that say what was refused before a pace fell, and at a third of it.
+    private static let knownCountMin = 16
     private static let judgedCountMin = 32
-    private static let sameness = 0.6
-    private static let lessness = 0.5
+    /// The part of the share that was refused before that is still about the same, and of what was answered a
+    /// second that is less.
+    private static let sameness = 0.4
+    private static let lessness = 0.75
     /// The part that is refused of what one at a time is too much for, and of what is many times too much.
     private static let refusedPart = 0.1
     private static let overdrivenPart = 0.5
+    /// More than by chance, if half is refused at any pace: nobody waits for more of it.
+    private static let hopelessPart = 0.7
     private static let pausedPart = 0.25
     /// Refusals below this part change nothing: the search for a higher pace makes some.
     private static let tolerance = 0.05
@@ -97,8 +120,10 @@ struct RequestPace: Sendable, Equatable {
         _ report: HostReport, limit: Int?, least: Int, meanSeconds: Double, now: Timestamp
     ) -> Change? {
         guard report.answered > 0 || report.throttled > 0 || rate != nil else { return nil }
-        // Of a time in which nobody said anything only the last second counts.
-        let isAfterPause = lastReportAt.map { now - $0 > 3 + (window?.paused ?? 0) } ?? false
+        // Of a time in which nobody said anything only the last second counts. Where one is given each ten
+        // seconds nobody says anything in between.
+        let silence = 3 + (window?.paused ?? 0) + (rate.map { 3 / $0 } ?? 0)
+        let isAfterPause = lastReportAt.map { now - $0 > silence } ?? false
         lastReportAt = now
         guard var open = window else {
             // Nobody knows since when.
@@ -169,28 +194,17 @@ struct RequestPace: Sendable, Equatable {
         let seen = open.seen
         let isNeeded = Double(seen.total) >= 0.7 * rate * active
         if isNeeded { lastNeeded = now }
-        if let before, rate <= before.rate / 3 {
-            after.answered += seen.answered
-            after.refused += seen.refused
-            if after.total >= Self.judgedCountMin, after.answered > 0 {
-                if after.share < Self.sameness * before.share {
-                    self.before = nil
-                    after = Tally()
-                } else if Double(seen.answered) / active < Self.lessness * before.answeredPerSecond {
-                    // A third of the pace is refused as often, and answered less: it is not about the pace.
-                    return takeBack(from: rate, before, now)
-                }
-            }
+        if let fall = judged(rate, seen, active) { return takeBack(from: rate, fall, now) }
+        if seen.share > tolerance(of: seen.total, isPaused: open.paused > 0) {
+            return isBeingJudged(rate) ? nil : slowDown(rate, seen, active, now)
         }
-        // A refusal that made a pause has cost more than a higher pace would bring.
-        if seen.share > (open.paused > 0 ? 0 : tolerance) { return slowDown(rate, seen, active, now) }
         if let lastNeeded, now - lastNeeded > Self.quietSeconds {
             self = RequestPace()
             return .gone(from: rate, isUseless: false)
         }
         guard isNeeded, seen.answered > 0, holdUntil.map({ now >= $0 }) ?? true else { return nil }
         self.rate = rate * (1 + step)
-        if let before, rate >= before.rate { self.before = nil }
+        if let fall, rate >= fall.rate { self.fall = nil }
         if let ceiling, rate > 1.25 * ceiling {
             self.ceiling = nil
             holdSeconds = Self.holdSecondsMin
@@ -199,12 +213,36 @@ struct RequestPace: Sendable, Equatable {
         return .faster(from: rate)
     }
 
+    /// Takes what was seen in a window more. Returns the fall when it was of no use: a host that counts
+    /// refuses less of a third, or answers as many a second as before.
+    private mutating func judged(_ rate: Double, _ seen: Tally, _ active: Double) -> Fall? {
+        guard var fall else { return nil }
+        guard rate <= fall.rate / 3, fall.until.seen.total >= Self.knownCountMin else {
+            fall.until.add(seen, active)
+            self.fall = fall
+            return nil
+        }
+        fall.since.add(seen, active)
+        self.fall = fall
+        let (until, since) = (fall.until, fall.since)
+        guard since.seen.total >= Self.judgedCountMin, since.seen.answered > 0 else { return nil }
+        let isUseless =
+            since.seen.share >= Self.sameness * until.seen.share
+            && since.answeredPerSecond < Self.lessness * until.answeredPerSecond
+        self.fall = nil
+        return isUseless ? fall : nil
+    }
+
+    /// Whether it is a third of what it was and nobody can tell yet if that is of use.
+    private func isBeingJudged(_ rate: Double) -> Bool {
+        guard let fall, rate <= fall.rate / 3 else { return false }
+        return fall.since.seen.total < Self.judgedCountMin && fall.share < Self.hopelessPart
+    }
+
     private mutating func slowDown(
         _ rate: Double, _ seen: Tally, _ active: Double, _ now: Timestamp
     ) -> Change? {
-        let level = Level(
-            rate: rate, share: seen.share, answeredPerSecond: Double(seen.answered) / active)
-        before = before ?? level
+        fall = fall ?? Fall(rate: rate, until: Record(seen: seen, seconds: active))
         if seen.answered == 0 { rateBeforeSilence = rateBeforeSilence ?? rate }
         if let ceiling, abs(ceiling - rate) <= rate / 4 {
             holdSeconds = min(2 * holdSeconds, Self.holdSecondsMax)
@@ -214,28 +252,33 @@ struct RequestPace: Sendable, Equatable {
         ceiling = rate
         holdUntil = now + holdSeconds
         step = Self.stepMin
-        let wanted = min(max(0.95 * level.answeredPerSecond, rate / 2), 0.95 * rate)
+        let wanted = min(max(0.95 * Double(seen.answered) / active, rate / 2), 0.95 * rate)
         self.rate = max(wanted, Self.rateMin)
         return self.rate == rate ? nil : .slower(from: rate, seen: seen)
     }
 
     /// What is refused is refused at any pace: that much is usual.
-    private mutating func takeBack(from rate: Double, _ before: Level, _ now: Timestamp) -> Change {
-        let share = after.share
+    private mutating func takeBack(from rate: Double, _ fall: Fall, _ now: Timestamp) -> Change {
         self = RequestPace()
-        guard share < Self.overdrivenPart else {
+        guard fall.share < Self.overdrivenPart else {
             uselessUntil = now + Self.quietSeconds
             return .gone(from: rate, isUseless: true)
         }
-        self.rate = before.rate
-        usualShare = share
+        self.rate = fall.rate
+        usualShare = fall.share
         window = Window(start: now)
         lastReportAt = now
         lastNeeded = now
         return .takenBack(from: rate)
     }
 
-    private var tolerance: Double { max(Self.tolerance, min(2 * usualShare, (1 + usualShare) / 2)) }
+    /// The part of so many ends that may be refused: what is usual, as far as chance goes. A refusal that
+    /// made a pause has cost more than a higher pace would bring, unless some are usual.
+    private func tolerance(of count: Int, isPaused: Bool) -> Double {
+        guard usualShare > 0 else { return isPaused ? 0 : Self.tolerance }
+        let spread = (usualShare * (1 - usualShare) / Double(max(1, count))).squareRoot()
+        return max(Self.tolerance, usualShare + 2 * spread)
+    }
 }
 
 extension RequestPace.Change {

@@ -99,6 +99,36 @@ struct RequestPaceTests {
         #expect(gate.decisions.first?.sentence.contains(": 1 answer asked to") ?? false)
     }
 
+    @Test(
+        "one that refuses some whatever it is asked, and says for how long each time, is not given up on",
+        arguments: [0.1, 0.2, 0.3], [2, 5, 20])
+    func usual(share: Double, demand: Int) {
+        let runs = (1...5).map { (seed: UInt64) in
+            var gate = SimulatedGate(rate: 1e6, seed: seed)
+            gate.burst = 1e6
+            gate.latency = 0.05
+            gate.refusal = .throttled(status: 429, retryAfter: 1)
+            gate.troubleShare = share
+            gate.demand = demand
+            gate.run(seconds: 300)
+            return gate.answeredPerSecond(last: 200)
+        }
+        // A pause of a second for each refusal, and what is answered between two of them. Bad luck looks like
+        // a host that counts, for minutes.
+        #expect(runs.sorted()[2] >= 0.4 * (1 - share) / share, "\(runs)")
+    }
+
+    @Test("however little it allows, it is noticed when it allows more")
+    func slowest() {
+        var gate = gate(0.15, burst: 1, 429, latency: 0.005)
+        gate.run(seconds: 400)
+        #expect(gate.refusedPart(last: 200) <= 0.4, "\(gate.decisions.map(\.sentence))")
+        gate.rate = 50
+        gate.burst = 5
+        gate.run(seconds: 400)
+        #expect(gate.answeredPerSecond(last: 60) >= 25, "\(gate.decisions.map(\.sentence))")
+    }
+
     @Test("one that says for how long, each second or each ten, is left alone for that and used otherwise")
     func told() {
         var gate = SimulatedGate(rate: 100)

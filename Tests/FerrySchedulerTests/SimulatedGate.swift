@@ -30,10 +30,13 @@ struct SimulatedGate {
     private var paceTokens = 0.0
     private var report = HostReport()
     private var isKnown = false
-    private var dice = Seeded(11)
+    private var dice: Seeded
     private static let step = 0.002
 
-    init(rate: Double) { self.rate = rate }
+    init(rate: Double, seed: UInt64 = 11) {
+        self.rate = rate
+        dice = Seeded(seed)
+    }
 
     mutating func run(seconds: Int) {
         for _ in 0..<seconds {

@@ -226,9 +226,12 @@ struct RequestPace: Sendable, Equatable {
         self.fall = fall
         let (until, since) = (fall.until, fall.since)
         guard since.seen.total >= Self.judgedCountMin, since.seen.answered > 0 else { return nil }
-        let isUseless =
+        // Much more is refused of a host that allows less than it did.
+        let isAsOften =
             since.seen.share >= Self.sameness * until.seen.share
-            && since.answeredPerSecond < Self.lessness * until.answeredPerSecond
+            && since.seen.share <= 2 * until.seen.share + Self.refusedPart
+        let isUseless =
+            isAsOften && since.answeredPerSecond < Self.lessness * until.answeredPerSecond
         self.fall = nil
         return isUseless ? fall : nil
     }

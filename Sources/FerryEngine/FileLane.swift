@@ -40,11 +40,7 @@ final class FileLane: Sendable {
     }
 
     /// Any thread, never waits. Bounded by the attempts that are alive. Dropped after `stop()`.
-    ///
-    /// `now`: monotonic nanoseconds.
-    func send(_ work: FileWork, now: Int64 = monotonicNanoseconds()) {
-        desk(for: work, now).box.send(work)
-    }
+    func send(_ work: FileWork) { desk(for: work, monotonicNanoseconds()).box.send(work) }
 
     /// Nobody queues behind a large file's sync, or a disk that hangs, while another thread has time.
     private func desk(for work: FileWork, _ now: Int64) -> Desk {

@@ -29,18 +29,21 @@ final class FileLane: Sendable {
     private let desks: [Desk]
     private let threads: Mutex<[Thread]>
     private let next = Atomic<Int>(0)
+    private let clock: @Sendable () -> Int64
 
-    init(threadCount: Int) {
+    /// `clock`: monotonic nanoseconds.
+    init(threadCount: Int, clock: @escaping @Sendable () -> Int64 = monotonicNanoseconds) {
+        self.clock = clock
         let desks = (0..<max(1, threadCount)).map { _ in Desk() }
         self.desks = desks
         threads = Mutex(
             desks.enumerated().map { index, desk in
-                Thread(name: "ferry-file-\(index)") { FileLane.run(desk) }
+                Thread(name: "ferry-file-\(index)") { FileLane.run(desk, clock) }
             })
     }
 
     /// Any thread, never waits. Bounded by the attempts that are alive. Dropped after `stop()`.
-    func send(_ work: FileWork) { desk(for: work, monotonicNanoseconds()).box.send(work) }
+    func send(_ work: FileWork) { desk(for: work, clock()).box.send(work) }
 
     /// Nobody queues behind a large file's sync, or a disk that hangs, while another thread has time.
     private func desk(for work: FileWork, _ now: Int64) -> Desk {
@@ -79,7 +82,7 @@ final class FileLane: Sendable {
         ending.forEach { $0.join() }
     }
 
-    private static func run(_ desk: Desk) {
+    private static func run(_ desk: Desk, _ clock: () -> Int64) {
         let box = desk.box
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 4_096)
         defer { buffer.deallocate() }
@@ -91,7 +94,7 @@ final class FileLane: Sendable {
                 milliseconds: isLast ? 0 : -1, expected: isBusy ? crowdMax : 0,
                 microseconds: gatherMicroseconds)
             isBusy = work.count > 1
-            if !work.isEmpty { desk.busySince.store(monotonicNanoseconds(), ordering: .relaxed) }
+            if !work.isEmpty { desk.busySince.store(clock(), ordering: .relaxed) }
             var publications: [Publication] = []
             for one in work {
                 switch one {

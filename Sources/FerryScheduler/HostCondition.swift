@@ -201,7 +201,7 @@ package struct HostCondition: Sendable, Equatable {
         let until = now + seconds
         guard until > backoffUntil ?? now else { return nil }
         let isNew = backoffUntil ?? .distantPast <= now
-        pace.pause(seconds: until - max(now, backoffUntil ?? now))
+        pace.pause(seconds: until - max(now, backoffUntil ?? now), isLonger: !isNew)
         backoffUntil = until
         backoffStatus = report.throttleStatus
         if isNew, pace.rate == nil { controller.beginGently(bounds: settings.bounds, now: now) }

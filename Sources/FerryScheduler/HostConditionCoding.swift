@@ -167,6 +167,7 @@ extension RequestPace {
         usualShare = reader.number("pace_usual_share") ?? 0
         rateBeforeSilence = reader.number("pace_before_silence")
         lastNeeded = reader.instant("pace_needed")
+            writer.put("pace_pauses", window.pauseCount)
         uselessUntil = reader.instant("pace_useless_until")
         lastReportAt = reader.instant("pace_report")
         if let start = reader.instant("pace_window") {
@@ -176,7 +177,8 @@ extension RequestPace {
                     answered: reader.integer("pace_answered") ?? 0,
                     refused: reader.integer("pace_refused") ?? 0),
                 seconds: reader.number("pace_seconds") ?? 0,
-                paused: reader.number("pace_paused") ?? 0)
+                paused: reader.number("pace_paused") ?? 0,
+                pauseCount: reader.integer("pace_pauses") ?? 0)
         }
         if let rate = reader.number("pace_before") {
             fall = Fall(

@@ -12,8 +12,12 @@ struct RequestPace: Sendable, Equatable {
         var seen = Tally()
         /// Of the answered ones, together.
         var seconds = 0.0
-        /// For which the host was left alone.
+        /// For which the host was left alone, and how often.
         var paused = 0.0
+        var pauseCount = 0
+
+        /// As many as one after each pause that was asked for.
+        var told: Double { paused > 0 ? Double(pauseCount) / paused : 0 }
     }
     struct Tally: Sendable, Equatable {
         var answered = 0
@@ -55,8 +59,15 @@ struct RequestPace: Sendable, Equatable {
         case faster(from: Double)
         /// A smaller one was of no use.
         case takenBack(from: Double)
-        /// Nobody needed it for long, or it was of no use.
-        case gone(from: Double, isUseless: Bool)
+        case gone(from: Double, because: End)
+    }
+    enum End: Sendable, Equatable {
+        /// Nobody needed it for long.
+        case unneeded
+        /// As much is refused at any pace.
+        case useless
+        /// Less than the host itself asks for when it says how long to wait.
+        case told
     }
 
     /// Transfers a second; nil: no pace.
@@ -112,7 +123,11 @@ struct RequestPace: Sendable, Equatable {
     init(rate: Double? = nil) { self.rate = rate.map(threeDigits) }
 
     /// The host is left alone for so many seconds.
-    mutating func pause(seconds: Double) { window?.paused += seconds }
+    /// `isLonger`: than it was to be already.
+    mutating func pause(seconds: Double, isLonger: Bool) {
+        window?.paused += seconds
+        if !isLonger { window?.pauseCount += 1 }
+    }
 
     /// Takes what was seen since the last call. `limit`: attempts at once, nil: any number; `least`: what it
     /// can be lowered to; `meanSeconds`: of one attempt.
@@ -159,7 +174,9 @@ struct RequestPace: Sendable, Equatable {
         guard uselessUntil.map({ now >= $0 }) ?? true, let limit, seen.refused >= Self.refusedCountMin,
             isTooMuch(open, active, limit, least)
         else { return nil }
-        self = RequestPace(rate: seen.answered == 0 ? 1 : max(Double(seen.answered) / active, Self.rateMin))
+        let rate = seen.answered == 0 ? 1 : max(Double(seen.answered) / active, Self.rateMin)
+        guard rate > open.told else { return nil }
+        self = RequestPace(rate: rate)
         window = Window(start: now)
         lastReportAt = now
         lastNeeded = now
@@ -196,11 +213,11 @@ struct RequestPace: Sendable, Equatable {
         if isNeeded { lastNeeded = now }
         if let fall = judged(rate, seen, active) { return takeBack(from: rate, fall, now) }
         if seen.share > tolerance(of: seen.total, isPaused: open.paused > 0) {
-            return isBeingJudged(rate) ? nil : slowDown(rate, seen, active, now)
+            return isBeingJudged(rate) ? nil : slowDown(rate, open, active, now)
         }
         if let lastNeeded, now - lastNeeded > Self.quietSeconds {
             self = RequestPace()
-            return .gone(from: rate, isUseless: false)
+            return .gone(from: rate, because: .unneeded)
         }
         guard isNeeded, seen.answered > 0, holdUntil.map({ now >= $0 }) ?? true else { return nil }
         self.rate = rate * (1 + step)
@@ -243,8 +260,15 @@ struct RequestPace: Sendable, Equatable {
     }
 
     private mutating func slowDown(
-        _ rate: Double, _ seen: Tally, _ active: Double, _ now: Timestamp
+        _ rate: Double, _ open: Window, _ active: Double, _ now: Timestamp
     ) -> Change? {
+        let seen = open.seen
+        let wanted = min(max(0.95 * Double(seen.answered) / active, rate / 2), 0.95 * rate)
+        if wanted <= open.told {
+            self = RequestPace()
+            uselessUntil = now + Self.quietSeconds
+            return .gone(from: rate, because: .told)
+        }
         fall = fall ?? Fall(rate: rate, until: Record(seen: seen, seconds: active))
         if seen.answered == 0 { rateBeforeSilence = rateBeforeSilence ?? rate }
         if let ceiling, abs(ceiling - rate) <= rate / 4 {
@@ -255,7 +279,6 @@ struct RequestPace: Sendable, Equatable {
         ceiling = rate
         holdUntil = now + holdSeconds
         step = Self.stepMin
-        let wanted = min(max(0.95 * Double(seen.answered) / active, rate / 2), 0.95 * rate)
         self.rate = max(wanted, Self.rateMin)
         return self.rate == rate ? nil : .slower(from: rate, seen: seen)
     }
@@ -265,7 +288,7 @@ struct RequestPace: Sendable, Equatable {
         self = RequestPace()
         guard fall.share < Self.overdrivenPart else {
             uselessUntil = now + Self.quietSeconds
-            return .gone(from: rate, isUseless: true)
+            return .gone(from: rate, because: .useless)
         }
         self.rate = fall.rate
         usualShare = fall.share
@@ -298,9 +321,8 @@ extension RequestPace.Change {
             "Given \(now) instead of \(perSecond(before)) transfers a second: more may be allowed."
         case .takenBack(let before):
             "Given \(now) instead of \(perSecond(before)) transfers a second: fewer were refused as often."
-        case .gone(let before, let isUseless):
-            "Not held to \(perSecond(before)) transfers a second any more: "
-                + (isUseless ? "fewer were refused as often." : "nobody has needed that for ten minutes.")
+        case .gone(let before, let end):
+            "Not held to \(perSecond(before)) transfers a second any more: \(end.words)."
         }
     }
 
@@ -308,6 +330,16 @@ extension RequestPace.Change {
         switch self {
         case .begun: nil
         case .slower(let rate, _), .faster(let rate), .takenBack(let rate), .gone(let rate, _): rate
+        }
+    }
+}
+
+extension RequestPace.End {
+    fileprivate var words: String {
+        switch self {
+        case .unneeded: "nobody has needed that for ten minutes"
+        case .useless: "fewer were refused as often"
+        case .told: "the pauses that it asks for allow more than what comes next"
         }
     }
 }

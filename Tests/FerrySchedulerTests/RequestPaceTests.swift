@@ -114,9 +114,8 @@ struct RequestPaceTests {
             gate.run(seconds: 300)
             return gate.answeredPerSecond(last: 200)
         }
-        // A pause of a second for each refusal, and what is answered between two of them. Bad luck looks like
-        // a host that counts, for minutes.
-        #expect(runs.sorted()[2] >= 0.4 * (1 - share) / share, "\(runs)")
+        // A pause of a second for each refusal, and what is answered between two of them.
+        #expect(runs.allSatisfy { $0 >= 0.4 * (1 - share) / share }, "\(runs)")
     }
 
     @Test("however little it allows, it is noticed when it allows more")

@@ -163,9 +163,11 @@ package protocol ResultSink: Sendable {
     /// An attempt goes on from bytes that were there (0: they were of no use), and the job's webhook is to be
     /// told.
     func resumed(_ attempt: Attempt, at offset: Int64)
-    /// A request of an attempt that may go on without it was refused.
+    /// A request of an attempt that may go on without it was refused, or one that was `unanswered` is not.
     func answered(_ answer: HostAnswer)
-    /// The attempt has reached nobody for a while: others may have its slot. False: too many wait like that.
+    /// An attempt's request has had no answer for seconds. Once for each attempt.
+    func unanswered(at origin: String)
+    /// Nothing has moved for a while: others may have its slot. False: too many wait like that.
     func lendSlot(of attempt: Attempt) -> Bool
     /// It needs its slot again; always before its result. Once for each that was lent.
     func takeBackSlot(of attempt: Attempt)

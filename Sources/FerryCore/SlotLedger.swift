@@ -4,14 +4,14 @@ import Synchronization
 ///
 /// A slot is held while a transfer runs. A lease is held from before it is written until its result is
 /// committed: longer than the slot, so that a slot waits for no commit, by `surplus` leases at most. An
-/// attempt that has reached nobody yet lends its slot, with one more lease, and takes it back when it needs
-/// it, free or not (docs/decisions/0028).
+/// attempt on which nothing moves lends its slot, with one more lease, and takes it back when it needs it,
+/// free or not (docs/decisions/0028).
 package final class SlotLedger: Sendable {
     private struct Free {
         var slots: Int
         /// Below zero while results that were to be committed are not.
         var leases: Int
-        /// Slots that are lent, by the origins that were not reached.
+        /// Slots that are lent, by the origins that say nothing.
         var lent: [String: Int] = [:]
         var lentCount = 0
     }
@@ -114,6 +114,9 @@ package final class SlotLedger: Sendable {
 
     /// Transfers that could begin at once.
     package var freeCount: Int { free.withLock { max(0, min($0.slots, $0.leases)) } }
+
+    /// Whether as many attempts run as half of the slots are for.
+    package var isScarce: Bool { free.withLock { 2 * (capacity - $0.slots + $0.lentCount) >= capacity } }
 
     /// Slots that are taken.
     package var busyCount: Int { free.withLock { capacity - $0.slots } }

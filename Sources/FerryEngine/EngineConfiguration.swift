@@ -28,6 +28,8 @@ package struct EngineConfiguration: Sendable {
     /// While the file system of one of these has less free than its reserve, `downloads` is closed.
     package var watchedDirectories: [String] = []
     package var downloads = DownloadGate()
+    /// Seconds for which an attempt that has reached somebody keeps its slot while no byte moves.
+    package var silencePatience = 5.0
     /// Who admits connections beyond an attempt's first; nil: nothing limits them.
     package var connections: (any ConnectionDesk)?
     package var egress: EgressPolicy
@@ -112,8 +114,8 @@ enum EngineLimits {
     static let restartCountMax = 2
     /// Milliseconds for name resolution, connection and TLS handshake.
     static let connectTimeout = 30_000
-    /// Nanoseconds for which an attempt keeps its slot while it reaches nobody.
-    static let slotPatience: Int64 = 1_000_000_000
+    /// Seconds for which an attempt keeps its slot while it reaches nobody.
+    static let connectPatience = 1.0
     /// Hosts that are remembered as sources of bulk.
     static let bulkOriginCountMax = 10_000
     /// Bytes of a body from which its record is kept while it arrives, so that its bytes outlast a crash.

@@ -99,6 +99,8 @@ final class EngineContext: Sendable {
     /// Tells of an answer at once: the attempt may go on for long without it.
     func tell(_ answer: HostAnswer) { sink.answered(answer) }
 
+    func unanswered(at origin: String) { sink.unanswered(at: origin) }
+
     func lendSlot(of attempt: Attempt) -> Bool { sink.lendSlot(of: attempt) }
 
     func takeBackSlot(of attempt: Attempt) { sink.takeBackSlot(of: attempt) }

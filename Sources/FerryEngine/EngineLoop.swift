@@ -110,7 +110,7 @@ final class EngineLoop {
 
     func ended(_ key: AttemptKey) { live[key] = nil }
 
-    /// Nobody could be reached for it so far. False: its slot cannot be lent.
+    /// Nothing moves. False: its slot cannot be lent.
     func lendSlot(of attempt: Attempt) -> Bool {
         guard context.lendSlot(of: attempt) else { return false }
         lentCount += 1

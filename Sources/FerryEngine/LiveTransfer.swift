@@ -175,13 +175,14 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
-        lastActivity = loop.multi.now
+        noteActivity()
         switch parser.take(line) {
         case .more:
             return true
         case .complete(let head):
             self.head = head
             meter?.responseStarted()
+            noteHead(head, from: hop.url)
             awaitFarewell(head)
             isHeadHeld = answersChallenges
             return isHeadHeld || takeHead(head)
@@ -190,6 +191,12 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         case .tooLarge:
             return refuse(.responseTooLarge, "The head of the server's answer is too large.")
         }
+    }
+
+    /// A byte moves.
+    func noteActivity() {
+        lastActivity = loop.multi.now
+        needSlot()
     }
 
     private func refuse(_ code: TransferError.Code, _ message: String) -> Bool {
@@ -286,7 +293,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        lastActivity = loop.multi.now
+        noteActivity()
         guard takeHeldHead() else { return .abort }
         switch sink {
         case .drain(let drain):
@@ -349,6 +356,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     func finished(_ outcome: TransferOutcome) {
         let outcome = judged(outcome)
         transfer = nil
+        needSlot()
         context.metrics.connected(outcome.info)
         noteTransaction(
             outcome.info, isWhole: outcome.error == nil, hidesRemote: outcome.blockedAddress != nil)

@@ -102,6 +102,12 @@ extension LiveTransfer {
 
     var isConnecting: Bool { transfer != nil && !mayHaveReached }
 
+    func silence(_ now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
+
+    var unansweredOrigin: String? {
+        mayHaveReached && head == nil && !attempt.hasOwnProxy ? hop.url.origin : nil
+    }
+
     var waitsForDisk: Bool { machine.waitsForDisk || waitsForDigest || awaitedReport != nil }
 
     func outwait(_ error: TransferError) {
@@ -202,9 +208,7 @@ extension LiveTransfer {
         }
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
-        } else if let transfer, !transfer.isPaused,
-            now - lastActivity > Int64(attempt.spec.request.timeoutForRequest * 1e9)
-        {
+        } else if silence(now) > Int64(attempt.spec.request.timeoutForRequest * 1e9) {
             handle(
                 .timedOut(
                     TransferError(

@@ -91,7 +91,7 @@ extension LiveTransfer {
     // MARK: While a request runs
 
     func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
-        lastActivity = loop.multi.now
+        noteActivity()
         guard let source else { return .bytes(0) }
         guard !looksForAnswer() else { return .pause }
         let room = min(buffer.count, pacing?.portion ?? .max)

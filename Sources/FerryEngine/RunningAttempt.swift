@@ -14,8 +14,13 @@ protocol RunningAttempt: AnyObject {
     /// Of a download, once it is known.
     var destination: Destination? { get }
     var slot: HeldSlot { get set }
-    /// Whether it waits for a connection.
+    /// Whether it has not reached anybody to send its request to.
     var isConnecting: Bool { get }
+    /// Nanoseconds since a byte moved; 0 while others are not what it waits for.
+    func silence(_ now: Int64) -> Int64
+    /// The server that has had a request, and owes all of its answer; nil: none does, or a proxy of the job's
+    /// own may.
+    var unansweredOrigin: String? { get }
     /// Whether it goes on only when a file thread has done something.
     var waitsForDisk: Bool { get }
     /// For how many seconds in a row it has.
@@ -42,26 +47,27 @@ protocol RunningAttempt: AnyObject {
     func secondPassed(_ now: Int64, _ seconds: Double)
 }
 
-/// Whose the slot of an attempt is. It is lent while nobody is reached: names that do not resolve, addresses
-/// and handshakes that do not answer take half a minute, and others could transfer meanwhile
-/// (docs/decisions/0028). Instants of the loop's clock, in nanoseconds.
+/// Whose the slot of an attempt is. It is lent while nothing moves: names that do not resolve, addresses and
+/// handshakes that do not answer take half a minute, hosts that say nothing take longer, and others could
+/// transfer meanwhile (docs/decisions/0028). Instants of the loop's clock, in nanoseconds.
 struct HeldSlot {
-    let since: Int64
+    /// It was had or taken back.
+    private(set) var since: Int64
     private(set) var lentSince: Int64?
     private(set) var lentSeconds = 0.0
-    /// Somebody has been reached.
-    private(set) var isNeeded = false
+    /// The silence of its host was told.
+    var isSilenceTold = false
 
     init(since: Int64) { self.since = since }
 
     mutating func lend(at now: Int64) { lentSince = now }
 
-    /// Whether it has to be taken back.
-    mutating func need(at now: Int64) -> Bool {
-        isNeeded = true
+    /// Whether it was lent.
+    mutating func takeBack(at now: Int64) -> Bool {
         guard let lentSince else { return false }
-        lentSeconds = Double(now - lentSince) / 1e9
+        lentSeconds += Double(now - lentSince) / 1e9
         self.lentSince = nil
+        since = now
         return true
     }
 }
@@ -83,15 +89,30 @@ extension TransferError {
 extension RunningAttempt {
     /// To be asked about once a second.
     func lendSlot(_ now: Int64) {
-        guard !slot.isNeeded, slot.lentSince == nil, isConnecting,
-            now - slot.since > EngineLimits.slotPatience, loop.lendSlot(of: attempt)
-        else { return }
-        slot.lend(at: now)
+        guard slot.lentSince == nil else { return }
+        let patience =
+            isConnecting ? EngineLimits.connectPatience : loop.context.configuration.silencePatience
+        guard min(silence(now), now - slot.since) > Int64(patience * 1e9) else { return }
+        if !slot.isSilenceTold, let unansweredOrigin {
+            slot.isSilenceTold = true
+            loop.context.unanswered(at: unansweredOrigin)
+        }
+        if loop.lendSlot(of: attempt) { slot.lend(at: now) }
     }
 
-    /// Somebody is reached, or it is over.
+    /// The host of which was told that it is silent answers, and the attempt may go on for long.
+    func noteHead(_ head: ResponseHead, from url: WebURL) {
+        let context = loop.context
+        guard slot.isSilenceTold, head.status < 400,
+            let answer = context.hostAnswer(head, from: url, to: attempt)
+        else { return }
+        slot.isSilenceTold = false
+        context.tell(answer)
+    }
+
+    /// Somebody is reached, something moves, or it is over.
     func needSlot() {
-        guard !slot.isNeeded, slot.need(at: loop.multi.now) else { return }
+        guard slot.lentSince != nil, slot.takeBack(at: loop.multi.now) else { return }
         loop.takeBackSlot(of: attempt)
     }
 

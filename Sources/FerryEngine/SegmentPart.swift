@@ -33,12 +33,14 @@ final class SegmentPart: EasyDelegate {
     private var sink = Sink.none
     private var discardedByteCount = 0
     private var isFresh = false
-    private var hasHead = false
+    private(set) var hasHead = false
     /// A head that libcurl may answer by itself (Digest).
     private var heldHead: ResponseHead?
     private let startedAt: Int64
     private var answeredAt: Int64?
     private(set) var lastActivity: Int64
+    /// Whether nobody has been reached to send the request to.
+    private(set) var isConnecting = true
     private(set) var receivedByteCount: Int64 = 0
     /// Whether the answer ends before what was asked for.
     var isShort = false
@@ -72,6 +74,7 @@ final class SegmentPart: EasyDelegate {
         heldHead = nil
         discardedByteCount = 0
         lastActivity = owner.now
+        isConnecting = true
         var request = owner.request(for: self)
         if isFresh { request.usesFreshConnection = true }
         meter = TransactionMeter(request, attemptStart: owner.start)
@@ -162,6 +165,11 @@ final class SegmentPart: EasyDelegate {
 
     // MARK: State
 
+    private func noteActivity(_ owner: SegmentedTransfer) {
+        lastActivity = owner.now
+        owner.needSlot()
+    }
+
     /// Nanoseconds without a byte; 0 while we do not want any.
     func idleTime(now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 
@@ -206,6 +214,7 @@ final class SegmentPart: EasyDelegate {
 
     func willSend(to address: SocketAddress) -> Bool {
         noteFollowed(meter?.willSend(transfer))
+        isConnecting = false
         owner?.needSlot()
         return allows(address)
     }
@@ -216,12 +225,13 @@ final class SegmentPart: EasyDelegate {
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         guard let owner else { return false }
-        lastActivity = owner.now
+        noteActivity(owner)
         switch parser.take(line) {
         case .more: return true
         case .complete(let head):
             hasHead = true
             meter?.responseStarted()
+            owner.noteHead(head, from: hop.url)
             answeredAt = owner.now
             if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.awaitFarewell() }
             guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
@@ -256,7 +266,7 @@ final class SegmentPart: EasyDelegate {
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
         guard let owner, takeHeldHead() else { return .abort }
-        lastActivity = owner.now
+        noteActivity(owner)
         switch sink {
         case .body:
             return owner.take(bytes, of: self)

@@ -197,6 +197,7 @@ final class SegmentedTransfer: RunningAttempt {
         guard let drain, let destination, let total = plan?.total else { return }
         // Of parts that have got everything and wait for their answer's end.
         stopParts()
+        needSlot()
         self.drain = nil
         published = drain
         let verification = drain.digests.verification(
@@ -214,8 +215,6 @@ final class SegmentedTransfer: RunningAttempt {
         if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
         context.report(result(outcome, kept: kept))
     }
-
-    var isConnecting: Bool { isFetching && !parts.isEmpty }
 
     private func leave() {
         needSlot()

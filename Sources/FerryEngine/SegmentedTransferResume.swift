@@ -112,7 +112,20 @@ extension SegmentedTransfer {
             })
     }
 
-    // MARK: Disks that hang
+    // MARK: Whom it waits for
+
+    var isConnecting: Bool { parts.values.allSatisfy(\.isConnecting) }
+
+    func silence(_ now: Int64) -> Int64 {
+        isFetching ? parts.values.map { $0.idleTime(now: now) }.min() ?? 0 : 0
+    }
+
+    var unansweredOrigin: String? {
+        guard !isConnecting, plan == nil, attempt.spec.mirrors.isEmpty, !attempt.hasOwnProxy,
+            let part = parts.values.first, !part.hasHead
+        else { return nil }
+        return part.hop.url.origin
+    }
 
     var waitsForDisk: Bool { machine.waitsForDisk || !waitForDisk.isEmpty || awaitedReport != nil }
 

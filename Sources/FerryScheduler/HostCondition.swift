@@ -31,6 +31,8 @@ package struct HostCondition: Sendable, Equatable {
     package var settings = HostSettings()
     package internal(set) var controller = ConcurrencyController()
     var pace = RequestPace()
+    /// Requests were sent to it, and nobody has been answered since.
+    package internal(set) var silence: Silence?
     /// Nothing begins before this.
     package internal(set) var backoffUntil: Timestamp?
     package internal(set) var backoffStatus: Int?
@@ -87,7 +89,8 @@ package struct HostCondition: Sendable, Equatable {
 
     /// Attempts at once, of all nodes together; nil: no limit.
     package var connectionLimit: Int? {
-        guard let limit = controller.limit else { return settings.connectionsMax }
+        let limits = [controller.limit, silence?.limit].compactMap(\.self)
+        guard let limit = limits.min() else { return settings.connectionsMax }
         return settings.bounds.clamp(limit)
     }
 
@@ -110,6 +113,7 @@ package struct HostCondition: Sendable, Equatable {
 
     /// When it may be that nothing has to be remembered of it, or that its limit goes.
     private func forgettingAt(_ now: Timestamp) -> Timestamp? {
+        if silence != nil { return now + Silence.lookSeconds }
         if controller.limit != nil || pace.rate != nil { return now + Self.idleSeconds }
         guard settings == HostSettings(), unreachableSince == nil, releaseCount == 0 else { return nil }
         return max((lastReportAt ?? now) + Self.idleSeconds, now + 1)
@@ -117,7 +121,7 @@ package struct HostCondition: Sendable, Equatable {
 
     /// Whether nothing has to be remembered of it.
     package func isForgettable(at now: Timestamp) -> Bool {
-        guard settings == HostSettings(), controller.limit == nil, pace.rate == nil,
+        guard settings == HostSettings(), controller.limit == nil, pace.rate == nil, silence == nil,
             unreachableSince == nil, releaseCount == 0, backoffUntil == nil
         else { return false }
         return now - (lastReportAt ?? .distantPast) >= Self.idleSeconds
@@ -156,6 +160,7 @@ package struct HostCondition: Sendable, Equatable {
         }
         if let decision = backOff(report, now, jitter) { decisions.append(decision) }
         if let decision = noteUnreachable(report, inFlight, now) { decisions.append(decision) }
+        if let decision = noteSilence(report, inFlight, now) { decisions.append(decision) }
         return decisions
     }
 

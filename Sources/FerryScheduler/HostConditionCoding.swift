@@ -24,6 +24,7 @@ extension HostCondition {
         writer.put("last_answer", lastAnsweredAt)
         writer.put("last_answer_by", lastAnsweredBy?.description)
         writer.put("failing_since", failingSince)
+        silence?.write(into: &writer)
         controller.write(into: &writer)
         pace.write(into: &writer)
         return writer.finished
@@ -52,8 +53,24 @@ extension HostCondition {
         lastAnsweredAt = reader.instant("last_answer")
         lastAnsweredBy = json["last_answer_by"]?.string.flatMap { NodeID($0) }
         failingSince = reader.instant("failing_since")
+        silence = Silence(reader)
         controller = ConcurrencyController(reader)
         pace = RequestPace(reader)
+    }
+}
+
+extension HostCondition.Silence {
+    fileprivate func write(into writer: inout ConditionWriter) {
+        writer.put("silent_limit", limit)
+        writer.put("silent_since", since)
+        writer.put("silent_more_at", moreAt)
+    }
+
+    fileprivate init?(_ reader: ConditionReader) {
+        guard let limit = reader.integer("silent_limit"), let since = reader.instant("silent_since"),
+            let moreAt = reader.instant("silent_more_at")
+        else { return nil }
+        self.init(limit: limit, since: since, moreAt: moreAt)
     }
 }
 
@@ -150,6 +167,7 @@ extension RequestPace {
             writer.put("pace_refused", window.seen.refused)
             writer.put("pace_seconds", window.seconds)
             writer.put("pace_paused", window.paused)
+            writer.put("pace_pauses", window.pauseCount)
         }
         if let fall {
             writer.put("pace_before", fall.rate)
@@ -167,7 +185,6 @@ extension RequestPace {
         usualShare = reader.number("pace_usual_share") ?? 0
         rateBeforeSilence = reader.number("pace_before_silence")
         lastNeeded = reader.instant("pace_needed")
-            writer.put("pace_pauses", window.pauseCount)
         uselessUntil = reader.instant("pace_useless_until")
         lastReportAt = reader.instant("pace_report")
         if let start = reader.instant("pace_window") {

@@ -10,6 +10,8 @@ package enum HostSignal: Sendable, Equatable {
     case unreachable(TransferError.Code)
     /// A connection that stood was lost, nothing came in time, or a gateway found nobody behind it.
     case lost
+    /// A request was sent, and there has been no answer for seconds.
+    case silent
     /// Nothing: another host, a proxy, the disk, or whoever stopped the attempt.
     case none
 
@@ -86,6 +88,7 @@ package struct HostReport: Sendable, Equatable {
     /// It said 429 and not for how long.
     package var asksForPause = false
     package var lost = 0
+    package var silent = 0
     package var unreachable = 0
     package var unreachableCode: TransferError.Code?
     /// Connections that were made, and how long that took together.
@@ -105,6 +108,7 @@ package struct HostReport: Sendable, Equatable {
             if let seconds { retryAfter = max(retryAfter ?? 0, seconds) }
             if status == 429, seconds == nil { asksForPause = true }
         case .lost: lost += 1
+        case .silent: silent += 1
         case .unreachable(let code):
             unreachable += 1
             unreachableCode = code
@@ -121,6 +125,7 @@ package struct HostReport: Sendable, Equatable {
         retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).max()
         asksForPause = asksForPause || other.asksForPause
         lost += other.lost
+        silent += other.silent
         unreachable += other.unreachable
         unreachableCode = other.unreachableCode ?? unreachableCode
         connections += other.connections

@@ -97,7 +97,7 @@ package struct NodeMisses: Sendable {
     /// goes, those go that stood.
     package mutating func note(_ signal: HostSignal, at nanoseconds: Int64) {
         switch signal {
-        case .lost, .none: return
+        case .lost, .silent, .none: return
         case .answered, .throttled: self = NodeMisses()
         case .unreachable:
             if count == 0 || nanoseconds - last > Self.pauseMax { (count, first) = (0, nanoseconds) }

@@ -45,7 +45,7 @@ final class MetricsPage: Sendable {
             .gauge, "ferry_worker_slots_free", "Transfers this node may begin now.", parts.slots.freeCount)
         page.add(
             .gauge, "ferry_worker_slots_lent",
-            "Attempts that have reached nobody for a second, whose slots others may have.",
+            "Attempts on which nothing moves, whose slots others may have.",
             parts.slots.lentCount)
         guard let counts = parts.engine?.snapshot else { return }
         appendStorage(parts.engine?.rooms ?? [], to: &page)

@@ -131,6 +131,8 @@ extension HostCondition {
     fileprivate func reason(_ state: State) -> String? {
         switch state {
         case .normal: nil
+        case .limited where isHeldBySilence:
+            "It takes requests and answers none; hardly any more begin there until it does."
         case .limited:
             controller.limit == nil && requestRateLimit == settings.requestsPerSecondMax
                 ? "An operator has limited it." : "It was in trouble; the limit follows what it can do."

@@ -37,6 +37,11 @@ package final class DispatcherLane: ResultSink {
 
     package func answered(_ answer: HostAnswer) { context.health.note(answer) }
 
+    package func unanswered(at origin: String) {
+        // While there is room for others nobody minds.
+        if context.configuration.slots.isScarce { context.health.noteSilence(of: origin) }
+    }
+
     package func lendSlot(of attempt: Attempt) -> Bool {
         guard context.configuration.slots.lend(for: attempt.origin) else { return false }
         context.beginHeld()

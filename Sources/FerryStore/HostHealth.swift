@@ -57,6 +57,9 @@ final class HostHealth: Sendable {
         note(signal, of: result.host) { $0.measure(result, isAnswered: signal == .answered) }
     }
 
+    /// Notes that an attempt has had no answer for seconds.
+    func noteSilence(of origin: String) { note(.silent, of: origin) { _ in } }
+
     /// Notes an answer to a request that was not all of its attempt.
     func note(_ answer: HostAnswer) { note(HostSignal(answer), of: answer.origin) { _ in } }
 
@@ -65,7 +68,7 @@ final class HostHealth: Sendable {
         case .none: return
         case .answered:
             guard isWatching.load(ordering: .relaxed) else { return }
-        case .throttled, .lost, .unreachable: break
+        case .throttled, .lost, .silent, .unreachable: break
         }
         let isUrgent = state.withLock { state in
             let isTrouble = signal != .answered
@@ -81,7 +84,12 @@ final class HostHealth: Sendable {
             entry.report.add(signal)
             measure(&entry.report)
             if isTrouble { entry.since = now }
-            if case .unreachable = signal { entry.failureCount += 1 } else { entry.failureCount = 0 }
+            switch signal {
+            case .unreachable: entry.failureCount += 1
+            // That is no end.
+            case .silent: break
+            default: entry.failureCount = 0
+            }
             state.entries[origin] = entry
             return !wasUrgent && entry.isUrgent(isUnreachable: state.unreachable[origin] != nil)
         }
@@ -180,12 +188,13 @@ extension HostHealth.Entry {
     var isWorthTelling: Bool {
         guard !report.isEmpty else { return false }
         return isKnown || report.throttled > 0 || failureCount >= HostHealth.failureCountMin
-            || report.lost >= 3
+            || report.lost >= 3 || report.silent >= HostCondition.Silence.countMin
     }
 
     func isUrgent(isUnreachable: Bool) -> Bool {
         // More 503 from a host that all know to be in trouble comes with the next look, a second later.
         report.retryAfter != nil || report.asksForPause || report.throttled > 0 && !isKnown
+            || report.silent >= HostCondition.Silence.countMin && !isKnown
             || !isUnreachable && failureCount >= HostHealth.failureCountMin
     }
 }

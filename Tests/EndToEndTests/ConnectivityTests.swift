@@ -75,12 +75,12 @@ struct ConnectivityTests {
         #expect(told.count { $0 == "job.waiting_for_connectivity" } == 20 && told.count == 40)
     }
 
-    @Test("hosts that say nothing keep nobody else from transferring")
-    func silence() throws {
+    @Test("hosts that say nothing keep nobody else from transferring", arguments: ["https", "http"])
+    func silence(scheme: String) throws {
         let ferry = try start(["FERRY_CONCURRENCY": "2"])
         defer { ferry.remove() }
         let gate = Gate()
-        // Each takes connections, and no handshake begins.
+        // Each takes connections, and no handshake begins, or no answer.
         let silent = try (0..<6).map { _ in
             try ScriptedOrigin { _ in _ = gate.pass(seconds: 600) }
         }
@@ -92,7 +92,7 @@ struct ConnectivityTests {
             for one in silent + [origin] { one.stop() }
         }
         let first = try silent.map { one in
-            try ferry.submit(#"{"kind":"data","request":{"url":"https://127.0.0.1:\#(one.port)/"}}"#)
+            try ferry.submit(#"{"kind":"data","request":{"url":"\#(scheme)://127.0.0.1:\#(one.port)/"}}"#)
         }
         // Behind all of them, and long before the first one gives up.
         let id = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
@@ -105,6 +105,34 @@ struct ConnectivityTests {
         for one in first { _ = try ferry.call("POST", "/v1/jobs/\(one)/cancel") }
         #expect(becomes { try metric("ferry_worker_slots_free", ferry) == 2 })
         #expect(try metric("ferry_worker_slots_lent", ferry) == 0)
+    }
+
+    @Test("one that takes requests and answers none gets hardly any more, until it does")
+    func unanswered() throws {
+        let ferry = try start(["FERRY_CONCURRENCY": "2"])
+        defer { ferry.remove() }
+        let gate = Gate()
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+        let silent = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            _ = gate.pass(seconds: 600)
+            connection.send(answer)
+        }
+        let origin = try ScriptedOrigin.answering { _, _ in Array(answer.utf8) }
+        defer {
+            gate.open()
+            for one in [silent, origin] { one.stop() }
+        }
+        let first = try ferry.submitBatch(batch(silent.url, 30))
+        let id = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        let hosts = try ferry.json("GET", "/v1/admin/hosts")["data"]?.array
+        let host = try #require(hosts?.first { $0["host"]?.string == silent.url })
+        #expect(host["state"]?.string == "limited", "\(host)")
+        #expect(host["reason"]?["detail"]?.string?.contains("answers none") ?? false, "\(host)")
+        #expect(host["connection_limit"]?.integer ?? 99 < 10 && silent.connectionCount < 10, "\(host)")
+        gate.open()
+        for id in first { #expect(try ferry.finished(id)["state"]?.string == "succeeded") }
     }
 
     @Test("one probe for all jobs of a host: every connection is an attempt before, or a probe")

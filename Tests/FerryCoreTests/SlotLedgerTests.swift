@@ -40,6 +40,17 @@ struct SlotLedgerTests {
         #expect(slots.lend(for: "https://a") && !slots.lend(for: "https://b"))
     }
 
+    @Test("slots are scarce when as many attempts run as half of them are for, whoever has lent one")
+    func scarcity() {
+        let slots = SlotLedger(capacity: 4)
+        #expect(!slots.isScarce && slots.reserve(upTo: 1) == 1 && !slots.isScarce)
+        #expect(slots.reserve(upTo: 1) == 1 && slots.isScarce)
+        #expect(slots.lend(for: "https://a") && slots.isScarce)
+        slots.takeBack(for: "https://a")
+        slots.release(1)
+        #expect(!slots.isScarce)
+    }
+
     @Test("who has no slots lends none")
     func none() {
         #expect(!SlotLedger(capacity: 0).lend(for: "https://a"))

@@ -20,6 +20,8 @@ final class Fixture: Sendable {
         }
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
         func answered(_ answer: HostAnswer) { answered.fire(answer) }
+        let unanswered = Signal<String>()
+        func unanswered(at origin: String) { unanswered.fire(origin) }
         /// Slots that were lent and are not back, and whether any more may be.
         let lent = Mutex(0)
         let lendings = Signal<JobID>()

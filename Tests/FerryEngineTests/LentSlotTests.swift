@@ -5,7 +5,7 @@ import Sys
 import TestSupport
 import Testing
 
-@Suite("Attempts that reach nobody lend their slots")
+@Suite("Attempts on which nothing moves lend their slots")
 struct LentSlotTests {
     /// Takes connections, and says nothing.
     private func silent(_ gate: Gate) throws -> ScriptedOrigin {
@@ -35,34 +35,42 @@ struct LentSlotTests {
         #expect(fixture.sink.lent.withLock { $0 } == 0)
     }
 
-    @Test("who has reached somebody keeps it, however long the answer takes")
-    func slowAnswer() throws {
-        let fixture = try Fixture()
+    @Test("who has reached somebody does while nothing moves for longer, each time", arguments: [1, 4])
+    func slowAnswer(parts: Int) throws {
+        let fixture = try Fixture { $0.silencePatience = 2 }
         defer { fixture.stop() }
-        let gate = Gate()
-        let (slow, dead) = (
-            try ScriptedOrigin { connection in
-                _ = connection.readRequest()
-                _ = gate.pass(seconds: 600)
-                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-            }, try silent(gate)
-        )
-        defer {
-            gate.open()
-            slow.stop()
-            dead.stop()
+        let (answer, end) = (Gate(), Gate())
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            _ = answer.pass(seconds: 600)
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+            _ = end.pass(seconds: 600)
+            connection.send("k")
         }
-        let answered = fixture.attempt(.data, slow.url)
-        fixture.engine.begin([answered])
-        let unreached = fixture.attempt(.data, "https://127.0.0.1:\(dead.port)/")
-        fixture.engine.begin([unreached])
-        // Both are of that age by now.
-        #expect(fixture.sink.lendings.wait() == [unreached.job])
-        gate.open()
-        let results = fixture.sink.arrived.wait(for: 2)
-        let result = try #require(results.first { $0.attempt.job == answered.job })
-        #expect(result.text == "ok" && result.lentSeconds == 0)
-        #expect(fixture.sink.lendings.wait(seconds: 0).isEmpty)
+        defer {
+            answer.open()
+            end.open()
+            origin.stop()
+        }
+        let began = monotonicNanoseconds()
+        let attempt = fixture.attempt(.download, origin.url) {
+            $0.to("file")
+            $0.spec.segmentCountMax = parts
+        }
+        fixture.engine.begin([attempt])
+        #expect(fixture.sink.lendings.wait() == [attempt.job])
+        #expect(monotonicNanoseconds() - began >= 2_000_000_000)
+        #expect(fixture.sink.lent.withLock { $0 } == 1)
+        #expect(fixture.sink.unanswered.wait() == [origin.url])
+        // Lent again: it was back with what came.
+        answer.open()
+        #expect(fixture.sink.answered.wait().map(\.status) == [200])
+        #expect(fixture.sink.lendings.wait() == [attempt.job])
+        #expect(fixture.sink.lent.withLock { $0 } == 1)
+        end.open()
+        let result = try #require(fixture.sink.arrived.wait().first)
+        #expect(result.success?.size == 2 && result.lentSeconds > 0, "\(result.outcome)")
+        #expect(fixture.sink.lent.withLock { $0 } == 0)
     }
 
     @Test("it is back with the first request, and the time of others does not count")

@@ -166,6 +166,63 @@ struct HostConditionTests {
         #expect(host.unreachableSince == nil)
     }
 
+    @Test("one that answers nobody gets no more than it has, and one each 15 s, until somebody is answered")
+    func silence() {
+        var host = HostCondition()
+        let silent = report(.silent, .silent, .silent)
+        #expect(host.take(report(.silent, .silent), inFlight: 10, now: start, jitter: 0.5).isEmpty)
+        #expect(host.connectionLimit == nil, "two are no reason")
+        let limited = host.take(silent, inFlight: 10, now: start + 1, jitter: 0.5)
+        #expect(limited.map(\.kind) == [.limited] && limited.first?.limitAfter == 11)
+        #expect(host.connectionLimit == 11 && host.state(at: start + 1) == .limited && host.isHeldBySilence)
+        #expect(HostCondition(json: host.json) == host)
+        _ = host.take(silent, inFlight: 11, now: start + 10, jitter: 0.5)
+        #expect(host.connectionLimit == 11)
+        #expect(host.dueAt(start + 10).map { $0 <= start + 16 } ?? false)
+        _ = host.take(report(), inFlight: 9, now: start + 20, jitter: 0.5)
+        #expect(host.connectionLimit == 11, "who ends makes room")
+        _ = host.take(report(), inFlight: 11, now: start + 21, jitter: 0.5)
+        #expect(host.connectionLimit == 12)
+        let answered = host.take(report(.answered), inFlight: 12, now: start + 30, jitter: 0.5)
+        #expect(answered.map(\.kind) == [.released] && host.connectionLimit == nil)
+        // Somebody has just been answered.
+        #expect(host.take(silent, inFlight: 12, now: start + 33, jitter: 0.5).isEmpty)
+        #expect(host.take(silent, inFlight: 2, now: start + 40, jitter: 0.5).first?.limitAfter == 4)
+        #expect(host.take(report(), inFlight: 0, now: start + 41, jitter: 0.5).map(\.kind) == [.released])
+        #expect(host.isForgettable(at: start + 110))
+    }
+
+    @Test("one whose transfers take long is silent for as long as usual")
+    func usualSilence() {
+        var host = HostCondition()
+        let silent = report(.silent, .silent, .silent)
+        var slow = report(.answered, .answered)
+        slow.seconds = 40
+        _ = host.take(slow, inFlight: 9, now: start, jitter: 0.5)
+        #expect(host.take(silent, inFlight: 9, now: start + 39, jitter: 0.5).isEmpty)
+        #expect(host.take(silent, inFlight: 9, now: start + 41, jitter: 0.5).map(\.kind) == [.limited])
+    }
+
+    @Test("what limits a host besides holds while it is silent, and afterwards")
+    func silenceOfLimited() {
+        var host = HostCondition()
+        var settings = HostSettings()
+        settings.connectionsMax = 3
+        _ = host.configure(settings, backoffUntil: nil, now: start)
+        let silent = report(.silent, .silent, .silent)
+        #expect(host.take(silent, inFlight: 3, now: start + 1, jitter: 0.5).isEmpty)
+        #expect(host.connectionLimit == 3)
+        #expect(host.take(report(.answered), inFlight: 3, now: start + 2, jitter: 0.5).isEmpty)
+        settings.connectionsMax = nil
+        _ = host.configure(settings, backoffUntil: nil, now: start + 3)
+        let lost = report(.lost, .lost, .lost)
+        #expect(host.take(lost, inFlight: 13, now: start + 10, jitter: 0.5).map(\.kind) == [.limited])
+        #expect(host.connectionLimit == 8)
+        #expect(host.take(silent, inFlight: 5, now: start + 11, jitter: 0.5).first?.limitAfter == 6)
+        let answered = host.take(report(.answered), inFlight: 5, now: start + 12, jitter: 0.5)
+        #expect(answered.map(\.kind) == [.released] && host.connectionLimit == 8)
+    }
+
     @Test("what an operator says holds, is kept and can be taken back")
     func operators() throws {
         var host = HostCondition()
@@ -206,6 +263,7 @@ struct HostConditionTests {
                 for _ in 0..<(random.next() % 12) { seen.add(signals[Int(random.next() % 8)]) }
                 seen.bytes = Int64(random.next() % 1_000_000)
                 seen.seconds = Double(random.next() % 100) / 8
+                if random.next() % 6 == 0 { seen = report(.silent, .silent, .silent) }
                 let inFlight = Int(random.next() % 64)
                 _ = host.take(seen, inFlight: inFlight, now: now, jitter: Double(random.next() % 9) / 8)
                 let errands = host.errands(at: now)

@@ -79,7 +79,7 @@ import Testing
             return misses
         }
         #expect(missed([]).hasReached && missed([(1, miss), (2, miss)]).seconds(at: 9 * second) == nil)
-        let three = missed([(1, miss), (2, .lost), (3, miss), (4, .none), (5, miss)])
+        let three = missed([(1, miss), (2, .lost), (2, .silent), (3, miss), (4, .none), (5, miss)])
         #expect(three.seconds(at: 9 * second) == 8 && !three.hasReached, "lost connections say nothing")
         for answer in [HostSignal.answered, .throttled(status: 429, retryAfter: nil)] {
             let reached = missed([(1, miss), (2, miss), (3, miss), (4, answer)])

@@ -14,7 +14,7 @@ package func loadConfiguration(flags: [String: String]) throws(Configuration.Fai
     )
 }
 
-/// Runs the service until SIGTERM or SIGINT and returns the exit status.
+/// Runs the service until SIGTERM, SIGINT or SIGHUP and returns the exit status.
 ///
 /// Call on the main thread, before any other thread exists: signals are blocked here for all of them.
 ///
@@ -82,17 +82,31 @@ private func processEnvironment() -> [String: String] {
     return values
 }
 
-/// SIGTERM and SIGINT stay pending until `waitForEnd` takes them (sigtimedwait(2)).
+/// SIGTERM, SIGINT and SIGHUP stay pending until `waitForEnd` takes them (sigtimedwait(2)), but SIGHUP only
+/// if it was not to be ignored (nohup(1)): what is blocked is not ignored.
 private func blockSignals() -> sigset_t {
-    var signals = sigset_t()
-    sigemptyset(&signals)
-    sigaddset(&signals, SIGTERM)
-    sigaddset(&signals, SIGINT)
+    var signals = impatientSignals()
+    var hangUp = sigaction()
+    sigaction(SIGHUP, nil, &hangUp)
+    let ignoring = unsafeBitCast(SIG_IGN, to: Int.self)
+    if unsafeBitCast(hangUp.__sigaction_handler.sa_handler, to: Int.self) != ignoring {
+        sigaddset(&signals, SIGHUP)
+    }
     pthread_sigmask(SIG_BLOCK, &signals, nil)
     return signals
 }
 
-/// Returns at the first SIGTERM or SIGINT; the second one ends the process at once.
+/// Those that end the process at once when they come a second time. A terminal that is closed may say so
+/// several times.
+private func impatientSignals() -> sigset_t {
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    sigaddset(&signals, SIGTERM)
+    sigaddset(&signals, SIGINT)
+    return signals
+}
+
+/// Returns at the first of the signals.
 private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bool) {
     var signals = signals
     var pause = timespec(tv_sec: 1, tv_nsec: 0)
@@ -100,13 +114,10 @@ private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bo
     while true {
         let received = sigtimedwait(&signals, nil, &pause)
         LogSink.standardError.flush()
-        if received == SIGTERM || received == SIGINT {
+        if received > 0 {
             logger.notice("Ferry stops: it finishes what it can.")
             _ = Thread(name: "impatience") {
-                var signals = sigset_t()
-                sigemptyset(&signals)
-                sigaddset(&signals, SIGTERM)
-                sigaddset(&signals, SIGINT)
+                var signals = impatientSignals()
                 var number: Int32 = 0
                 sigwait(&signals, &number)
                 _exit(130)

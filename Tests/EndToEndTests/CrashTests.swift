@@ -155,8 +155,10 @@ struct CrashTests {
         #expect(kill(last, 0) != 0, "the database goes on")
     }
 
-    @Test("SIGTERM drains: what runs ends, what waits stays for the next start, and the exit status is 0")
-    func drain() throws {
+    @Test(
+        "signals drain: what runs ends, what waits stays for the next start, and the exit status is 0",
+        arguments: [SIGTERM, SIGHUP])
+    func drain(signal: Int32) throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess([
             "FERRY_CONCURRENCY": "1", "FERRY_DATABASE_URL": database.url, "FERRY_DRAIN_SECONDS": "30",
@@ -166,9 +168,10 @@ struct CrashTests {
         defer { origin.stop() }
         let ids = try ferry.submitBatch(origin.batch(0..<2))
         #expect(origin.stopped.wait() == [0])
-        let status = Signal<Int32>()
-        let thread = Thread(name: "terminate") { status.fire(ferry.terminate()) }
+        ferry.send(signal)
         #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
+        // As of a shell that ends with its terminal.
+        if signal == SIGHUP { ferry.send(SIGHUP) }
         // It says so before it stops leasing; others hear of that.
         #expect(
             becomes {
@@ -176,8 +179,7 @@ struct CrashTests {
                 return nodes?.first?["draining"]?.bool == true
             })
         origin.open()
-        #expect(status.wait(seconds: 40) == [0])
-        thread.join()
+        #expect(ferry.wait() == 0)
         #expect(readFile(ferry.files + "/f/0") == HalfwayOrigin.bytes(0))
         #expect(origin.requestCount == 1)
         try ferry.start()
@@ -186,6 +188,21 @@ struct CrashTests {
         let begin = monotonicNanoseconds()
         #expect(ferry.terminate() == 0)
         #expect(monotonicNanoseconds() - begin < 20_000_000_000, "an idle node takes long to end")
+    }
+
+    @Test("who is to ignore a closed terminal does (nohup)")
+    func ignoredSignal() throws {
+        let ferry = try FerryProcess()
+        defer { ferry.remove() }
+        let origin = try HalfwayOrigin(free: 1)
+        defer { origin.stop() }
+        #expect(ferry.terminate() == 0)
+        try ferry.start(launcher: ["/usr/bin/nohup"])
+        ferry.send(SIGHUP)
+        let ids = try ferry.submitBatch(origin.batch(0..<1))
+        #expect(try ferry.finished(ids[0])["state"]?.string == "succeeded")
+        #expect(try ferry.call("GET", "/readyz").status == 200)
+        #expect(ferry.terminate() == 0)
     }
 
     @Test("a receiver that was away is told what it missed, under the same identifiers, also over a crash")

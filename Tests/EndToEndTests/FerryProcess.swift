@@ -52,10 +52,10 @@ final class FerryProcess: Sendable {
         try start()
     }
 
-    /// `changes` win over the settings that it was made with, for this run.
-    func start(_ changes: [String: String] = [:]) throws {
+    /// `changes` win over the settings that it was made with, for this run. `launcher`: what becomes it.
+    func start(_ changes: [String: String] = [:], launcher: [String] = []) throws {
         let child = try Program.start(
-            [Program.ferry, "serve"], environment: environment.merging(changes) { $1 },
+            launcher + [Program.ferry, "serve"], environment: environment.merging(changes) { $1 },
             log: directory + "/log")
         pid.withLock { $0 = child }
         let isReady = becomes(seconds: 60) {
@@ -71,6 +71,9 @@ final class FerryProcess: Sendable {
     /// SIGTERM and the exit status.
     @discardableResult
     func terminate() -> Int32 { end(SIGTERM) }
+
+    /// Waits until it has ended; the exit status.
+    func wait() -> Int32 { end(0) }
 
     /// Sends a signal to it without waiting for anything.
     func send(_ signal: Int32) {

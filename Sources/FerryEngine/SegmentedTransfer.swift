@@ -62,6 +62,8 @@ final class SegmentedTransfer: RunningAttempt {
     /// Whether some are of an earlier attempt.
     var holdsEarlierBytes = false
     var restartCount = 0
+    /// How often a connection that had stopped was given up early.
+    var hurryCount = 0
     /// What the record of the file last said, and when, on the loop's clock.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
     /// The bytes that this attempt leaves to the next one, until it is reported.
@@ -195,9 +197,9 @@ final class SegmentedTransfer: RunningAttempt {
 
     private func publish() {
         guard let drain, let destination, let total = plan?.total else { return }
+        needSlot()
         // Of parts that have got everything and wait for their answer's end.
         stopParts()
-        needSlot()
         self.drain = nil
         published = drain
         let verification = drain.digests.verification(
@@ -391,5 +393,6 @@ final class SegmentedTransfer: RunningAttempt {
         }
         for part in parts.values { measure(part) }
         fill()
+        hurry()
     }
 }

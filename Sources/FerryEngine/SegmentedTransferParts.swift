@@ -20,15 +20,13 @@ extension SegmentedTransfer {
     }
 
     private func fillOnce() {
-        guard let target else {
+        guard target != nil else {
             if parts.isEmpty { askLead() }
             return
         }
         if plan?.isComplete ?? false { return complete() }
         var isHeld = false
-        if target.total != nil, target.validator != nil || hasDigest || goesByLength {
-            isHeld = askForRanges()
-        }
+        if asksForRanges { isHeld = askForRanges() }
         guard parts.isEmpty, isFetching, !mustFillAgain else { return }
         if isHeld { waitForHosts() } else { restart() }
     }

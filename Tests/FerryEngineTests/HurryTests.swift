@@ -1,0 +1,84 @@
+import FerryCore
+import FerryEngine
+import TestSupport
+import Testing
+
+private let bytes = patternBytes(8 << 20, seed: 7)
+
+@Suite("The last part of a file") struct HurryTests {
+    private static func expectWhole(_ result: AttemptResult, _ fixture: Fixture) {
+        if let failure = result.failure { Issue.record("\(failure)") }
+        #expect(result.attempt.number == 1 && result.success?.sha256 == sha256(bytes))
+        let isSame = readFile(fixture.root + "/file") == bytes
+        #expect(isSame)
+    }
+
+    /// Opens the gate when nothing has moved for a second: who was to be given up is.
+    private static func fetch(_ origin: RangeOrigin, segments: Int, until gate: Gate) throws {
+        let fixture = try Fixture { $0.silencePatience = 1 }
+        defer {
+            gate.open()
+            origin.stop()
+            fixture.stop()
+        }
+        let attempt = fixture.attempt(.download, origin.url) {
+            $0.to("file")
+            $0.spec.segmentCountMax = segments
+            $0.spec.request.timeoutForRequest = 600
+        }
+        fixture.engine.begin([attempt])
+        #expect(fixture.sink.lendings.wait() == [attempt.job])
+        gate.open()
+        expectWhole(try #require(fixture.sink.arrived.wait().first), fixture)
+    }
+
+    @Test(
+        "a connection that stops when nothing else is left to do is given up long before its timeout",
+        arguments: [2, 4], [false, true])
+    func stopped(segments: Int, hasMirror: Bool) throws {
+        let gate = Gate()
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
+        }
+        let mirror = try RangeOrigin(bytes)
+        let fixture = try Fixture { $0.silencePatience = 1 }
+        defer {
+            gate.open()
+            origin.stop()
+            mirror.stop()
+            fixture.stop()
+        }
+        let result = try #require(
+            fixture.run(.download, origin.url) {
+                $0.to("file")
+                $0.spec.segmentCountMax = segments
+                if hasMirror { $0.spec.mirrors = [mirror.url] }
+                $0.spec.request.timeoutForRequest = 600
+            })
+        Self.expectWhole(result, fixture)
+        #expect(origin.requests.count + mirror.requests.count <= 40)
+    }
+
+    @Test("one that has not been answered yet is waited for")
+    func unanswered() throws {
+        let gate = Gate()
+        let origin = try RangeOrigin(bytes) { _, _, number in
+            if number > 0 { _ = gate.pass(seconds: 600) }
+        }
+        try Self.fetch(origin, segments: 4, until: gate)
+        let asked = origin.requests.compactMap { $0.range?.lowerBound }
+        #expect(Set(asked).count == asked.count, "each part was asked for once: \(asked)")
+    }
+
+    @Test("one that stops while it is all there is waits for its timeout", arguments: [1, 4])
+    func alone(segments: Int) throws {
+        let gate = Gate()
+        // Without ranges there is one stream.
+        let origin = try RangeOrigin(bytes) { answer, asked, number in
+            answer = RangeOrigin.proper(bytes, nil, asked)
+            if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
+        }
+        try Self.fetch(origin, segments: segments, until: gate)
+        #expect(origin.requests.count == 1)
+    }
+}

@@ -156,10 +156,11 @@ struct HostRound {
 }
 
 extension HostReport {
-    /// Of a node that is cut off: what it misses says nothing of the host.
+    /// Of a node that is cut off: what it misses, and what is silent, says nothing of the host.
     var withoutMisses: HostReport {
         var report = self
         report.unreachable = 0
+        report.silent = 0
         return report
     }
 

@@ -53,6 +53,14 @@ struct HostLaneTests {
             answer: HostAnswer(origin: attempt.origin, status: 429, retryAfter: retryAfter))
     }
 
+    @Test("of what a cut-off node tells, only who has answered is believed")
+    func cutOff() {
+        var report = HostReport()
+        for signal in [HostSignal.unreachable(.couldNotConnect), .silent, .answered] { report.add(signal) }
+        let believed = report.withoutMisses
+        #expect(believed.answered == 1 && believed.unreachable == 0 && believed.silent == 0)
+    }
+
     @Test("its jobs wait and lose nothing, one probe at a time looks for them, and they are let go")
     func unreachable() throws {
         let prober = ScriptedProber()

@@ -28,6 +28,8 @@ struct SegmentSources: Sendable {
         var speed: Double?
         /// Failures since it last was of use.
         var failureCount = 0
+        /// It was given up although its time was not over: asked when nobody else is left.
+        var hasStopped = false
         /// Asked no more in this attempt.
         var isOut = false
         var error: TransferError?
@@ -95,7 +97,7 @@ struct SegmentSources: Sendable {
 
     /// Whom to ask for a file of which nothing is known.
     func lead(except closed: Set<Int>) -> Int? {
-        let open = sources.indices.filter { !sources[$0].isOut && !closed.contains($0) }
+        let open = moving(sources.indices.filter { !sources[$0].isOut && !closed.contains($0) })
         return open.first { !sources[$0].isBad } ?? open.first
     }
 
@@ -114,11 +116,31 @@ struct SegmentSources: Sendable {
             if source.givesRanges == nil, count > 0 { return false }
             return mayMix || lead == nil || index == lead
         }
-        let fit = sources.indices.filter(isFit)
+        let fit = moving(sources.indices.filter(isFit))
         // Others would have to wait for whoever is much slower.
         let fastest = fit.compactMap { sources[$0].speed }.max() ?? 0
         let good = fit.filter { !sources[$0].isBad && sources[$0].speed ?? .infinity >= fastest / 4 }
         return (good.isEmpty ? fit : good).min { (running[$0] ?? 0, $0) < (running[$1] ?? 0, $1) }
+    }
+
+    /// Those that have not stopped, or all.
+    private func moving(_ indices: [Int]) -> [Int] {
+        let moving = indices.filter { !sources[$0].hasStopped }
+        return moving.isEmpty ? indices : moving
+    }
+
+    /// Whom to ask instead of one that says nothing. `target`: of what; nil: nothing is known of it.
+    func substitute(for index: Int, _ target: SegmentedTransfer.Target?) -> Int? {
+        let stopped = Set(sources.indices.filter { sources[$0].hasStopped || $0 == index })
+        return target == nil
+            ? lead(except: stopped) : forRange(running: [:], lead: target?.lead, except: stopped)
+    }
+
+    /// A request was given up for another one. That counts for nothing: it may only take long.
+    mutating func stopped(_ index: Int, _ error: TransferError) {
+        sources[index].error = error
+        sources[index].landing = nil
+        sources[index].hasStopped = true
     }
 
     /// A request failed. `running`: parts that go on at the same source.

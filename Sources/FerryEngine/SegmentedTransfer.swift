@@ -9,6 +9,8 @@ final class SegmentedTransfer: RunningAttempt {
     enum PartFailure {
         /// The connection, or the time: it may work when it is asked again.
         case broken(TransferError)
+        /// Nothing has come for a while, and there is somebody else to ask.
+        case stopped(TransferError)
         case refused(TransferError, retryAfter: Double?)
         /// The server does not give the range that it was asked for.
         case givesNoRanges

@@ -1,26 +1,40 @@
 import FerryCore
 
-/// The last bytes of a file come as late as the slowest connection brings them. One that has stopped, while
-/// nothing else is left to do, is given up long before the job's timeout, and its rest asked for on another.
+/// A file comes as late as the slowest connection brings it. One that stopped is given up long before the
+/// job's timeout when that costs nothing: nothing else is left to do, or there is a mirror to ask.
 extension SegmentedTransfer {
     /// Once a second, when every connection that is worth one is used.
     func hurry() {
-        guard hurryCount < attempt.spec.segmentCountMax, parts.count < attempt.spec.segmentCountMax,
-            plan?.hasFree == false, asksForRanges, let part = parts.values.first(where: { isStuck($0) })
+        guard hurryCount < max(attempt.spec.segmentCountMax, sources.count),
+            let part = parts.values.first(where: { isIdle($0) && (isLast($0) || hasSubstitute($0)) })
         else { return }
         hurryCount += 1
         part.fail(
-            .broken(
+            .stopped(
                 TransferError(
-                    .timedOut, "No byte moved on one of several connections.", phase: .receiving,
-                    isRetryable: true)))
+                    .timedOut, "No byte moved, and there was another connection or mirror to ask.",
+                    phase: part.phase, isRetryable: true)))
     }
 
-    /// Whether bytes have come that were asked for as a range, and no more do. One that has not been answered
-    /// may take its time.
-    private func isStuck(_ part: SegmentPart) -> Bool {
-        part.asked != nil && part.receivedByteCount > 0 && sources[part.source].givesRanges == true
-            && part.idleTime(now: now) > Int64(context.configuration.silencePatience * 1e9)
+    private func isIdle(_ part: SegmentPart) -> Bool {
+        part.idleTime(now: now) > Int64(context.configuration.silencePatience * 1e9)
+    }
+
+    /// Whether a part that gets nothing more is what the others have left. One that has not been answered may
+    /// take its time.
+    private func isLast(_ part: SegmentPart) -> Bool {
+        part.asked != nil && part.receivedByteCount > 0 && canGoOn(after: part)
+            && parts.count < attempt.spec.segmentCountMax && plan?.hasFree == false
+    }
+
+    /// Whether somebody else can be asked for all that is missing, and nothing is lost if he has not got it.
+    private func hasSubstitute(_ part: SegmentPart) -> Bool {
+        parts.count == 1 && (!part.hasHead || canGoOn(after: part))
+            && sources.substitute(for: part.source, target) != nil
+    }
+
+    private func canGoOn(after part: SegmentPart) -> Bool {
+        sources[part.source].givesRanges == true && asksForRanges
     }
 
     /// Whether what is missing can be asked for as ranges.

@@ -374,6 +374,9 @@ extension SegmentedTransfer {
         case .broken(let error):
             sources.failed(part.source, error, isRefusal: false, running: running)
             note(part.source) { [now] in $0.failed(now: now) }
+        case .stopped(let error):
+            sources.stopped(part.source, error)
+            note(part.source) { [now] in $0.failed(now: now) }
         case .refused(let error, let retryAfter):
             sources.failed(part.source, error, retryAfter: retryAfter, isRefusal: true, running: running)
             // Too many connections are our fault, not the server's.

@@ -59,6 +59,81 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         #expect(origin.requests.count + mirror.requests.count <= 40)
     }
 
+    @Test("a mirror is asked for the rest when the only connection stops", arguments: [1, 4])
+    func stoppedAlone(segments: Int) throws {
+        let gate = Gate()
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
+            if number > 0 { (answer.status, answer.body) = (503, []) }
+        }
+        let result = try Self.fetch(origin, segments: segments, until: gate) { mirror in
+            let first = mirror.requests.compactMap { $0.range?.lowerBound }.min() ?? 0
+            #expect(first > 0, "what had come is not fetched again")
+        }
+        #expect(result.bytesReceived == Int64(bytes.count))
+        #expect(segments > 1 || origin.requests.count == 1)
+    }
+
+    @Test("a mirror is asked when nobody answers", arguments: [1, 4])
+    func unansweredAlone(segments: Int) throws {
+        let gate = Gate()
+        let origin = try RangeOrigin(bytes) { _, _, _ in _ = gate.pass(seconds: 600) }
+        _ = try Self.fetch(origin, segments: segments, until: gate)
+        #expect(segments > 1 || origin.requests.count == 1)
+    }
+
+    @Test("who only takes long is asked again, and waited for, when the mirrors have nothing")
+    func slow() throws {
+        let (first, second) = (Gate(), Gate())
+        let origin = try RangeOrigin(bytes) { _, _, number in
+            _ = (number == 0 ? first : second).pass(seconds: 600)
+        }
+        let mirror = try RangeOrigin(bytes) { answer, _, _ in (answer.status, answer.body) = (404, []) }
+        let fixture = try Fixture { $0.silencePatience = 1 }
+        defer {
+            first.open()
+            second.open()
+            origin.stop()
+            mirror.stop()
+            fixture.stop()
+        }
+        let attempt = fixture.attempt(.download, origin.url) {
+            $0.to("file")
+            $0.spec.mirrors = [mirror.url]
+            $0.spec.request.timeoutForRequest = 600
+        }
+        fixture.engine.begin([attempt])
+        #expect(fixture.sink.lendings.wait(for: 2) == [attempt.job, attempt.job])
+        #expect(origin.requests.count == 2 && mirror.requests.count == 1)
+        second.open()
+        Self.expectWhole(try #require(fixture.sink.arrived.wait().first), fixture)
+        #expect(origin.requests.count == 2)
+    }
+
+    /// With a mirror that has the same file.
+    private static func fetch(
+        _ origin: RangeOrigin, segments: Int, until gate: Gate, _ check: (RangeOrigin) -> Void = { _ in }
+    ) throws -> AttemptResult {
+        let mirror = try RangeOrigin(bytes)
+        let fixture = try Fixture { $0.silencePatience = 1 }
+        defer {
+            gate.open()
+            origin.stop()
+            mirror.stop()
+            fixture.stop()
+        }
+        let result = try #require(
+            fixture.run(.download, origin.url) {
+                $0.to("file")
+                $0.spec.segmentCountMax = segments
+                $0.spec.mirrors = [mirror.url]
+                $0.spec.request.timeoutForRequest = 600
+            })
+        expectWhole(result, fixture)
+        check(mirror)
+        return result
+    }
+
     @Test("one that has not been answered yet is waited for")
     func unanswered() throws {
         let gate = Gate()

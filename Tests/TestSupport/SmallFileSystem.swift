@@ -13,9 +13,13 @@ package struct SmallFileSystem {
         try mount(flags: 0)
     }
 
-    /// As a kernel does that finds errors on a disk. Throws while a file is open for writing.
+    /// As a kernel does that finds errors on a disk. Waits for a file that is still open for writing.
     package func remount(isReadOnly: Bool) throws {
-        try mount(flags: UInt(MS_REMOUNT) | (isReadOnly ? UInt(MS_RDONLY) : 0))
+        let flags = UInt(MS_REMOUNT) | (isReadOnly ? UInt(MS_RDONLY) : 0)
+        _ = eventually {
+            Glibc.mount("ferry-test", path, "tmpfs", flags, data) == 0 || errno != EBUSY
+        }
+        try mount(flags: flags)
     }
 
     private func mount(flags: UInt) throws {

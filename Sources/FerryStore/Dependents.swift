@@ -20,10 +20,12 @@ struct Dependents {
     /// When to look; monotonic nanoseconds. Nil: there is no news, as far as is known.
     private(set) var nextLook: Int64?
 
-    /// News of one round at most.
+    /// News of one round at most, and jobs that depend on what has ended.
     private static let newsMax: Int32 = 500
-    /// Rounds before the dispatcher does something else.
+    private static let dependentMax: Int32 = 500
+    /// Rounds before the dispatcher does something else, and the nanoseconds after which none begins.
     private static let roundMax = 20
+    private static let patience: Int64 = 50_000_000
     /// "ferrydep": held by who takes news.
     private static let lock: Int64 = 0x6665_7272_7964_6570
     private static let busyNanoseconds: Int64 = 10_000_000
@@ -53,6 +55,7 @@ struct Dependents {
                 effects.queuedCount += round.queuedCount
                 effects.nextDue = [effects.nextDue, round.nextDue].compactMap(\.self).min()
                 tell(round, context)
+                if Sys.monotonicNanoseconds() - now > Self.patience { break }
             }
         } catch {
             nextLook = now + 1_000_000_000
@@ -84,7 +87,9 @@ struct Dependents {
         init(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
             isMine = try connection.execute(Statements.tryLock, .int64(Dependents.lock)).bool(0, 0)
             guard isMine else { return }
-            let rows = try connection.execute(Statements.resolveDependencies, .int32(Dependents.newsMax))
+            var most = Parameters.int32(Dependents.newsMax)
+            most.append(int32: Dependents.dependentMax)
+            let rows = try connection.execute(Statements.resolveDependencies, most)
             newsCount = Int(rows.int32(0, 0))
             var released: [JobID] = []
             var reasons: [JobID: TransferError] = [:]

@@ -127,7 +127,7 @@ package enum Statements {
         "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 4)
     package static let resolveDependencies = make(
-        "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 1)
+        "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 2)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 5)
     package static let sessionRoom = make("session_room", PackageResources.session_room_sql)
     package static let setShard = make("set_shard", PackageResources.set_shard_sql, parameters: 1)

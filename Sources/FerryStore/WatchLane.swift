@@ -78,16 +78,17 @@ package final class WatchLane: LeaseHolder {
         var silence = Silence(leaseSeconds: context.configuration.leaseSeconds)
         while !context.deadlines.isClosed {
             let start = Sys.monotonicNanoseconds()
+            let nextBeat = start + Int64(context.configuration.heartbeatSeconds * 1e9)
             do {
                 try beat(lane)
                 let judges = silence.judges(at: Sys.monotonicNanoseconds())
                 if judges {
-                    try rescue(lane, isWhole: start >= nextWholeRescue)
+                    try rescue(lane, isWhole: start >= nextWholeRescue, until: nextBeat)
                     if start >= nextWholeRescue { nextWholeRescue = start + Self.wholeRescueInterval }
                 }
                 if start >= nextSweep {
                     nextSweep = start + 30_000_000_000
-                    try expire(lane)
+                    if try !expire(lane, until: nextBeat) { nextSweep = nextBeat }
                     try sweep(lane)
                 }
                 // Last: it may take as long as a statement may.
@@ -186,8 +187,10 @@ package final class WatchLane: LeaseHolder {
             "leases were lost while the node was silent", metadata: ["count": "\(lost.count)"])
     }
 
-    /// `isWhole`: jobs of nodes of which there is no trace as well.
-    private func rescue(_ lane: LaneConnection, isWhole: Bool) throws(PostgresError) {
+    /// `isWhole`: jobs of nodes of which there is no trace as well. `end`: as for `expire`.
+    private func rescue(
+        _ lane: LaneConnection, isWhole: Bool, until end: Int64
+    ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(float64: context.configuration.leaseSeconds)
         parameters.append(int32: Self.roundMax)
@@ -208,20 +211,21 @@ package final class WatchLane: LeaseHolder {
             context.backlog.addUnknown()
             context.events.written(isWanted: true)
             wakeDispatcher()
-            if count < Int(Self.roundMax) { break }
+            if count < Int(Self.roundMax) || Sys.monotonicNanoseconds() >= end { break }
         }
     }
 
-    /// Fails jobs whose time ended while no node held them: those of a statement.
+    /// Fails jobs whose time ended while no node held them: those of a statement. No batch begins after
+    /// `end`, in monotonic nanoseconds: the next heartbeat is more urgent. Returns whether those were all.
     func expire(
-        _ lane: LaneConnection, _ overdue: Statement = Statements.expiredJobs
-    ) throws(PostgresError) {
+        _ lane: LaneConnection, _ overdue: Statement = Statements.expiredJobs, until end: Int64
+    ) throws(PostgresError) -> Bool {
         while true {
             let stored = try lane.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(overdue, .int32(Self.roundMax), timeout: .seconds(5))
                 return (0..<rows.rowCount).map { StoredJob(overdue: rows, $0) }
             }
-            guard !stored.isEmpty else { return }
+            guard !stored.isEmpty else { return true }
             let now = context.clock.now()
             let seal = context.configuration.sealResumePoint
             let jobs = stored.map { FinishedJob(overdue: $0, at: now, seal: seal) }
@@ -236,7 +240,8 @@ package final class WatchLane: LeaseHolder {
             if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(done.filter(leaving.contains)) }
             context.commitObserver?.jobsFinished(done)
             context.events.written(isWanted: jobs.contains(where: \.isWanted))
-            if stored.count < Int(Self.roundMax) { return }
+            if stored.count < Int(Self.roundMax) { return true }
+            if Sys.monotonicNanoseconds() >= end { return false }
         }
     }
 
@@ -291,7 +296,8 @@ package final class WatchLane: LeaseHolder {
             guard now < end else { return }
             if now >= nextDeadline.load(ordering: .relaxed) {
                 do {
-                    try expire(lane, Statements.dueDeadlines)
+                    // What is left is due then as well.
+                    guard try expire(lane, Statements.dueDeadlines, until: end) else { return }
                     note(
                         deadline: try lane.withConnection { connection throws(PostgresError) in
                             try connection.execute(Statements.nextDeadline, timeout: .seconds(5))

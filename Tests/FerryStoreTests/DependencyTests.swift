@@ -146,6 +146,28 @@ struct DependencyTests {
         #expect(try node.job(timed.id).get().record.nextAttemptAt == later)
     }
 
+    @Test("any number of jobs may depend on one: they follow in small rounds", arguments: [true, false])
+    func many(succeeds: Bool) throws {
+        let node = try TestNode(database.url, slots: 1)
+        defer { node.store.stop() }
+        let first = newJob()
+        _ = try node.submit([first]).get()
+        let attempt = try node.attempt()
+        // More than a round, and a round exactly.
+        for count in [1_203, 297] {
+            try submit((0..<count).map { _ in job(on: [first.id]) }, to: node)
+        }
+        node.end(attempt, succeeds ? success : failure(isRetryable: false))
+        try eventually("nobody waits") {
+            try rows("SELECT count(*) FROM jobs WHERE state = 'waiting'") == 0
+        }
+        #expect(try rows("SELECT count(*) FROM job_dependencies") == 0)
+        let ended = try rows("SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
+        let left = try rows("SELECT count(*) FROM jobs")
+        #expect(succeeds ? (ended, left) == (0, 1_500) : (ended, left) == (1_501, 0))
+        try eventually("no news is left") { try rows("SELECT count(*) FROM dependency_news") == 0 }
+    }
+
     @Test("a suspended job comes back to what it waits for, and fails although it is suspended")
     func suspended() throws {
         let node = try TestNode(database.url)

@@ -1,0 +1,38 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Many jobs that are overdue at once")
+struct ExpiryTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    @Test("they end in batches, none of which keeps a heartbeat waiting")
+    func batches() throws {
+        let node = try TestNode(database.url)
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        _ = try node.submit((0..<1_203).map { _ in newJob(beginAt: later) }).get()
+        // Its own thread takes no part.
+        node.store.stop()
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE jobs SET expires_at = now() - interval '1 second'")
+        let left = Statement("left", "SELECT count(*) FROM jobs")
+        let watch = node.store.watch
+        let lane = watch.makeConnection()
+        var counts: [Int64] = []
+        var isAll = false
+        while !isAll, counts.count < 9 {
+            isAll = try watch.expire(lane, until: 0)
+            counts.append(try connection.execute(left).int64(0, 0))
+        }
+        #expect(counts == [703, 203, 0])
+        let failed = Statement("failed", "SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
+        #expect(try connection.execute(failed).int64(0, 0) == 1_203)
+        #expect(try watch.expire(lane, until: .max))
+    }
+}

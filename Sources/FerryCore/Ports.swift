@@ -165,8 +165,8 @@ package protocol ResultSink: Sendable {
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// A request of an attempt that may go on without it was refused, or one that was `unanswered` is not.
     func answered(_ answer: HostAnswer)
-    /// An attempt's request has had no answer for seconds. Once for each attempt.
-    func unanswered(at origin: String)
+    /// An attempt's request has had no answer for seconds. False: nobody minds now; to be told again.
+    func unanswered(at origin: String) -> Bool
     /// Nothing has moved for a while: others may have its slot. False: too many wait like that.
     func lendSlot(of attempt: Attempt) -> Bool
     /// It needs its slot again; always before its result. Once for each that was lent.

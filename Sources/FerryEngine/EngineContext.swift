@@ -99,7 +99,7 @@ final class EngineContext: Sendable {
     /// Tells of an answer at once: the attempt may go on for long without it.
     func tell(_ answer: HostAnswer) { sink.answered(answer) }
 
-    func unanswered(at origin: String) { sink.unanswered(at: origin) }
+    func unanswered(at origin: String) -> Bool { sink.unanswered(at: origin) }
 
     func lendSlot(of attempt: Attempt) -> Bool { sink.lendSlot(of: attempt) }
 

@@ -89,14 +89,14 @@ extension TransferError {
 extension RunningAttempt {
     /// To be asked about once a second.
     func lendSlot(_ now: Int64) {
-        guard slot.lentSince == nil else { return }
-        let patience =
-            isConnecting ? EngineLimits.connectPatience : loop.context.configuration.silencePatience
-        guard min(silence(now), now - slot.since) > Int64(patience * 1e9) else { return }
-        if !slot.isSilenceTold, let unansweredOrigin {
-            slot.isSilenceTold = true
-            loop.context.unanswered(at: unansweredOrigin)
+        let silence = silence(now)
+        let patience = loop.context.configuration.silencePatience
+        if !slot.isSilenceTold, silence > Int64(patience * 1e9), let unansweredOrigin {
+            slot.isSilenceTold = loop.context.unanswered(at: unansweredOrigin)
         }
+        guard slot.lentSince == nil else { return }
+        let least = isConnecting ? EngineLimits.connectPatience : patience
+        guard min(silence, now - slot.since) > Int64(least * 1e9) else { return }
         if loop.lendSlot(of: attempt) { slot.lend(at: now) }
     }
 

@@ -33,6 +33,8 @@ package struct HostCondition: Sendable, Equatable {
     var pace = RequestPace()
     /// Requests were sent to it, and nobody has been answered since.
     package internal(set) var silence: Silence?
+    /// Attempts that have told so since somebody was answered.
+    var silentCount = 0
     /// Nothing begins before this.
     package internal(set) var backoffUntil: Timestamp?
     package internal(set) var backoffStatus: Int?
@@ -54,6 +56,8 @@ package struct HostCondition: Sendable, Equatable {
     var failingSince: Timestamp?
     var nextReleaseAt: Timestamp?
     var lastReportAt: Timestamp?
+    /// Something was refused, lost, silent or not reached.
+    var lastTroubleAt: Timestamp?
 
     /// Seconds of the first pause and of the longest one that a host gets without having asked for it.
     static let pauseSecondsMin = 1.0
@@ -76,6 +80,8 @@ package struct HostCondition: Sendable, Equatable {
     static let releaseInterval = 0.5
     /// Seconds without a report after which a condition that says nothing is forgotten.
     static let idleSeconds = 60.0
+    /// The same of one that is busy: seconds without trouble.
+    static let healthySeconds = 600.0
 
     package init() {}
 
@@ -113,10 +119,14 @@ package struct HostCondition: Sendable, Equatable {
 
     /// When it may be that nothing has to be remembered of it, or that its limit goes.
     private func forgettingAt(_ now: Timestamp) -> Timestamp? {
-        if silence != nil { return now + Silence.lookSeconds }
+        if silence != nil || silentCount >= Silence.countMin { return now + Silence.lookSeconds }
         if controller.limit != nil || pace.rate != nil { return now + Self.idleSeconds }
         guard settings == HostSettings(), unreachableSince == nil, releaseCount == 0 else { return nil }
-        return max((lastReportAt ?? now) + Self.idleSeconds, now + 1)
+        return max(min((lastReportAt ?? now) + Self.idleSeconds, healthyAt), now + 1)
+    }
+
+    private var healthyAt: Timestamp {
+        (lastTroubleAt ?? lastReportAt ?? .distantPast) + Self.healthySeconds
     }
 
     /// Whether nothing has to be remembered of it.
@@ -124,7 +134,7 @@ package struct HostCondition: Sendable, Equatable {
         guard settings == HostSettings(), controller.limit == nil, pace.rate == nil, silence == nil,
             unreachableSince == nil, releaseCount == 0, backoffUntil == nil
         else { return false }
-        return now - (lastReportAt ?? .distantPast) >= Self.idleSeconds
+        return now - (lastReportAt ?? .distantPast) >= Self.idleSeconds || now >= healthyAt
     }
 
     // MARK: Reports
@@ -142,6 +152,7 @@ package struct HostCondition: Sendable, Equatable {
     ) -> [HostDecision] {
         var decisions: [HostDecision] = []
         if !report.isEmpty { lastReportAt = now }
+        if report.isTrouble { lastTroubleAt = now }
         if report.answered > 0 {
             lastAnsweredAt = now
             lastAnsweredBy = node

@@ -24,6 +24,8 @@ extension HostCondition {
         writer.put("last_answer", lastAnsweredAt)
         writer.put("last_answer_by", lastAnsweredBy?.description)
         writer.put("failing_since", failingSince)
+        writer.put("host_trouble", lastTroubleAt)
+        writer.put("silent_count", silentCount == 0 ? nil : silentCount)
         silence?.write(into: &writer)
         controller.write(into: &writer)
         pace.write(into: &writer)
@@ -53,6 +55,8 @@ extension HostCondition {
         lastAnsweredAt = reader.instant("last_answer")
         lastAnsweredBy = json["last_answer_by"]?.string.flatMap { NodeID($0) }
         failingSince = reader.instant("failing_since")
+        lastTroubleAt = reader.instant("host_trouble")
+        silentCount = reader.integer("silent_count") ?? 0
         silence = Silence(reader)
         controller = ConcurrencyController(reader)
         pace = RequestPace(reader)

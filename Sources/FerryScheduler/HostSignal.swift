@@ -88,6 +88,7 @@ package struct HostReport: Sendable, Equatable {
     /// It said 429 and not for how long.
     package var asksForPause = false
     package var lost = 0
+    /// Since the last answer.
     package var silent = 0
     package var unreachable = 0
     package var unreachableCode: TransferError.Code?
@@ -99,9 +100,14 @@ package struct HostReport: Sendable, Equatable {
 
     package var isEmpty: Bool { self == HostReport() }
 
+    /// Whether anything was refused, lost, silent or not reached.
+    package var isTrouble: Bool { throttled + lost + silent + unreachable > 0 }
+
     package mutating func add(_ signal: HostSignal) {
         switch signal {
-        case .answered: answered += 1
+        case .answered:
+            answered += 1
+            silent = 0
         case .throttled(let status, let seconds):
             throttled += 1
             throttleStatus = status

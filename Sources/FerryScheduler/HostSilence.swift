@@ -31,9 +31,11 @@ extension HostCondition {
 
     mutating func noteSilence(_ report: HostReport, _ inFlight: Int, _ now: Timestamp) -> HostDecision? {
         let before = connectionLimit
+        let isAnswered = report.answered > 0 || report.throttled > 0 || unreachableSince != nil
+        silentCount = (isAnswered ? 0 : silentCount) + report.silent
+        if inFlight == 0 { silentCount = 0 }
         if var silence {
-            let isHeard = report.answered > 0 || report.throttled > 0 || unreachableSince != nil
-            guard isHeard || inFlight == 0 else {
+            guard isAnswered || inFlight == 0 else {
                 if now >= silence.moreAt, inFlight >= silence.limit {
                     silence.limit = inFlight + 1
                     silence.moreAt = now + Silence.moreSeconds
@@ -46,12 +48,12 @@ extension HostCondition {
             return HostDecision(
                 at: now, kind: .released, limitBefore: before, limitAfter: connectionLimit,
                 inFlight: inFlight,
-                sentence: isHeard
+                sentence: isAnswered
                     ? "The limit of \(silence.limit) is gone: it is not silent any more."
                     : "The limit of \(silence.limit) is gone: nobody waits for an answer any more.")
         }
-        guard report.silent >= Silence.countMin, report.answered == 0, report.throttled == 0,
-            unreachableSince == nil, lastAnsweredAt.map({ now - $0 > usualSilence }) ?? true
+        guard silentCount >= Silence.countMin, report.throttled == 0, unreachableSince == nil,
+            lastAnsweredAt.map({ now - $0 > usualSilence }) ?? true
         else { return nil }
         let silence = Silence(
             limit: max(Silence.limitMin, inFlight + 1), since: now, moreAt: now + Silence.moreSeconds)

@@ -37,9 +37,10 @@ package final class DispatcherLane: ResultSink {
 
     package func answered(_ answer: HostAnswer) { context.health.note(answer) }
 
-    package func unanswered(at origin: String) {
-        // While there is room for others nobody minds.
-        if context.configuration.slots.isScarce { context.health.noteSilence(of: origin) }
+    package func unanswered(at origin: String) -> Bool {
+        guard context.configuration.slots.isScarce else { return false }
+        context.health.noteSilence(of: origin)
+        return true
     }
 
     package func lendSlot(of attempt: Attempt) -> Bool {

@@ -14,6 +14,8 @@ final class HostHealth: Sendable {
         var failureCount = 0
         /// There is a row of it.
         var isKnown = false
+        /// When its report was taken last; monotonic nanoseconds.
+        var toldAt: Int64 = 0
         /// Of its last trouble, or of its row; monotonic nanoseconds.
         var since: Int64
     }
@@ -129,19 +131,27 @@ final class HostHealth: Sendable {
         state.withLock { state in for origin in origins { state.unreachable[origin] = nil } }
     }
 
-    /// Takes what is to be told, of at most `count` hosts.
+    /// Takes what is to be told, of at most `count` hosts: trouble first, then what has waited longest.
     func takeReports(_ count: Int) -> [String: HostReport] {
         guard isWatching.load(ordering: .relaxed) else { return [:] }
         return state.withLock { state in
             var reports: [String: HostReport] = [:]
             let now = Sys.monotonicNanoseconds()
+            var telling: [(origin: String, hasNone: Bool, toldAt: Int64)] = []
             for (origin, entry) in state.entries {
-                if entry.isWorthTelling, reports.count < count {
-                    reports[origin] = entry.report
-                    state.entries[origin]?.report = HostReport()
+                if entry.isWorthTelling {
+                    telling.append((origin, !entry.report.isTrouble, entry.toldAt))
                 } else if !entry.isKnown, now - entry.since > Self.patience {
                     state.entries[origin] = nil
                 }
+            }
+            if telling.count > count {
+                telling.sort { ($0.hasNone ? 1 : 0, $0.toldAt) < ($1.hasNone ? 1 : 0, $1.toldAt) }
+            }
+            for (origin, _, _) in telling.prefix(count) {
+                reports[origin] = state.entries[origin]?.report
+                state.entries[origin]?.report = HostReport()
+                state.entries[origin]?.toldAt = now
             }
             isWatching.store(!state.entries.isEmpty, ordering: .relaxed)
             return reports

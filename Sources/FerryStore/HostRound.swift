@@ -160,6 +160,7 @@ extension HostReport {
     var withoutMisses: HostReport {
         var report = self
         report.unreachable = 0
+        report.unreachableCode = nil
         report.silent = 0
         return report
     }

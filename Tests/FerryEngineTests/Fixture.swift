@@ -21,7 +21,15 @@ final class Fixture: Sendable {
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
         func answered(_ answer: HostAnswer) { answered.fire(answer) }
         let unanswered = Signal<String>()
-        func unanswered(at origin: String) { unanswered.fire(origin) }
+        func unanswered(at origin: String) -> Bool {
+            unanswered.fire(origin)
+            let isMinded = minds.withLock { $0 }
+            if isMinded { minded.fire(()) }
+            return isMinded
+        }
+        /// Whether silence is of interest, and when it was.
+        let minds = Mutex(true)
+        let minded = Signal<Void>()
         /// Slots that were lent and are not back, and whether any more may be.
         let lent = Mutex(0)
         let lendings = Signal<JobID>()

@@ -73,6 +73,31 @@ struct LentSlotTests {
         #expect(fixture.sink.lent.withLock { $0 } == 0)
     }
 
+    @Test("silence is told until somebody minds, and then no more")
+    func told() throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            _ = gate.pass(seconds: 600)
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        }
+        let fixture = try Fixture { $0.silencePatience = 1 }
+        defer {
+            gate.open()
+            origin.stop()
+            fixture.stop()
+        }
+        fixture.sink.minds.withLock { $0 = false }
+        fixture.engine.begin([fixture.attempt(.data, origin.url)])
+        #expect(fixture.sink.unanswered.wait(for: 3).count >= 3)
+        fixture.sink.minds.withLock { $0 = true }
+        #expect(fixture.sink.minded.wait().count == 1)
+        gate.open()
+        // That it answers is told as well.
+        #expect(fixture.sink.answered.wait().map(\.status) == [200])
+        #expect(try #require(fixture.sink.arrived.wait().first).text == "ok")
+    }
+
     @Test("it is back with the first request, and the time of others does not count")
     func reached() throws {
         let fixture = try Fixture()

@@ -192,6 +192,42 @@ struct HostConditionTests {
         #expect(host.isForgettable(at: start + 110))
     }
 
+    @Test("those that say so one by one count together, until somebody is answered")
+    func silenceOneByOne() {
+        var host = HostCondition()
+        for second in 0..<2 {
+            #expect(host.take(report(.silent), inFlight: 5, now: start + Double(second), jitter: 0.5).isEmpty)
+        }
+        #expect(HostCondition(json: host.json) == host)
+        #expect(host.take(report(.silent, .answered), inFlight: 5, now: start + 2, jitter: 0.5).isEmpty)
+        for second in 3..<6 {
+            #expect(host.take(report(.silent), inFlight: 5, now: start + Double(second), jitter: 0.5).isEmpty)
+        }
+        // It had just answered; nobody tells anything more.
+        #expect(host.dueAt(start + 5).map { $0 <= start + 10 } ?? false)
+        #expect(host.take(report(), inFlight: 5, now: start + 10, jitter: 0.5).map(\.kind) == [.limited])
+        var idle = HostCondition()
+        for second in 0..<9 {
+            _ = idle.take(report(.silent), inFlight: 0, now: start + Double(second), jitter: 0.5)
+        }
+        #expect(idle.connectionLimit == nil, "nobody waits for an answer")
+    }
+
+    @Test("a busy one is forgotten as well when it has been without trouble for long")
+    func healthy() {
+        var host = HostCondition()
+        _ = host.take(report(.lost), inFlight: 5, now: start, jitter: 0.5)
+        for second in 1..<600 {
+            _ = host.take(report(.answered), inFlight: 5, now: start + Double(second), jitter: 0.5)
+            #expect(!host.isForgettable(at: start + Double(second)))
+        }
+        #expect(HostCondition(json: host.json) == host)
+        #expect(host.dueAt(start + 599).map { $0 <= start + 600 } ?? false)
+        #expect(host.isForgettable(at: start + 600))
+        _ = host.take(report(.lost), inFlight: 5, now: start + 600, jitter: 0.5)
+        #expect(!host.isForgettable(at: start + 601))
+    }
+
     @Test("one whose transfers take long is silent for as long as usual")
     func usualSilence() {
         var host = HostCondition()

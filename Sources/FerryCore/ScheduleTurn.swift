@@ -89,7 +89,9 @@ package struct ScheduleTurn: Sendable, Equatable {
         let left: Timestamp?
         switch input.spec.missed {
         case .skip: left = input.recurrence.next(after: Timestamp(microseconds: late.microseconds - 1))
-        case .runOnce: left = input.recurrence.latest(through: input.now, after: before)
+        case .runOnce:
+            // By rules that have changed since, there may be none: what was next stays.
+            left = input.recurrence.latest(through: input.now, after: before) ?? due
         case .runAll:
             let oldest = input.now + -Limits.scheduleCatchUpSeconds
             left = due >= oldest ? due : input.recurrence.next(after: oldest)
@@ -102,10 +104,12 @@ package struct ScheduleTurn: Sendable, Equatable {
     private static func afterWaiting(_ input: Input) -> (Timestamp, Int) {
         let due = input.scheduledAt
         var left = due
-        if input.spec.overlap == .queue {
+        switch input.spec.overlap {
+        case .queue, .allow:
+            // A schedule whose client has said meanwhile that none has to wait lets all of them go.
             let oldest = input.now + -Limits.scheduleCatchUpSeconds
             if due < oldest { left = input.recurrence.next(after: oldest) ?? due }
-        } else {
+        case .skip, .cancelPrevious:
             // Each would cancel the one before: the latest takes the place of all.
             left = input.recurrence.latest(through: input.now, after: due) ?? due
         }

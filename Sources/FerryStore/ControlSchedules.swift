@@ -26,6 +26,7 @@ extension ControlLane {
             parameters.append(text: schedule.tenant)
             parameters.append(now)
             parameters.appendOccurrence(of: schedule.spec, schedule.id, createdAt: now, now, context)
+            parameters.append(bool: schedule.spec.overlap != .allow)
             parameters.append(text: schedule.spec.encode())
             parameters.append(text: schedule.template.specJSON)
             parameters.append(bytea: schedule.template.sealedSecrets)
@@ -89,7 +90,8 @@ extension ControlLane {
         }
     }
 
-    /// Gives a schedule another definition, and another job if there is one. `change` may be asked more than
+    /// Gives a schedule another definition, and another job if there is one. What is due by the same times
+    /// stays so; by other times the next occurrence comes after this moment. `change` may be asked more than
     /// once. `stale` when `revision` differs.
     package func changeSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
@@ -105,7 +107,12 @@ extension ControlLane {
             parameters.append(id)
             parameters.append(int32: stored.record.revision)
             parameters.append(now)
-            parameters.appendOccurrence(of: spec, id, createdAt: stored.record.createdAt, now, context)
+            if spec.keepsTimes(of: stored.record.spec), let due = stored.record.nextScheduledAt {
+                parameters.appendSameOccurrence(as: due, of: stored)
+            } else {
+                parameters.appendOccurrence(of: spec, id, createdAt: stored.record.createdAt, now, context)
+            }
+            parameters.append(bool: spec.overlap != .allow)
             parameters.append(text: spec.encode())
             parameters.append(text: template?.specJSON)
             parameters.append(bytea: template?.sealedSecrets)
@@ -254,8 +261,19 @@ extension ControlLane {
     }
 }
 
+extension ScheduleSpec {
+    /// Whether occurrences come, and are put off, as before. Of a schedule that is not enabled none comes.
+    fileprivate func keepsTimes(of before: ScheduleSpec) -> Bool {
+        // Seconds are the same everywhere.
+        let isInterval = if case .interval = pattern { true } else { false }
+        return isEnabled && before.isEnabled && pattern == before.pattern
+            && (isInterval || timeZone == before.timeZone) && startAt == before.startAt
+            && endAt == before.endAt && jitter == before.jitter
+    }
+}
+
 extension Parameters {
-    /// The next occurrence of a schedule, when it runs, and whether its jobs matter then.
+    /// The next occurrence of a schedule, and when it runs.
     fileprivate mutating func appendOccurrence(
         of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,
         _ context: StoreContext
@@ -265,6 +283,15 @@ extension Parameters {
             ? spec.recurrence(context.configuration.zones, createdAt: createdAt)?.next(after: now) : nil
         append(next)
         append(next.map { $0 + spec.delay(id, $0) })
-        append(bool: spec.overlap != .allow)
+    }
+
+    /// Whichever occurrence is next when the row is locked; `due` was when it was read. The look at one that
+    /// could not run is not put off any longer: this may be the repair.
+    fileprivate mutating func appendSameOccurrence(as due: Timestamp, of stored: StoredSchedule) {
+        let record = stored.record
+        let runAt = due + record.spec.delay(record.id, due)
+        let isPutOff = !stored.isHeld && record.nextRunAt.map { $0 > runAt } ?? false
+        append(Timestamp(microseconds: .min))
+        append(isPutOff ? runAt : nil)
     }
 }

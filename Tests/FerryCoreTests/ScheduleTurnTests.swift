@@ -18,14 +18,16 @@ struct ScheduleTurnTests {
         return try ScheduleSpec(storedJSON: Array((json + "}").utf8))
     }
 
-    /// An hourly schedule whose occurrence at noon is looked at so many seconds later.
+    /// An hourly schedule whose occurrence at noon is looked at so many seconds later. `after`: what is due
+    /// comes so many seconds after noon instead, where it has none.
     private func turn(
-        _ spec: ScheduleSpec, late: Double, isHeld: Bool = false, hasUnfinished: Bool = false
+        _ spec: ScheduleSpec, late: Double, after: Double = 0, isHeld: Bool = false,
+        hasUnfinished: Bool = false
     ) throws -> ScheduleTurn {
         let recurrence = try #require(spec.recurrence(KnownTimeZones(), createdAt: noon))
         return ScheduleTurn(
             .init(
-                id: id, spec: spec, recurrence: recurrence, scheduledAt: noon, isHeld: isHeld,
+                id: id, spec: spec, recurrence: recurrence, scheduledAt: noon + after, isHeld: isHeld,
                 hasUnfinished: hasUnfinished, now: noon + late))
     }
 
@@ -117,6 +119,31 @@ struct ScheduleTurnTests {
         #expect(latest.submits == noon + 3 * 3_600 && latest.skippedCount == 3 && !latest.isHeld)
         let last = try turn(spec(overlap: .queue), late: 600, isHeld: true)
         #expect(last.submits == noon && !last.isHeld, "the next one is not late")
+        let freed = try turn(spec(missed: .skip), late: late, isHeld: true, hasUnfinished: true)
+        #expect(freed.submits == noon && freed.next == noon + 3_600 && freed.isHeld)
+        #expect(freed.missedCount == 0 && freed.skippedCount == 0, "none has to wait any more")
+    }
+
+    @Test(
+        "what is due, and is none by rules that have changed, ends nothing",
+        arguments: ScheduleSpec.Missed.allCases)
+    func noOccurrence(_ missed: ScheduleSpec.Missed) throws {
+        let isMadeUpFor = missed != .skip
+        for isHeld in [false, true] {
+            // The next one by the new rules is still to come.
+            let turn = try turn(spec(missed: missed), late: 1_800, after: 600, isHeld: isHeld)
+            #expect(turn.submits == (isMadeUpFor || isHeld ? noon + 600 : nil))
+            #expect(turn.next == noon + 3_600 && turn.nextRunAt == noon + 3_600 && !turn.isHeld)
+            #expect(turn.missedCount == 0 && turn.skippedCount == 0)
+        }
+        let onTime = try turn(spec(missed: missed), late: 601, after: 600)
+        #expect(onTime.submits == noon + 600 && onTime.next == noon + 3_600)
+        let late = try turn(spec(missed: missed), late: 2 * 3_600 + 1_800, after: 600)
+        let next: Double = missed == .runAll ? 3_600 : 3 * 3_600
+        #expect(late.next == noon + next)
+        let replaced = try turn(
+            spec(missed: missed, overlap: .cancelPrevious), late: 1_800, after: 600, isHeld: true)
+        #expect(replaced.submits == noon + 600 && replaced.next == noon + 3_600)
     }
 
     @Test("jitter puts a run off, always equally for one occurrence, and spreads the occurrences")

@@ -62,14 +62,11 @@ extension ControlLane {
         let record = stored.record
         let spec = draft.spec
         let now = context.clock.now()
-        let isMoved = spec.begins(otherwiseThan: before.spec, record)
+        let isRescheduled = spec.begins(otherwiseThan: before.spec, record)
+        let isMoved = isRescheduled || spec.leavesHost(record)
         let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
-        let begin =
-            spec.schedule.isDiscretionary
-            ? spec.latestDiscretionaryStart(
-                createdAt: record.createdAt, now: now,
-                bytesPerSecond: context.throughputs.bytesPerSecond(origin))
-            : spec.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
+        let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
+        let begin = isRescheduled ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
@@ -85,9 +82,7 @@ extension ControlLane {
             tenant: record.tenant, session: spec.session, origin: origin, home: stored.home,
             context.sessions.current)
         parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
-        parameters.append(
-            spec.urgency(
-                createdAt: record.createdAt, bytesPerSecond: context.throughputs.bytesPerSecond(origin)))
+        parameters.append(spec.urgency(createdAt: record.createdAt, bytesPerSecond: bytesPerSecond))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
         let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary
@@ -165,5 +160,19 @@ extension JobSpec {
         // One that was started already stays so.
         guard record.waitingFor == .discretionary else { return false }
         return schedule != before.schedule || request.url != before.request.url
+    }
+
+    /// When it begins, at the latest if the service chooses the moment; nil: now.
+    fileprivate func begin(_ record: JobRecord, now: Timestamp, bytesPerSecond: Double?) -> Timestamp? {
+        guard schedule.isDiscretionary else {
+            return schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
+        }
+        return latestDiscretionaryStart(
+            createdAt: record.createdAt, now: now, bytesPerSecond: bytesPerSecond)
+    }
+
+    /// Whether a job that waits until its host can be reached is to do so no longer: it is tried at once.
+    fileprivate func leavesHost(_ record: JobRecord) -> Bool {
+        record.state == .waiting && record.waitingFor == .connectivity && !schedule.waitsForConnectivity
     }
 }

@@ -101,6 +101,43 @@ struct ControlTests {
         #expect(try worker.status().running == 0)
     }
 
+    @Test("a job that is to wait for its host no longer is tried at once, and fails by its own rules")
+    func impatient() throws {
+        let worker = try TestNode(database.url, prober: ScriptedProber())
+        defer { worker.store.stop() }
+        let refused = AttemptResult.Outcome.failed(
+            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            retryAfter: nil)
+        func waits(_ jobs: [JobID]) throws {
+            try eventually("they wait until their host is found") {
+                for attempt in worker.runner.begun.take() { worker.end(attempt, refused) }
+                return try jobs.allSatisfy {
+                    let record = try worker.job($0).get().record
+                    return record.waitingFor == .connectivity && record.nextAttemptAt == nil
+                }
+            }
+        }
+        var jobs = try (0..<2).map { _ in
+            try worker.submit(newJob(host: "away.example", attemptCountMax: 1)).id
+        }
+        try waits(jobs)
+        // One that has not even begun.
+        jobs.append(try worker.submit(newJob(host: "away.example", attemptCountMax: 1)).id)
+        try waits(jobs)
+        #expect(try edit(jobs[0]) { $0.schedule.priority = 0.9 }.get().waitingFor == .connectivity)
+        for (index, job) in jobs.dropFirst().enumerated() {
+            let edited = try edit(job) { $0.schedule.waitsForConnectivity = false }.get()
+            #expect(edited.state == .queued && edited.waitingFor == nil && edited.nextAttemptAt == nil)
+            let attempt = try worker.attempt()
+            #expect(attempt.job == job && attempt.failedAttemptCount == 0)
+            worker.end(attempt, refused)
+            worker.waitUntilFinished(job)
+            #expect(try worker.job(job).get().record.state == .failed)
+            let status = try worker.status()
+            #expect(status.waiting == 2 - Int64(index) && status.queued == 0 && status.running == 0)
+        }
+    }
+
     @Test("limits are kept, told to every node and shared by the workers that are alive")
     func limits() throws {
         let first = try TestNode(database.url)

@@ -1,8 +1,9 @@
 -- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
 -- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
--- its begin date is another one (then it must be waiting or queued), $9 that date, or null when it may begin
--- now, $10 deadline or null, $11 lot, $12 urgency, $13 whether it has to be confirmed before it begins, $14
--- whether the secrets are others, $15 those or null. Returns the id; no row: it has changed meanwhile.
+-- its begin date is another one, or it waits for its host no longer (then it must be waiting or queued), $9
+-- that date, or null when it may begin now, $10 deadline or null, $11 lot, $12 urgency, $13 whether it has to
+-- be confirmed before it begins, $14 whether the secrets are others, $15 those or null. Returns the id; no
+-- row: it has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer

@@ -268,7 +268,7 @@ final class DeliveryDesk {
     /// `isTaken`: false when an answer came that could not be kept; it is asked for again.
     private func settled(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome, isTaken: Bool) {
         let now = doors.clock.now()
-        var (answer, body, read) = Self.read(outcome, now: now)
+        var (answer, body, read) = Self.read(outcome, of: delivery, now: now)
         if !isTaken { answer = .failure(.internalError) }
         // What answers a question may be a credential.
         if delivery.question != nil { body = "" }

@@ -47,9 +47,10 @@ extension DeliveryFailure {
 
 extension DeliveryDesk {
     /// What libcurl says, in our words; `duration` in seconds. A status line is an answer even when its body
-    /// does not end well.
-    static func read(_ outcome: Outcome, now: Timestamp) -> (DeliveryAnswer, body: String, duration: Double?)
-    {
+    /// does not end well, but not to a question, which the body answers.
+    static func read(
+        _ outcome: Outcome, of delivery: Delivery, now: Timestamp
+    ) -> (DeliveryAnswer, body: String, duration: Double?) {
         switch outcome {
         case .success(let answer):
             let retryAfter = answer.header("Retry-After").flatMap {
@@ -62,7 +63,7 @@ extension DeliveryDesk {
         case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
         case .failure(.failed(let error, let info)):
             let duration = Double(info.timings.total) / 1_000_000
-            if (200..<300).contains(info.status) {
+            if (200..<300).contains(info.status), delivery.question == nil {
                 return (.status(info.status, retryAfter: nil), "", duration)
             }
             return (.failure(DeliveryFailure(error)), "", duration)

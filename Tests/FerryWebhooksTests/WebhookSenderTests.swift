@@ -339,6 +339,29 @@ struct WebhookSenderTests {
         #expect(taken.take().count == 2)
     }
 
+    @Test("an answer to a question that breaks off is asked for again; elsewhere the status is enough")
+    func brokenAnswer() throws {
+        let receiver = try Receiver(
+            .answer("HTTP/1.1 200 OK\r\nContent-Length: 60\r\nConnection: close\r\n\r\n{\"disposition\":"))
+        let taken = Mailbox<[UInt8]>()
+        let bench = try Bench { configuration in
+            configuration.takeAnswer = { _, body, done in
+                taken.send(body)
+                done(true)
+            }
+        }
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let tries = bench.deliver([
+            .example(1, url: receiver.url, type: "job.will_begin"), .example(2, url: receiver.url),
+        ])
+        let byDelivery = Dictionary(grouping: tries) { $0.delivery.low }.compactMapValues(\.first)
+        #expect(byDelivery[1]?.verdict != .accepted && byDelivery[1]?.error == "connection_lost")
+        #expect(byDelivery[2]?.verdict == .accepted && taken.take().isEmpty)
+    }
+
     @Test("what cannot be signed says so with its try; what is for a removed endpoint is given up")
     func obstacles() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))

@@ -1,6 +1,7 @@
 """docker-compose.yml, the Dockerfile and the proxy's configuration, without a Docker daemon."""
 from __future__ import annotations
 
+import base64
 import fnmatch
 import http.server
 import json
@@ -62,6 +63,36 @@ def test_secrets_come_from_files_that_git_does_not_know(compose):
     for secret in compose["secrets"].values():
         assert secret["file"].startswith("./deploy/secrets/")
     assert "secrets/" in (REPOSITORY / "deploy/.gitignore").read_text().splitlines()
+
+
+def test_every_secret_is_one_that_ferry_reads_from_a_file(compose):
+    source = (REPOSITORY / "Sources/FerryServer/Configuration.swift").read_text()
+    handed_over = compose["services"]["ferry"]["environment"]
+    assert handed_over["FERRY_WEBHOOK_SECRET_FILE"] == "/run/secrets/webhook_secret", "nobody would ever be shown it"
+    for variable in handed_over:
+        if variable.endswith("_FILE"):
+            name = variable.removesuffix("_FILE")
+            assert re.search(rf'Setting\(\s*"{name}"(?:(?!Setting\().)*?isSecret: true', source, re.DOTALL), name
+
+
+def test_make_secrets_makes_what_compose_hands_over(compose, tmp_path):
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(REPOSITORY / "scripts/make-secrets", tmp_path / "scripts")
+    folder = tmp_path / "deploy/secrets"
+
+    def made() -> dict[str, str]:
+        subprocess.run([script], check=True, capture_output=True)
+        return {path.name: path.read_text() for path in folder.iterdir()}
+
+    first = made()
+    assert set(first) == {pathlib.Path(secret["file"]).name for secret in compose["secrets"].values()}
+    prefix, key = first["webhook_secret"].strip().split("_")
+    assert prefix == "whsec" and len(base64.b64decode(key, validate=True)) == 32
+    assert made() == first, "what is there stays"
+    # Of an installation that is older than this secret.
+    (folder / "webhook_secret").unlink()
+    second = made()
+    assert second.pop("webhook_secret") != first.pop("webhook_secret") and second == first
 
 
 def test_there_is_time_to_drain(compose):
@@ -141,13 +172,54 @@ def test_the_unit_is_hardened_and_leaves_time_to_drain():
     assert int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]) > 20
 
 
+def test_the_unit_lets_ferry_ask_for_its_own_addresses():
+    """getifaddrs(3) needs AF_NETLINK; without it every address counts as the service's own."""
+    unit = (REPOSITORY / "deploy/ferry.service").read_text()
+    families = re.search(r"^RestrictAddressFamilies=(.*)$", unit, re.MULTILINE)[1].split()
+    assert set(families) == {"AF_UNIX", "AF_INET", "AF_INET6", "AF_NETLINK"}
+
+
+def test_the_unit_says_how_to_write_elsewhere():
+    unit, page = (REPOSITORY / "deploy/ferry.service").read_text(), (REPOSITORY / "docs/operations.md").read_text()
+    lines = ["[Service]", "ReadWritePaths=/srv/ferry"]
+    assert "\n".join(f"#   {line}" for line in lines) in unit
+    assert "\n".join(f"  {line}" for line in lines) in page
+
+
+def test_the_proxy_lets_fewer_requests_through_than_ferry_has_connections():
+    text = (REPOSITORY / "deploy/nginx.conf").read_text()
+
+    def number(directive: str) -> int:
+        found = re.findall(rf"^\s*{directive} (\d+);", text, re.MULTILINE)
+        assert len(found) == 1, directive
+        return int(found[0])
+
+    requests, idle = number("limit_conn service"), number("keepalive")
+    settings = (REPOSITORY / "Sources/FerryServer/Configuration.swift").read_text()
+    connections = int(re.search(r'"FERRY_HTTP_CONNECTIONS", "[^"]*", "(\d+)"', settings)[1])
+    limits = (REPOSITORY / "Sources/FerryCore/Limits.swift").read_text()
+    streams = int(re.search(r"eventListenerCountMax = ([\d_]+)", limits)[1])
+    assert streams < requests < connections - number("worker_processes") * idle
+    # Two of each request, and what is kept; one worker may have them all.
+    assert 2 * requests + idle <= number("worker_connections") <= number("worker_rlimit_nofile")
+    assert f"{requests:,} (`limit_conn`)" in (REPOSITORY / "docs/limits.md").read_text()
+    # All clients of the compose file have one address.
+    assert re.findall(r"^\s*limit_conn_zone (\S+)", text, re.MULTILINE) == ["ferry"]
+
+
 # The proxy, running.
+
+# That many are under way at most: a few instead of 1,800.
+REQUESTS = 8
+
 
 class Upstream(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), UpstreamHandler)
         self.seen = []
         self.is_away = False
+        # The end of all streams.
+        self.ending = threading.Event()
 
 
 class UpstreamHandler(http.server.BaseHTTPRequestHandler):
@@ -158,6 +230,13 @@ class UpstreamHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         self.server.seen.append((self.path, self.headers))
+        if self.path == "/v1/events":
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.server.ending.wait(30)
+            self.wfile.write(b"0\r\n\r\n")
+            return None
         if self.path == "/v1/jobs/none":
             return self.answer(404, b'{"code":"not_found","detail":"ours"}', "application/problem+json")
         self.answer(200, b"{}", "application/json")
@@ -187,7 +266,8 @@ def proxy(tmp_path_factory):
     text = (REPOSITORY / "deploy/nginx.conf").read_text()
     for name, here in {"server ferry:8080": f"server 127.0.0.1:{upstream.server_port}", "/tmp/": f"{folder}/",
                        "listen 8080": f"listen 127.0.0.1:{port}", "/dev/stdout": f"{folder}/access.log",
-                       "error_log stderr": f"error_log {folder}/error.log"}.items():
+                       "error_log stderr": f"error_log {folder}/error.log",
+                       "limit_conn service 1800": f"limit_conn service {REQUESTS}"}.items():
         assert name in text
         text = text.replace(name, here)
     configuration = folder / "nginx.conf"
@@ -246,7 +326,7 @@ def test_ferrys_own_problems_pass(proxy):
     ("two lengths", b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n" + HEAD + b"\r\nxx",
      400, "malformed_request"),
     ("unknown coding", b"POST /v1/jobs HTTP/1.1\r\nTransfer-Encoding: gzip\r\n" + HEAD + b"\r\n", 501,
-     "not_implemented"),
+     "unknown_transfer_encoding"),
     ("no host", b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "malformed_request"),
     ("two hosts", b"GET / HTTP/1.1\r\nHost: a\r\n" + HEAD + b"\r\n", 400, "malformed_request"),
     ("NUL in the target", b"GET /a%00b HTTP/1.1\r\n" + HEAD + b"\r\n", 400, "malformed_request"),
@@ -256,6 +336,8 @@ def test_ferrys_own_problems_pass(proxy):
     ("large body", b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 2000000\r\n" + HEAD + b"\r\n", 413,
      "body_too_large"),
     ("trace", b"TRACE / HTTP/1.1\r\n" + HEAD + b"\r\n", 405, "method_not_allowed"),
+    ("other version", b"GET / HTTP/2.0\r\n" + HEAD + b"\r\n", 505, "http_version_not_supported"),
+    ("its own path", b"GET /.problem HTTP/1.1\r\n" + HEAD + b"\r\n", 404, "not_found"),
 ], ids=lambda value: value if isinstance(value, str) and " " in value else "")
 def test_what_is_refused_is_a_problem(proxy, name, request_bytes, status, code):
     port, upstream = proxy
@@ -266,6 +348,8 @@ def test_what_is_refused_is_a_problem(proxy, name, request_bytes, status, code):
     assert fields["content-type"] == "application/problem+json"
     assert problem["code"] == code and problem["status"] == status
     assert problem["request_id"] == fields["x-request-id"]
+    assert problem["title"] and problem["detail"].endswith(".")
+    assert "retry-after" not in fields, "asking again does not help"
     assert len(upstream.seen) == before, "it must not reach Ferry"
 
 
@@ -277,8 +361,29 @@ def test_a_batch_may_be_large(proxy):
     assert status == 201 and upstream.seen[-1] == ("/v1/jobs/batch", body)
 
 
+def test_what_is_beyond_the_limit_is_told_when_to_come_back(proxy):
+    port, upstream = proxy
+    streams = []
+    try:
+        for _ in range(REQUESTS):
+            streams.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            streams[-1].sendall(b"GET /v1/events HTTP/1.1\r\nHost: ferry\r\n\r\n")
+            assert streams[-1].recv(65536).startswith(b"HTTP/1.1 200 "), "the limit lets it through"
+        status, fields, body = exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")
+        problem = json.loads(body)
+        assert (status, problem["code"], fields["retry-after"]) == (503, "unavailable", "1")
+        assert problem["status"] == 503 and problem["detail"].endswith(".")
+    finally:
+        upstream.ending.set()
+        for stream in streams:
+            stream.close()
+    eventually(10, lambda: exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")[0] == 200, "room again")
+
+
 def test_a_ferry_that_is_away_is_a_problem_too(proxy):
     port, upstream = proxy
     upstream.is_away = True
-    status, _, body = exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")
-    assert (status, json.loads(body)["code"]) == (502, "bad_gateway")
+    status, fields, body = exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")
+    problem = json.loads(body)
+    assert (status, problem["code"], fields["retry-after"]) == (502, "bad_gateway", "1")
+    assert fields["content-type"] == "application/problem+json" and problem["detail"].endswith(".")

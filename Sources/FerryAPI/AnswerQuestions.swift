@@ -29,14 +29,15 @@ extension API {
             let answer = try Self.read(body, kind)
             let source = AnswerSource(.api, name: call.principal.key.description)
             let (node, egress, clock) = (node, ports.egress, ports.clock)
-            ports.questions.answer(
-                id, tenant: call.principal.tenant, revision: call.expectedRevision, kind: kind,
-                { draft, question, attempt throws(InvalidFields) in
-                    try draft.answered(
-                        question, answer, from: source, at: clock.now(), attempt: attempt, node: node
-                    ) { egress.refusal(of: $0) }
-                }
-            ) { [self] result in
+            call.changing { [self] revision, reply in
+                ports.questions.answer(
+                    id, tenant: call.principal.tenant, revision: revision, kind: kind,
+                    { draft, question, attempt throws(InvalidFields) in
+                        try draft.answered(
+                            question, answer, from: source, at: clock.now(), attempt: attempt, node: node
+                        ) { egress.refusal(of: $0) }
+                    }, reply: reply)
+            } then: { [self] (result: Result<Result<JobRecord, InvalidFields>, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(.failure(let invalid)): call.fail(Problem(invalid))

@@ -83,9 +83,15 @@ struct Call: Sendable {
         throw problem
     }
 
-    func parse(_ text: [UInt8], line: Int? = nil) throws(Problem) -> JSON {
+    func parse(_ text: [UInt8]) throws(Problem) -> JSON {
+        var valuesLeft = JSON.valueCountMax
+        return try parse(text, line: nil, valuesLeft: &valuesLeft)
+    }
+
+    /// `line`: of a body of several texts, which may have `valuesLeft` values together.
+    func parse(_ text: [UInt8], line: Int?, valuesLeft: inout Int) throws(Problem) -> JSON {
         do throws(JSON.SyntaxError) {
-            return try JSON.parse(text)
+            return try JSON.parse(text, valuesLeft: &valuesLeft)
         } catch {
             let place = line.map { "line \($0), byte \(error.offset)" } ?? "byte \(error.offset)"
             throw Problem(.badJSON, "At \(place): \(error.reason).")
@@ -102,6 +108,26 @@ struct Call: Sendable {
         return id
     }
 
-    /// The revision that `If-Match` asks for; nil without a condition.
-    var expectedRevision: Int32? { EntityTags(fields, "If-Match")?.revision }
+    /// Asks the store for a change of the revision that `If-Match` names: nil for any, −1, which no object
+    /// has, when it names none. The store compares with one; of several (RFC 9110 §13.1.1) it is told the one
+    /// that it says the object has by now.
+    func changing<Value>(
+        _ change: @escaping @Sendable (_ revision: Int32?, _ reply: @escaping Reply<Value>) -> Void,
+        then reply: @escaping Reply<Value>
+    ) {
+        let revisions = EntityTags(fields, "If-Match")?.revisions
+        attempt(change, revisions.map { $0.first ?? -1 }, of: revisions ?? [], then: reply)
+    }
+
+    private func attempt<Value>(
+        _ change: @escaping @Sendable (_ revision: Int32?, _ reply: @escaping Reply<Value>) -> Void,
+        _ revision: Int32?, of revisions: [Int32], then reply: @escaping Reply<Value>
+    ) {
+        change(revision) { result in
+            guard case .failure(.stale(let current?)) = result, current != revision,
+                revisions.contains(current)
+            else { return reply(result) }
+            attempt(change, current, of: revisions, then: reply)
+        }
+    }
 }

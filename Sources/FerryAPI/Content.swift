@@ -73,7 +73,9 @@ extension API {
             case .failure(.notFound): call.fail(Problem(.noContent, "The file is not there any more."))
             case .failure(.overloaded):
                 let text = "Too many files are being compared with their digests; ask again."
-                call.fail(Problem(.overloaded, text))
+                var problem = Problem(.overloaded, text)
+                problem.fields = quotaFields("contents", quota: Int64(contentWaiterCountMax), seconds: 1)
+                call.fail(problem)
             case .failure(let error): call.fail(error)
             case .success(let content):
                 sendPart(description, content.byteCount, call) { offset, length in

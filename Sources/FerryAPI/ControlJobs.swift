@@ -12,9 +12,12 @@ extension API {
             let id = try call.identifier(JobID.self)
             let keepsBytes = try cancelBody(call)
             let tenant = call.principal.tenant
-            ports.control.cancel(
-                id, tenant: tenant, revision: call.expectedRevision, keepsBytes: keepsBytes
-            ) { [self] in answerStop($0, id, call) { $0.isTerminal } }
+            call.changing { [self] revision, reply in
+                ports.control.cancel(
+                    id, tenant: tenant, revision: revision, keepsBytes: keepsBytes, reply: reply)
+            } then: { [self] in
+                answerStop($0, id, call) { $0.isTerminal }
+            }
         }
     }
 
@@ -35,8 +38,10 @@ extension API {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             try needEmptyObject(call)
-            ports.control.suspend(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
-                [self] in answerStop($0, id, call) { $0 != .running }
+            call.changing { [self] revision, reply in
+                ports.control.suspend(id, tenant: call.principal.tenant, revision: revision, reply: reply)
+            } then: { [self] in
+                answerStop($0, id, call) { $0 != .running }
             }
         }
     }
@@ -46,8 +51,9 @@ extension API {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             try needEmptyObject(call)
-            ports.control.resume(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
-                [self] result in
+            call.changing { [self] revision, reply in
+                ports.control.resume(id, tenant: call.principal.tenant, revision: revision, reply: reply)
+            } then: { [self] (result: Result<JobRecord, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let record): send(record, 200, call)
@@ -92,8 +98,9 @@ extension API {
     func deleteJob(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
-            ports.control.delete(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
-                result in
+            call.changing { [self] revision, reply in
+                ports.control.delete(id, tenant: call.principal.tenant, revision: revision, reply: reply)
+            } then: { (result: Result<Void, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success: call.send(Response(status: 204))

@@ -71,16 +71,45 @@ extension API {
         return jobs
     }
 
-    /// One document a line; empty lines do not count.
+    /// One document a line; empty lines do not count. One document too many is read, and nothing after it.
     private func lines(_ call: Call) throws(Problem) -> [JSON] {
         var documents: [JSON] = []
-        let lines = call.request.body.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        for (index, line) in lines.enumerated() {
-            guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { continue }
-            guard documents.count <= Limits.batchJobCountMax else { break }
-            documents.append(try call.parse(Array(line), line: index + 1))
+        var valuesLeft = JSON.valueCountMax
+        var lines = Lines(call.request.body)
+        while documents.count <= Limits.batchJobCountMax, let line = lines.next() {
+            documents.append(try call.parse(Array(line), line: lines.number, valuesLeft: &valuesLeft))
         }
         return documents
+    }
+}
+
+/// The lines of a text that are not empty, one at a time: empty ones cost no memory.
+private struct Lines {
+    private let text: [UInt8]
+    private var index = 0
+    /// Of the last one, among all lines, from 1.
+    private(set) var number = 0
+
+    init(_ text: [UInt8]) { self.text = text }
+
+    mutating func next() -> ArraySlice<UInt8>? {
+        var start = index
+        var isEmpty = true
+        while index < text.count {
+            let byte = text[index]
+            index += 1
+            switch byte {
+            case UInt8(ascii: "\n"):
+                number += 1
+                if !isEmpty { return text[start..<(index - 1)] }
+                start = index
+            case 0x20, 0x09, 0x0D: break
+            default: isEmpty = false
+            }
+        }
+        guard !isEmpty else { return nil }
+        number += 1
+        return text[start...]
     }
 }
 

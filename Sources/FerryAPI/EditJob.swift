@@ -25,9 +25,10 @@ extension API {
                     egress.refusal(of: $0)
                 }
             }
-            ports.editor.edit(
-                id, tenant: call.principal.tenant, revision: call.expectedRevision, change
-            ) { [self] result in
+            call.changing { [self] revision, reply in
+                ports.editor.edit(
+                    id, tenant: call.principal.tenant, revision: revision, change, reply: reply)
+            } then: { [self] (result: Result<Result<JobRecord, InvalidFields>, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(.failure(let invalid)): call.fail(Problem(invalid))

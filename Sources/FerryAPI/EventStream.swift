@@ -31,7 +31,7 @@ final class EventStream: ResponseStream {
         /// Nil: the answer has not begun.
         var waker: StreamWaker?
         var queue: [[UInt8]] = []
-        /// Of `queue`, and of the bytes of its first one.
+        /// Of `queue`, and of the bytes of the one that is there. What is before it is read, and empty.
         var position = 0
         var offset = 0
         var byteCount = 0
@@ -91,6 +91,7 @@ final class EventStream: ResponseStream {
             count += some.count
             state.offset += some.count
             if some.count == rest.count {
+                state.queue[state.position] = []
                 state.position += 1
                 state.offset = 0
             }
@@ -98,6 +99,10 @@ final class EventStream: ResponseStream {
         state.byteCount -= count
         if state.position == state.queue.count {
             state.queue.removeAll(keepingCapacity: state.queue.count < 64)
+            state.position = 0
+        } else if state.position * 2 >= state.queue.count {
+            // A reader that never catches up leaves no more behind than what is ahead of it.
+            state.queue.removeFirst(state.position)
             state.position = 0
         }
         guard count == 0 else { return .bytes(count) }
@@ -116,6 +121,11 @@ final class EventStream: ResponseStream {
     }
 
     // MARK: Any thread
+
+    /// What it has in memory for its reader: texts, with the places of those that are read, and bytes.
+    var kept: (textCount: Int, byteCount: Int) {
+        state.withLock { state in (state.queue.count, state.queue.reduce(0) { $0 + $1.count }) }
+    }
 
     /// An event that has just got its number. `isLast`: nothing comes after it.
     func push(_ id: EventID, _ text: [UInt8], isLast: Bool) {

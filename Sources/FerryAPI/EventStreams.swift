@@ -130,7 +130,7 @@ final class EventStreams: EventSink {
     }
 
     private func resume(_ job: JobRecord, after: EventID, _ stream: EventStream, _ call: Call) {
-        events.events(of: job.id, tenant: job.tenant, after: after) { [self] result in
+        follow(job.id, after: after, stream) { [self] result in
             switch result {
             case .failure(let error): refuse(stream, error, call)
             case .success(let entries):
@@ -139,13 +139,28 @@ final class EventStreams: EventSink {
                     leave(stream)
                     return call.send(Response(status: 204))
                 }
-                var texts = entries.map { text(of: $0, for: stream) }
-                // Of a job that has ended there may be reminders (`job.unacknowledged`).
-                if job.state.isTerminal { texts[texts.count - 1].isLast = true }
-                stream.add(texts, isWhole: true)
+                add(entries, to: stream)
                 answer(stream, call)
             }
         }
+    }
+
+    /// Asks for one more event than a page has.
+    private func follow(
+        _ job: JobID, after: EventID, _ stream: EventStream, reply: @escaping Reply<[EventEntry]>
+    ) {
+        let tenant = stream.subject.query.tenant
+        events.events(of: job, tenant: tenant, after: after, limit: Self.pageLimit + 1, reply: reply)
+    }
+
+    private func add(_ entries: [EventEntry], to stream: EventStream) {
+        var page = texts(of: entries.prefix(Self.pageLimit), for: stream)
+        let isWhole = page.count == entries.count
+        // Of a job that has ended there may be reminders (`job.unacknowledged`).
+        if isWhole, let last = page.indices.last, entries[last].job?.state.isTerminal == true {
+            page[last].isLast = true
+        }
+        stream.add(page, isWhole: isWhole)
     }
 
     private func snapshot(of job: JobRecord, id: EventID) -> [UInt8] {
@@ -195,6 +210,12 @@ final class EventStreams: EventSink {
     }
 
     private func readPage(_ stream: EventStream, after: EventID) {
+        if let job = stream.subject.job {
+            return follow(job, after: after, stream) { [self] result in
+                guard case .success(let entries) = result else { return stream.end() }
+                add(entries, to: stream)
+            }
+        }
         let query = stream.subject.query
         events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
             [self] result in
@@ -205,12 +226,29 @@ final class EventStreams: EventSink {
     }
 
     private func add(_ replay: EventReplay, to stream: EventStream) {
-        var page = replay.entries.filter { stream.subject.admits($0.event) }.map { text(of: $0, for: stream) }
+        let admitted = replay.entries.filter { stream.subject.admits($0.event) }
+        var page = texts(of: admitted[...], for: stream)
+        guard page.count == admitted.count else { return stream.add(page, isWhole: false) }
         // The next page begins behind what was looked at, shown or not.
         if let last = replay.entries.last?.event.id, page.last?.id != last, replay.hasMore {
             page.append((last, Array(":\n".utf8), false))
         }
         stream.add(page, isWhole: !replay.hasMore)
+    }
+
+    /// Of as many as may wait in memory, and of one at least.
+    private func texts(
+        of entries: ArraySlice<EventEntry>, for stream: EventStream
+    ) -> [(id: EventID, text: [UInt8], isLast: Bool)] {
+        var texts: [(id: EventID, text: [UInt8], isLast: Bool)] = []
+        var byteCount = 0
+        for entry in entries {
+            let next = text(of: entry, for: stream)
+            byteCount += next.text.count
+            if byteCount > Limits.eventQueueByteCountMax, !texts.isEmpty { break }
+            texts.append(next)
+        }
+        return texts
     }
 
     /// Unfinished jobs, newest first in each state; nil: they could not be read.

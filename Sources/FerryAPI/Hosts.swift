@@ -7,7 +7,7 @@ package protocol HostStore: Sendable {
     func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>)
     /// One that nobody knows is as it is by itself.
     func host(_ origin: String, reply: @escaping Reply<HostRecord>)
-    /// For every node. `isAllowed` as in `LimitStore`.
+    /// For every node. `isAllowed` as in `LimitStore`; `overloaded` when there are too many hosts already.
     func changeHost(
         _ origin: String, _ patch: HostPatch, if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
         reply: @escaping Reply<Result<HostRecord, InvalidFields>>)
@@ -57,6 +57,11 @@ extension API {
             let isAllowed = call.changeCondition
             ports.hosts.changeHost(origin, patch, if: { isAllowed($0.changeable) }) { result in
                 switch result {
+                case .failure(.overloaded):
+                    call.fail(
+                        Problem(
+                            .limitReached,
+                            "As many hosts as may be are configured or in trouble; clear others' settings."))
                 case .failure(let error): call.fail(error)
                 case .success(.failure(let invalid)): call.fail(Problem(invalid))
                 case .success(.success(let host)): sendHost(host, call)

@@ -95,7 +95,11 @@ package struct OpenContent: Sendable {
     }
 }
 
-/// Opens the file of a succeeded job. `notFound`: it is not there any more.
+/// Requests of a tenant that may wait until files have been compared with their digests.
+package let contentWaiterCountMax = 64
+
+/// Opens the file of a succeeded job. `notFound`: it is not there any more; `overloaded`: too many requests
+/// wait for that to be known.
 package protocol ContentStore: Sendable {
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>)
 }
@@ -107,8 +111,9 @@ package protocol EventReader: Sendable {
     /// Newest first.
     func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>)
-    /// All that follow an event, in their order.
-    func events(of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>)
+    /// What follows an event, in its order.
+    func events(
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>)
     /// What follows an event, in its order.
     func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>)

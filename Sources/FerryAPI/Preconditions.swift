@@ -63,11 +63,11 @@ enum EntityTags: Equatable {
         }
     }
 
-    /// The one revision that `If-Match` allows: nil for any; −1, which no object has, when it names none.
-    var revision: Int32? {
+    /// The revisions that `If-Match` allows, as it lists them; nil for any.
+    var revisions: [Int32]? {
         switch self {
         case .any: nil
-        case .list(let tags): tags.lazy.compactMap(revisionNumber).first ?? -1
+        case .list(let tags): tags.compactMap(revisionNumber)
         }
     }
 }

@@ -109,10 +109,7 @@ extension API {
             let valid = try validatedSchedule(call)
             let template = template(valid.job)
             afterSources(of: valid.job.spec, call, nil, place: "#/job") { [self] in
-                ports.schedules.change(
-                    id, tenant: call.principal.tenant, revision: call.expectedRevision, template: template,
-                    { _ in valid.spec }
-                ) { answer($0, call) }
+                change(id, call, template: template) { _ in valid.spec }
             }
         }
     }
@@ -121,8 +118,9 @@ extension API {
     func deleteSchedule(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
-            ports.schedules.delete(id, tenant: call.principal.tenant, revision: call.expectedRevision) {
-                result in
+            call.changing { [self] revision, reply in
+                ports.schedules.delete(id, tenant: call.principal.tenant, revision: revision, reply: reply)
+            } then: { (result: Result<Void, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success: call.send(Response(status: 204))
@@ -162,14 +160,24 @@ extension API {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             try needEmptyObject(call)
-            let change: @Sendable (ScheduleSpec) -> ScheduleSpec = { spec in
+            change(id, call, template: nil) { spec in
                 var spec = spec
                 spec.isEnabled = isEnabled
                 return spec
             }
+        }
+    }
+
+    private func change(
+        _ id: ScheduleID, _ call: Call, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec
+    ) {
+        call.changing { [self] revision, reply in
             ports.schedules.change(
-                id, tenant: call.principal.tenant, revision: call.expectedRevision, template: nil, change
-            ) { answer($0, call) }
+                id, tenant: call.principal.tenant, revision: revision, template: template, change,
+                reply: reply)
+        } then: { (result: Result<ScheduleRecord, StoreError>) in
+            answer(result, call)
         }
     }
 }

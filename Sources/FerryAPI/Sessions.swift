@@ -47,7 +47,9 @@ extension API {
             }
             let draft = try draft(try call.json(isOptional: true))
             let key = SessionKey(tenant: call.principal.tenant, name: name)
-            ports.sessions.putSession(key, draft, if: call.sessionCondition) { result in
+            call.changing { [self] revision, reply in
+                ports.sessions.putSession(key, draft, if: call.sessionCondition(revision), reply: reply)
+            } then: { (result: Result<SessionPut, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(.created(let session)):
@@ -78,7 +80,9 @@ extension API {
         call.answering { () throws(Problem) in
             let key = try call.sessionKey()
             let mode = try invalidation(try call.json())
-            ports.sessions.invalidateSession(key, mode, if: call.sessionCondition) { result in
+            call.changing { [self] revision, reply in
+                ports.sessions.invalidateSession(key, mode, if: call.sessionCondition(revision), reply: reply)
+            } then: { (result: Result<SessionOverview, StoreError>) in
                 switch result {
                 case .failure(.sessionInUse):
                     call.fail(
@@ -111,7 +115,9 @@ extension API {
     func deleteSession(_ call: Call) {
         call.answering { () throws(Problem) in
             let key = try call.sessionKey()
-            ports.sessions.deleteSession(key, if: call.sessionCondition) { result in
+            call.changing { [self] revision, reply in
+                ports.sessions.deleteSession(key, if: call.sessionCondition(revision), reply: reply)
+            } then: { (result: Result<Void, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success: call.send(Response(status: 204))
@@ -130,12 +136,10 @@ extension Call {
         return SessionKey(tenant: principal.tenant, name: name)
     }
 
-    fileprivate var sessionCondition: SessionCondition {
-        switch EntityTags(fields, "If-Match") {
-        case nil: .none
-        case .any: .exists
-        case .some(let tags): .revision(tags.revision ?? -1)
-        }
+    /// `If-Match`, of which this is the revision; nil: it names none, or there is none.
+    fileprivate func sessionCondition(_ revision: Int32?) -> SessionCondition {
+        if let revision { return .revision(revision) }
+        return fields.contains("If-Match") ? .exists : .none
     }
 }
 

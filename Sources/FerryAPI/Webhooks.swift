@@ -93,9 +93,10 @@ extension API {
     func deleteWebhook(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
-            ports.webhooks.deleteWebhook(
-                id, tenant: call.principal.tenant, revision: call.expectedRevision
-            ) { result in
+            call.changing { [self] revision, reply in
+                ports.webhooks.deleteWebhook(
+                    id, tenant: call.principal.tenant, revision: revision, reply: reply)
+            } then: { (result: Result<Void, StoreError>) in
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success: call.send(Response(status: 204))
@@ -109,9 +110,10 @@ extension API {
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
         done: @escaping @Sendable (WebhookRecord) -> Void
     ) {
-        ports.webhooks.editWebhook(
-            id, tenant: call.principal.tenant, revision: call.expectedRevision, change
-        ) { result in
+        call.changing { [self] revision, reply in
+            ports.webhooks.editWebhook(
+                id, tenant: call.principal.tenant, revision: revision, change, reply: reply)
+        } then: { (result: Result<Result<WebhookRecord, InvalidFields>, StoreError>) in
             switch result {
             case .failure(let error): call.fail(error)
             case .success(.failure(let invalid)): call.fail(Problem(invalid))

@@ -56,10 +56,23 @@ package indirect enum JSON: Sendable, Equatable {
         package let offset: Int
     }
 
+    /// Values that a text may have, arrays and objects included: 250 for each job of the largest batch. In
+    /// memory each costs up to a hundred bytes more than in the text, where it may have two.
+    package static let valueCountMax = 2_500_000
+
     /// Reads one value that fills the whole text (white space around it aside). Strict: UTF-8 only, no
-    /// duplicate names, at most `depthMax` levels.
+    /// duplicate names, at most `depthMax` levels and `valueCountMax` values.
     package static func parse(_ text: [UInt8], depthMax: Int = 64) throws(SyntaxError) -> JSON {
-        var parser = JSONParser(text, depthMax: depthMax)
+        var valuesLeft = valueCountMax
+        return try parse(text, depthMax: depthMax, valuesLeft: &valuesLeft)
+    }
+
+    /// Reads one of several texts, which may have `valuesLeft` values together.
+    package static func parse(
+        _ text: [UInt8], depthMax: Int = 64, valuesLeft: inout Int
+    ) throws(SyntaxError) -> JSON {
+        var parser = JSONParser(text, depthMax: depthMax, valuesLeft: valuesLeft)
+        defer { valuesLeft = parser.valuesLeft }
         return try parser.document()
     }
 }
@@ -69,10 +82,12 @@ struct JSONParser {
     private let text: [UInt8]
     private var index = 0
     private let depthMax: Int
+    private(set) var valuesLeft: Int
 
-    init(_ text: [UInt8], depthMax: Int) {
+    init(_ text: [UInt8], depthMax: Int, valuesLeft: Int) {
         self.text = text
         self.depthMax = depthMax
+        self.valuesLeft = valuesLeft
     }
 
     mutating func document() throws(JSON.SyntaxError) -> JSON {
@@ -97,6 +112,8 @@ struct JSONParser {
 
     private mutating func value(depth: Int) throws(JSON.SyntaxError) -> JSON {
         guard depth <= depthMax else { throw failure("more than \(depthMax) levels") }
+        guard valuesLeft > 0 else { throw failure("too many values, more than \(JSON.valueCountMax)") }
+        valuesLeft -= 1
         skipSpace()
         guard index < text.count else { throw failure("the text ends too early") }
         switch text[index] {

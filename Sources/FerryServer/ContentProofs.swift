@@ -21,7 +21,7 @@ final class ContentProofs: Sendable {
     }
 
     /// Requests that may wait, each with a descriptor: of one tenant, and of all.
-    static let tenantCountMax = 64
+    static let tenantCountMax = contentWaiterCountMax
     private static let countMax = 512
     /// Files that are remembered; beyond it all are forgotten.
     private static let knownCountMax = 10_000

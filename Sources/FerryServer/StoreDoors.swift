@@ -121,8 +121,10 @@ extension StoreDoor: EventReader {
         control.events(of: job, tenant: tenant, before: before, limit: limit, reply: reply)
     }
 
-    func events(of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>) {
-        control.events(of: job, tenant: tenant, after: after, reply: reply)
+    func events(
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>
+    ) {
+        control.events(of: job, tenant: tenant, after: after, limit: limit, reply: reply)
     }
 
     func replay(

@@ -31,11 +31,11 @@ extension ControlLane {
         }
     }
 
-    /// The events of a job that follow another one.
+    /// The first events of a job that follow another one.
     package func events(
-        of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
-        eventsOfJob(job, tenant, reply) { events in events.filter { $0.id > after } }
+        eventsOfJob(job, tenant, reply) { events in Array(events.filter { $0.id > after }.prefix(limit)) }
     }
 
     /// Events that follow another one, of a tenant or one of its sessions; `after` itself need not be there.

@@ -118,6 +118,19 @@ struct ContentTests {
         #expect(try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=10-")]).status == 416)
     }
 
+    @Test("who has to wait for others' files is told how long, as with every quota")
+    func overloaded() throws {
+        let fixture = Fixture()
+        let id = try finished(fixture, body: nil)
+        fixture.store.state.withLock { $0.fileFailure = .overloaded }
+        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content")
+        #expect(answer.status == 429 && answer.code == "overloaded")
+        #expect(answer.json["detail"]?.string?.contains("digests") == true)
+        #expect(answer.header("Retry-After") == "1")
+        #expect(answer.header("RateLimit-Policy") == #""contents";q=\#(contentWaiterCountMax)"#)
+        #expect(answer.header("RateLimit") == #""contents";r=0;t=1"#)
+    }
+
     @Test("a job without an end has no content yet, one that left nothing has none")
     func none() throws {
         let fixture = Fixture()

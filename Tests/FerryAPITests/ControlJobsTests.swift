@@ -108,6 +108,26 @@ struct ControlJobsTests {
             try fixture.send("POST", "/v1/jobs/\(id)/cancel", nil, [("If-Match", "\"r1\"")]).status == 200)
     }
 
+    @Test("If-Match may list several revisions, of which the job has to have one")
+    func revisions() throws {
+        let fixture = Fixture()
+        let path = "/v1/jobs/\(try fixture.submit())"
+        let send = { (method: String, target: String, body: String?, tags: String) in
+            try fixture.send(method, target, body, [("If-Match", tags)])
+        }
+        for tags in [#""r7", "r8""#, #""r7", W/"r1""#, #""r7", r1"#, #""r7, "r1""#] {
+            let answer = try send("POST", path + "/suspend", nil, tags)
+            #expect(answer.status == 412 && answer.json["revision"] == .integer(1), "\(tags)")
+        }
+        #expect(try send("POST", path + "/suspend", nil, #""r7", "r1", "r8""#).status == 200)
+        #expect(try send("POST", path + "/resume", nil, #""r1","r2""#).header("ETag") == #""r3""#)
+        #expect(try send("PATCH", path, #"{"description":"d"}"#, #""r1", "x", "r3""#).status == 200)
+        #expect(try send("POST", path + "/cancel", "{}", #""r2", "r3""#).json["revision"] == .integer(4))
+        #expect(try send("POST", path + "/cancel", "{}", #""r3", "r4""#).status == 200)
+        #expect(try send("DELETE", path, nil, #""r3", "r4""#).status == 412)
+        #expect(try send("DELETE", path, nil, #""r4", "r5""#).status == 204)
+    }
+
     @Test("a terminal job is deleted, another one is not")
     func delete() throws {
         let fixture = Fixture()

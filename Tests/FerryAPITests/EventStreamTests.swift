@@ -88,6 +88,28 @@ struct EventStreamTests {
         late.stream.cancelled()
     }
 
+    @Test(
+        "what was missed waits in memory a page at a time, of a tenant as of one job",
+        arguments: [("", 0), ("", 100_000), ("of one job", 0), ("of one job", 100_000)])
+    func pages(subject: String, byteCount: Int) throws {
+        let pairs = (0..<byteCount / 2_000).map { #""\#($0)":"\#(String(repeating: "x", count: 2_000))""# }
+        let job = try fixture.submit(#","metadata":{\#(pairs.joined(separator: ","))}"#)
+        for _ in 0..<250 { fixture.store.happen(.jobStarted, job) }
+        let path = subject.isEmpty ? "/v1/events" : "/v1/jobs/\(job)/events"
+        let reader = try open(path, after: "\(EventID(high: 1, low: 3))")
+        let stream = try #require(reader.stream as? EventStream)
+        #expect(stream.kept.textCount <= 101 && stream.kept.byteCount <= 1_300_000)
+        let ids = reader.text(pieceMax: 100_000).split(separator: "\n").filter { $0.hasPrefix("id: ") }
+        #expect(
+            ids.map { String($0.dropFirst(4)) } == (UInt64(4)...250).map { "\(EventID(high: 1, low: $0))" })
+        #expect(reader.last == .wait)
+        fixture.store.finish(job, .succeeded)
+        fixture.store.happen(.jobSucceeded, job)
+        #expect(types(reader.text(pieceMax: 100_000)) == ["job.succeeded"])
+        #expect(reader.last == (subject.isEmpty ? .wait : .end))
+        reader.stream.cancelled()
+    }
+
     @Test("a stream whose snapshot could not be read as a whole is refused, so that the client comes again")
     func unreadableSnapshot() throws {
         _ = try fixture.submit()
@@ -131,6 +153,42 @@ struct EventStreamTests {
         let text = reader.text(pieceMax: 65_536)
         #expect(text.contains(": too slow") && reader.last == .end)
         #expect(text.utf8.count < Limits.eventQueueByteCountMax)
+        reader.stream.cancelled()
+    }
+
+    @Test("what a listener has got is given back, also when it never catches up", arguments: [1, 300])
+    func givenBack(_ behind: Int) throws {
+        let reader = try open("/v1/events")
+        _ = reader.text()
+        let stream = try #require(reader.stream as? EventStream)
+        var sent: [UInt8] = []
+        var got: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 64)
+        var (textCountMax, byteCountMax) = (0, 0)
+        for number in 1...5_000 {
+            let text = Array("event \(number)\n".utf8)
+            stream.push(EventID(high: 9, low: UInt64(number)), text, isLast: false)
+            sent += text
+            // Something is left every time: a byte at least.
+            while sent.count - got.count > behind * 10 {
+                let count = min(buffer.count, sent.count - got.count - behind)
+                let step = buffer.withUnsafeMutableBytes {
+                    stream.read(into: UnsafeMutableRawBufferPointer(rebasing: $0[..<count]))
+                }
+                guard step == .bytes(count) else { break }
+                got += buffer[..<count]
+            }
+            let kept = stream.kept
+            textCountMax = max(textCountMax, kept.textCount)
+            byteCountMax = max(byteCountMax, kept.byteCount)
+        }
+        #expect(got.count > 45_000 && sent.count > got.count)
+        // What waits has some ten bytes a text; the text that is being read is there as a whole.
+        #expect(textCountMax <= 3 * behind + 8 && byteCountMax <= behind * 10 + 32)
+        got += Array(reader.text().utf8)
+        #expect(got == sent)
+        let kept = stream.kept
+        #expect(kept.textCount == 0 && kept.byteCount == 0)
         reader.stream.cancelled()
     }
 

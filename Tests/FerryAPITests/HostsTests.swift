@@ -17,7 +17,9 @@ extension MemoryStore {
         _ origin: String, _ patch: HostPatch, if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
         reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
-        var host = state.withLock { $0.hosts[origin] } ?? HostRecord(origin: origin, state: "normal")
+        let (known, isFull) = state.withLock { ($0.hosts[origin], $0.hosts.count >= $0.hostCountMax) }
+        if known == nil, isFull { return reply(.failure(.overloaded)) }
+        var host = known ?? HostRecord(origin: origin, state: "normal")
         guard isAllowed(host) else { return reply(.failure(.stale(revision: nil))) }
         if let least = patch.connectionsMin { host.connectionsMin = least }
         if let most = patch.connectionsMax { host.connectionsMax = most }
@@ -80,6 +82,20 @@ struct HostsTests {
             #expect(try fixture.send("GET", "/v1/admin/hosts/\(name)").status == 400, "\(name)")
         }
         #expect(try fixture.send("GET", path, key: "").status == 401)
+    }
+
+    @Test("one host too many is refused, without a promise that it will do later")
+    func full() throws {
+        let fixture = Fixture()
+        fixture.store.state.withLock { $0.hostCountMax = 1 }
+        for isPaused in [true, false] {
+            #expect(try fixture.send("PATCH", path, #"{"paused":\#(isPaused)}"#).status == 200)
+        }
+        let refused = try fixture.send("PATCH", "/v1/admin/hosts/b", #"{"paused":true}"#)
+        #expect(refused.status == 409 && refused.code == "limit_reached")
+        #expect(refused.json["detail"]?.string?.contains("hosts") == true)
+        #expect(refused.header("Retry-After") == nil && refused.header("RateLimit") == nil)
+        #expect(fixture.store.state.withLock { $0.hosts.count } == 1)
     }
 
     @Test("the list has pages")

@@ -32,17 +32,18 @@ extension MemoryStore {
     func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
-        events(of: job, tenant: tenant, after: EventID(high: 0, low: 0)) { result in
+        events(of: job, tenant: tenant, after: EventID(high: 0, low: 0), limit: .max) { result in
             reply(result.map { Array($0.reversed().prefix(limit)) })
         }
     }
 
-    func events(of job: JobID, tenant: String, after: EventID, reply: @escaping Reply<[EventEntry]>) {
+    func events(
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>
+    ) {
         self.job(job, tenant: tenant) { [self] found in
-            reply(
-                found.map { _ in
-                    state.withLock { $0.events }.filter { $0.event.record.job == job && $0.event.id > after }
-                })
+            let events = state.withLock { $0.events }
+            let later = events.filter { $0.event.record.job == job && $0.event.id > after }
+            reply(found.map { _ in Array(later.prefix(limit)) })
         }
     }
 

@@ -57,6 +57,9 @@ extension MemoryStore {
         guard key.name != SessionName.standard else { return reply(.failure(.sessionInUse)) }
         let found = state.withLock { $0.sessions[key] }
         guard let found else { return reply(.failure(.notFound)) }
+        if case .revision(let revision) = condition, revision != found.revision {
+            return reply(.failure(.stale(revision: found.revision)))
+        }
         let now = Timestamp(microseconds: 1)
         let record = SessionRecord(
             key, revision: found.revision + 1, epoch: sessionBoard.current.epoch + 1,
@@ -69,6 +72,9 @@ extension MemoryStore {
     func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>) {
         let found = state.withLock { $0.sessions[key] }
         guard let found else { return reply(.failure(.notFound)) }
+        if case .revision(let revision) = condition, revision != found.revision {
+            return reply(.failure(.stale(revision: found.revision)))
+        }
         guard found.endedAt != nil else { return reply(.failure(.sessionInUse)) }
         state.withLock { $0.sessions[key] = nil }
         reply(.success(()))

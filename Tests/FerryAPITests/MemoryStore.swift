@@ -50,6 +50,8 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var firstKeys: [String: (fingerprint: [UInt8], id: KeyID, sealedText: [UInt8])] = [:]
         var deliveries: [DeliveryRecord] = []
         var files: [JobID: String] = [:]
+        /// What every file fails with.
+        var fileFailure: StoreError?
         var submissions: [Submission] = []
         /// What every call fails with.
         var failure: StoreError?
@@ -78,6 +80,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var webhookKeys: [String: (fingerprint: [UInt8], id: WebhookID)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
         var hosts: [String: HostRecord] = [:]
+        var hostCountMax = 10
         var windows = OffPeakWindows()
         var schedules: [ScheduleID: ScheduleRecord] = [:]
         var templates: [ScheduleID: JobTemplate] = [:]
@@ -362,6 +365,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     }
 
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {
+        if let failure = state.withLock({ $0.fileFailure }) { return reply(.failure(failure)) }
         guard let path = state.withLock({ $0.files[job.id] }) else { return reply(.failure(.notFound)) }
         let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC)
         var about = stat()

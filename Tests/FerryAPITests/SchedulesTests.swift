@@ -54,14 +54,15 @@ struct SchedulesTests {
     func changes() throws {
         let fixture = Fixture()
         let (_, path) = try create(fixture)
-        let stale = [(name: "If-Match", value: "\"r9\"")]
+        let stale = [(name: "If-Match", value: #""r8", "r9""#)]
         for (method, target, sent) in [
             ("PUT", path, body), ("POST", path + "/pause", "{}"), ("POST", path + "/resume", "{}"),
         ] {
             #expect(try fixture.send(method, target, sent, stale).status == 412)
         }
         #expect(try fixture.send("DELETE", path, nil, stale).status == 412)
-        let paused = try fixture.send("POST", path + "/pause", "{}")
+        let paused = try fixture.send(
+            "POST", path + "/pause", "{}", [(name: "If-Match", value: #""r9", "r1""#)])
         #expect(paused.json["enabled"]?.bool == false && paused.header("ETag") == "\"r2\"")
         #expect(try fixture.send("POST", path + "/resume", "{}").json["enabled"]?.bool == true)
         let other = #"{"interval":60,"job":{"kind":"data","request":{"url":"https://b.example/"}}}"#
@@ -69,7 +70,7 @@ struct SchedulesTests {
         #expect(replaced.status == 200 && replaced.json["interval"]?.double == 60)
         #expect(replaced.json["cron"]?.isNull == true)
         #expect(replaced.json["job"]?["request"]?["url"]?.string == "https://b.example/")
-        #expect(try fixture.send("DELETE", path).status == 204)
+        #expect(try fixture.send("DELETE", path, [("If-Match", #""r3", "r4""#)]).status == 204)
         #expect(try fixture.send("GET", path).status == 404)
     }
 

@@ -37,6 +37,22 @@ struct SessionsTests {
         #expect(implicit["http_maximum_connections_per_host"] == .null && implicit["revision"] == .integer(0))
     }
 
+    @Test("If-Match may list several revisions, of which the session has to have one")
+    func revisions() throws {
+        let fixture = Fixture()
+        let send = { (method: String, path: String, body: String?, tags: String) in
+            try fixture.send(method, "/v1/sessions/s" + path, body, [("If-Match", tags)])
+        }
+        let (put, finish) = (#"{"weight":2}"#, #"{"mode":"finish"}"#)
+        #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").status == 201)
+        #expect(try send("PUT", "", put, #""r8", "r9""#).json["revision"] == .integer(1))
+        #expect(try send("PUT", "", put, #""r9", "r1""#).header("ETag") == #""r2""#)
+        #expect(try send("POST", "/invalidate", finish, #""r1", "r3""#).status == 412)
+        #expect(try send("POST", "/invalidate", finish, #""r1", "r2""#).status == 200)
+        #expect(try send("DELETE", "", nil, #""r1", "r2""#).status == 412)
+        #expect(try send("DELETE", "", nil, #""r1", "r3""#).status == 204)
+    }
+
     @Test("secrets of a session are sealed and never shown")
     func secrets() throws {
         let fixture = Fixture()

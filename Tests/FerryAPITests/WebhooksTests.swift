@@ -35,11 +35,13 @@ struct WebhooksTests {
         #expect(try fixture.send("GET", "/v1/webhooks").json["data"]?.array == [shown.json])
         let stale = try fixture.send("PATCH", path, #"{"enabled":false}"#, [("If-Match", "\"r7\"")])
         #expect(stale.status == 412 && stale.json["revision"] == .integer(1))
-        let changed = try fixture.send("PATCH", path, #"{"enabled":false}"#, [("If-Match", "\"r1\"")])
+        let changed = try fixture.send(
+            "PATCH", path, #"{"enabled":false}"#, [("If-Match", #""r7", "r1""#)])
         #expect(changed.status == 200 && changed.header("ETag") == "\"r2\"")
         #expect(changed.json["disabled_reason"]?["code"] == .string("requested"))
         #expect(try fixture.send("PATCH", path, #"{"secret":"x"}"#).status == 422)
-        #expect(try fixture.send("DELETE", path).status == 204)
+        #expect(try fixture.send("DELETE", path, [("If-Match", #""r1", "r3""#)]).status == 412)
+        #expect(try fixture.send("DELETE", path, [("If-Match", #""r1", "r2""#)]).status == 204)
         #expect(try fixture.send("GET", path).status == 404)
     }
 

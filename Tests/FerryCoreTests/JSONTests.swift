@@ -98,6 +98,25 @@ struct JSONTests {
         #expect(throws: Never.self) { try JSON.parse(Array(fits.utf8)) }
     }
 
+    @Test("the values of a text, and of several together, are counted")
+    func count() throws {
+        let text = Array(#"[1,[],{"a":{},"b":"c"}]"#.utf8)
+        var left = 12
+        for after in [6, 0] {
+            _ = try JSON.parse(text, valuesLeft: &left)
+            #expect(left == after)
+        }
+        for tooFew in 0..<6 {
+            left = tooFew
+            do throws(JSON.SyntaxError) {
+                _ = try JSON.parse(text, valuesLeft: &left)
+                Issue.record("\(tooFew) values are enough")
+            } catch {
+                #expect(error.reason.hasPrefix("too many values") && left == 0)
+            }
+        }
+    }
+
     @Test("numbers keep what fits, and escapes mean what they say")
     func values() throws {
         let read = try JSON.parse(

@@ -17,7 +17,7 @@ extension Operation {
                 isBodyRequired: true,
                 answers: [
                     .init(status: 200, text: "It holds.", content: content("Host"), headers: ["ETag"])
-                ], problems: [412, 413, 415, 422])
+                ], problems: [409, 412, 413, 415, 422])
         default:
             OperationDescription(
                 tag: "admin", summary: "How a host does; one that nobody knows is as it is by itself",

@@ -91,24 +91,9 @@ package struct Admin: ParsableCommand {
 /// A list whose columns are the members of its first entry: all of it, or a page of `limit` entries.
 func list(_ path: String, _ client: ClientOptions, limit: Int? = nil) throws {
     let console = Console.current
-    let service = try client.service()
-    var entries: [JSON] = []
-    var cursor: String?
-    repeat {
-        let place = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
-        let page = try service.send("GET", "\(path)?limit=\(limit ?? 500)\(place)").json
-        entries += page["data"]?.array ?? []
-        cursor = page["next_cursor"]?.string
-    } while cursor != nil && limit == nil
-    if client.json {
-        var writer = JSONWriter()
-        writer.value(
-            .object([
-                JSON.Member("data", .array(entries)),
-                JSON.Member("next_cursor", cursor.map(JSON.string) ?? .null),
-            ]))
-        return try console.data(json: writer.bytes)
-    }
+    let listing = try Listing(path, of: client.service(), limit: limit)
+    if client.json { return try console.data(json: listing.json) }
+    let entries = listing.entries
     let names = entries.first?.members?.map(\.name) ?? []
     let rows = entries.map { entry in names.map { name in entry[name].map(plainText) ?? "-" } }
     let heading = names.map { $0.uppercased() }

@@ -19,21 +19,10 @@ package struct AdminHosts: ParsableCommand {
 
         package func run() throws {
             let console = Console.current
-            let service = try client.service()
-            var rows: [[String]] = []
-            var path: String? = "/v1/admin/hosts?limit=500"
-            while let next = path {
-                let answer = try service.send("GET", next)
-                if client.json {
-                    try console.data(json: answer.bytes)
-                } else {
-                    rows += (answer.json["data"]?.array ?? []).map(row)
-                }
-                path = answer.json["next_cursor"]?.string.map {
-                    "/v1/admin/hosts?limit=500&cursor=\(percentEncoded($0))"
-                }
-            }
-            guard !client.json, !rows.isEmpty else { return }
+            let listing = try Listing("/v1/admin/hosts", of: client.service())
+            if client.json { return try console.data(json: listing.json) }
+            let rows = listing.entries.map(row)
+            guard !rows.isEmpty else { return }
             let heading = [
                 "HOST", "STATE", "LIMIT", "PER SECOND", "IN FLIGHT", "BACKOFF UNTIL", "JOBS/S", "BYTES/S",
             ]

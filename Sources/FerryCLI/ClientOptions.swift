@@ -49,7 +49,19 @@ struct WaitOptions: ParsableArguments {
     @Option(name: .long, help: "Seconds to wait at most; then status 4. The job goes on.")
     var timeout: Double?
 
-    mutating func validate() throws {
-        if let timeout, !(timeout > 0) { throw ValidationError("--timeout must be more than 0 seconds.") }
+    /// Seconds: as nanoseconds they fit into 64 bits.
+    private static let timeoutMax = 1e9
+
+    mutating func validate() throws { try Self.check(timeout, wait: wait) }
+
+    /// Throws when `--timeout` is no time to wait, or nothing waits.
+    static func check(_ timeout: Double?, wait: Bool) throws {
+        guard let timeout else { return }
+        // Also not a number: it compares with nothing.
+        guard timeout > 0, timeout <= timeoutMax else {
+            throw ValidationError(
+                "--timeout must be more than 0 seconds, and \(decimalText(timeoutMax)) at most.")
+        }
+        guard wait else { throw ValidationError("--timeout needs --wait.") }
     }
 }

@@ -15,11 +15,12 @@ struct JobWatch {
     /// Seconds after which a stream is opened anew: a connection may die without a word.
     private static let streamSeconds = 60.0
 
+    /// `timeout`: seconds, as `WaitOptions.check` lets them pass.
     init(service: ServiceClient, console: Console, timeout: Double?) {
         self.service = service
         self.console = console
         self.timeout = timeout
-        deadline = timeout.map { monotonicNanoseconds() + Int64(min($0, 1e9) * 1e9) }
+        deadline = timeout.map { monotonicNanoseconds() + Int64($0 * 1e9) }
     }
 
     private var showsProgress: Bool { console.errIsTerminal && console.isCapable }

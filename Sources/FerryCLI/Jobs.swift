@@ -119,6 +119,8 @@ package struct Watch: ParsableCommand {
 
     package init() {}
 
+    package mutating func validate() throws { try WaitOptions.check(timeout, wait: true) }
+
     package func run() throws {
         try Self.watch(ids, service: try client.service(), timeout: timeout, json: client.json)
     }
@@ -205,6 +207,8 @@ package struct Retry: ParsableCommand {
     @OptionGroup var client: ClientOptions
 
     package init() {}
+
+    package mutating func validate() throws { try WaitOptions.check(timeout, wait: wait) }
 
     package func run() throws {
         let console = Console.current

@@ -18,17 +18,9 @@ package struct Sessions: ParsableCommand {
 
         package func run() throws {
             let console = Console.current
-            let service = try client.service()
-            var rows: [[String]] = []
-            var cursor: String?
-            repeat {
-                let next = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
-                let page = try service.send("GET", "/v1/sessions?limit=500\(next)")
-                if client.json { try console.data(json: page.bytes) }
-                for session in page.json["data"]?.array ?? [] { rows.append(Self.row(session)) }
-                cursor = page.json["next_cursor"]?.string
-            } while cursor != nil
-            if client.json { return }
+            let listing = try Listing("/v1/sessions", of: client.service())
+            if client.json { return try console.data(json: listing.json) }
+            let rows = listing.entries.map(Self.row)
             let names = ["SESSION", "KIND", "WEIGHT", "CONNECTIONS PER HOST", "STATE"]
             let width = console.outIsTerminal ? console.width() : nil
             for line in tableLines(names, rows, terminalWidth: width) { try console.data(line: line) }

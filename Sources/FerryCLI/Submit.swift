@@ -38,6 +38,8 @@ package struct Submit: ParsableCommand {
 
     package init() {}
 
+    package mutating func validate() throws { try WaitOptions.check(timeout, wait: wait) }
+
     package func run() throws {
         let console = Console.current
         let service = try client.service()

@@ -112,18 +112,7 @@ private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
 }
 
 private func checkDatabase(_ configuration: Configuration) -> [Finding] {
-    guard let url = configuration.databaseURL else {
-        do {
-            let programs = try PostgresPrograms.find(clusterVersion: nil)
-            return [
-                Finding(
-                    name: "database", isPassed: true,
-                    detail: "private, with PostgreSQL \(programs.majorVersion)")
-            ]
-        } catch {
-            return [Finding(name: "database", isPassed: false, detail: "\(error)")]
-        }
-    }
+    guard let url = configuration.databaseURL else { return [checkPrivatePostgres(configuration)] }
     do {
         let status = try Migrator.check(url: url)
         return [
@@ -137,5 +126,19 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
         ]
     } catch {
         return [Finding(name: "database", isPassed: false, detail: "\(error)")]
+    }
+}
+
+/// What `PostgresOwner` asks for at a start, without making or opening anything on the way.
+private func checkPrivatePostgres(_ configuration: Configuration) -> Finding {
+    let directory = configuration.dataDirectory
+    let cluster = PostgresCluster(parent: directory, account: .own, home: directory)
+    do throws(PrivatePostgresError) {
+        _ = try PostgresCluster.findAccount(configuration.postgresUser)
+        let programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
+        return Finding(
+            name: "database", isPassed: true, detail: "private, with PostgreSQL \(programs.majorVersion)")
+    } catch {
+        return Finding(name: "database", isPassed: false, detail: "\(error)")
     }
 }

@@ -20,7 +20,7 @@ package struct Configuration: Sendable {
     package var databaseURL: String?
     package var adminKey: String?
     package var secretKey: String?
-    package var webhookSecret: String?
+    package var webhookSecret: WebhookSecret?
     package var egressAllow: [IPNetwork]
     /// For transfers that name no proxy of their own; nil: none.
     package var proxy: ServiceProxy?
@@ -129,16 +129,19 @@ package struct Setting: Sendable {
     }
 }
 
-/// Where values come from: flags, then environment, then the file that FERRY_CONFIG names, then defaults.
+/// Where values come from: flags, then environment, then the file that FERRY_CONFIG names, then defaults. An
+/// empty value is none, in each of them.
 package struct SettingSource: Sendable {
     private let values: [String: String]
     /// In the environment.
     package let unknown: [UnknownSetting]
 
-    /// Throws for unknown `FERRY_…` names in the file, unreadable files, and secrets given twice.
+    /// Throws for unknown `FERRY_…` names in the file, unreadable files, empty files of secrets, and secrets
+    /// given twice.
     package init(flags: [String: String], environment: [String: String]) throws(Configuration.Failure) {
         var values: [String: String] = [:]
-        if let path = flags["FERRY_CONFIG"] ?? environment["FERRY_CONFIG"], !path.isEmpty {
+        let files = [flags, environment].compactMap { $0["FERRY_CONFIG"] }
+        if let path = files.first(where: { !$0.isEmpty }) {
             values = try Self.parse(file: path)
         }
         for source in [environment, flags] {
@@ -151,7 +154,7 @@ package struct SettingSource: Sendable {
                     throw Configuration.Failure(
                         description: "\(setting.name) and \(setting.name)_FILE are both set; one is enough.")
                 }
-                values[setting.name] = try Self.read(path, for: setting.name + "_FILE").trimmed
+                values[setting.name] = try Self.readSecret(path, for: setting.name + "_FILE")
             }
         }
         self.values = values
@@ -179,13 +182,25 @@ package struct SettingSource: Sendable {
                     description: "\(path), line \(index + 1): there is no setting \(name)\(hint)")
             }
             let value = String(text[text.index(after: equals)...]).trimmed
+            if value.isEmpty { continue }
             if name.hasSuffix("_FILE") {
-                values[String(name.dropLast(5))] = try read(value, for: name).trimmed
+                values[String(name.dropLast(5))] = try readSecret(value, for: name)
             } else {
                 values[name] = value
             }
         }
         return values
+    }
+
+    /// Whoever names a file means a secret to be in it: without one there would be another database, or key.
+    private static func readSecret(
+        _ path: String, for name: String
+    ) throws(Configuration.Failure) -> String {
+        let secret = try read(path, for: name).trimmed
+        guard !secret.isEmpty else {
+            throw Configuration.Failure(description: "\(name): the file \(path) is empty.")
+        }
+        return secret
     }
 
     private static func read(_ path: String, for name: String) throws(Configuration.Failure) -> String {
@@ -208,7 +223,7 @@ extension Configuration {
         databaseURL = source["FERRY_DATABASE_URL"]
         adminKey = source["FERRY_ADMIN_KEY"]
         secretKey = source["FERRY_SECRET_KEY"]
-        webhookSecret = source["FERRY_WEBHOOK_SECRET"]
+        webhookSecret = try Self.webhookSecret(source["FERRY_WEBHOOK_SECRET"])
         egressAllow = try read.value("FERRY_EGRESS_ALLOW").split(separator: ",").map { part throws(Failure) in
             let text = String(part).trimmed
             guard let network = IPNetwork(cidr: text) else {
@@ -262,6 +277,16 @@ extension Configuration {
         } catch {
             throw Failure(description: "FERRY_PROXY: \(error.message)")
         }
+    }
+
+    private static func webhookSecret(_ text: String?) throws(Failure) -> WebhookSecret? {
+        guard let text else { return nil }
+        guard let secret = WebhookSecret(text) else {
+            throw Failure(
+                description:
+                    "FERRY_WEBHOOK_SECRET must be whsec_ followed by the base64 of 24 to 64 bytes.")
+        }
+        return secret
     }
 
     private func checkSecrets() throws(Failure) {

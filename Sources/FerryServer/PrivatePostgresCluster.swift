@@ -45,7 +45,7 @@ struct PostgresCluster {
     }
 
     /// PostgreSQL refuses to run as root; anybody else runs it as themselves.
-    private static func findAccount(_ name: String?) throws(PrivatePostgresError) -> PostgresProcess.Account {
+    static func findAccount(_ name: String?) throws(PrivatePostgresError) -> PostgresProcess.Account {
         guard geteuid() == 0 else { return .own }
         let name = name ?? "postgres"
         guard let entry = getpwnam(name) else {

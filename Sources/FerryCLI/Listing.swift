@@ -1,0 +1,33 @@
+import FerryCore
+
+/// A list that the service gives in pages, as one.
+struct Listing {
+    private static let pageEntryCountMax = 500
+
+    private(set) var entries: [JSON] = []
+    /// Where the rest begins; nil: this is all.
+    private(set) var cursor: String?
+
+    /// Reads every page, or one of `limit` entries.
+    init(_ path: String, of service: ServiceClient, limit: Int? = nil) throws(ClientFailure) {
+        repeat {
+            let place = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
+            let page = try service.send(
+                "GET", "\(path)?limit=\(limit ?? Self.pageEntryCountMax)\(place)"
+            ).json
+            entries += page["data"]?.array ?? []
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil && limit == nil
+    }
+
+    /// One document, whatever number of pages it was.
+    var json: [UInt8] {
+        var writer = JSONWriter()
+        writer.value(
+            .object([
+                JSON.Member("data", .array(entries)),
+                JSON.Member("next_cursor", cursor.map(JSON.string) ?? .null),
+            ]))
+        return writer.bytes
+    }
+}

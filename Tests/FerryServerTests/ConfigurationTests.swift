@@ -1,0 +1,76 @@
+import FerryCore
+import TestSupport
+import Testing
+
+@testable import FerryServer
+
+@Suite("Where settings come from")
+struct ConfigurationTests {
+    /// `file`: what FERRY_CONFIG names.
+    private func configuration(
+        file: String = "", environment: [String: String] = [:], flags: [String: String] = [:]
+    ) throws -> Configuration {
+        let directory = try TemporaryDirectory.make("settings")
+        defer { TemporaryDirectory.remove(directory) }
+        try writeFile(directory + "/settings", Array(file.utf8))
+        let named = environment.merging(["FERRY_CONFIG": directory + "/settings"]) { $1 }
+        return try Configuration(SettingSource(flags: flags, environment: named), isTerminal: false)
+    }
+
+    @Test("a setting that is empty is not set, in the file, in the environment and on the command line")
+    func nothing() throws {
+        let names = Setting.all.flatMap(\.names)
+        let empty = Dictionary(uniqueKeysWithValues: names.map { ($0, "") })
+        let plain = try configuration()
+        for found in [
+            try configuration(file: names.map { "\($0)= \n" }.joined()),
+            try configuration(environment: empty), try configuration(flags: empty),
+        ] {
+            #expect(found.databaseURL == nil && found.proxy == nil)
+            #expect(found.adminKey == nil && found.secretKey == nil && found.webhookSecret == nil)
+            #expect(found.dataDirectory == plain.dataDirectory && found.storageRoot == plain.storageRoot)
+            #expect(found.tenantStorageRoot == plain.tenantStorageRoot)
+            #expect(found.listenPort == 8080 && found.concurrency == 256 && found.roles == plain.roles)
+            #expect(found.logFormat == .json)
+        }
+    }
+
+    @Test("flags win over the environment, and that over the file, but nothing that is empty does")
+    func order() throws {
+        let name = "FERRY_CONCURRENCY"
+        let file = "\(name)=3\n\(name)=\n"
+        #expect(try configuration(file: file).concurrency == 3)
+        #expect(try configuration(file: file, environment: [name: ""]).concurrency == 3)
+        #expect(try configuration(file: file, environment: [name: "4"]).concurrency == 4)
+        #expect(try configuration(file: file, environment: [name: "4"], flags: [name: ""]).concurrency == 4)
+        #expect(try configuration(file: file, environment: [name: "4"], flags: [name: "5"]).concurrency == 5)
+        #expect(try configuration(file: file, flags: ["FERRY_CONFIG": ""]).concurrency == 3)
+    }
+
+    @Test("a file that is to hold a secret and is empty is refused")
+    func emptySecretFile() throws {
+        let name = "FERRY_DATABASE_URL_FILE"
+        let sources: [(file: String, environment: [String: String])] = [
+            ("\(name)=/dev/null", [:]), ("", [name: "/dev/null"]),
+        ]
+        for (file, environment) in sources {
+            let failure = #expect(throws: Configuration.Failure.self) {
+                try configuration(file: file, environment: environment)
+            }
+            #expect(failure?.description == "\(name): the file /dev/null is empty.")
+        }
+    }
+
+    @Test("the webhook secret has its form before anything starts")
+    func webhookSecret() throws {
+        let name = "FERRY_WEBHOOK_SECRET"
+        for text in ["abc", "whsec_", "whsec_AAAA", "whsec_?"] {
+            let failure = #expect(throws: Configuration.Failure.self, "\(text)") {
+                try configuration(environment: [name: text])
+            }
+            #expect(failure?.description.hasPrefix(name) == true, "\(text)")
+        }
+        let secret = try #require(WebhookSecret(key: [UInt8](repeating: 7, count: 24)))
+        #expect(try configuration(environment: [name: secret.text]).webhookSecret == secret)
+    }
+}

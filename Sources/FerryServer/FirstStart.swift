@@ -30,14 +30,7 @@ struct FirstStart: Sendable {
     private static func settleWebhookSecret(
         _ configuration: Configuration, control: ControlLane, box: SecretBox
     ) throws -> WebhookSecret {
-        if let text = configuration.webhookSecret {
-            guard let secret = WebhookSecret(text) else {
-                throw Configuration.Failure(
-                    description:
-                        "FERRY_WEBHOOK_SECRET must be whsec_ followed by the base64 of 24 to 64 bytes.")
-            }
-            return secret
-        }
+        if let secret = configuration.webhookSecret { return secret }
         guard let fresh = WebhookSecret(key: randomBytes(32)) else {
             preconditionFailure("32 bytes are a webhook secret")
         }
@@ -49,7 +42,16 @@ struct FirstStart: Sendable {
         else {
             throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
         }
+        // Else it comes with the first admin key.
+        if configuration.adminKey != nil, kept == fresh {
+            show("\nWebhooks are signed with, shown this once:  \(kept.text)\n\n")
+        }
         return kept
+    }
+
+    private static func show(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = write(STDERR_FILENO, bytes, bytes.count)
     }
 
     /// Keeps the configured admin key, or makes the first one and shows it. To be called when nothing can
@@ -75,10 +77,7 @@ struct FirstStart: Sendable {
         try Self.wait {
             control.createFirstKey(
                 record(key, name: "first admin key"),
-                show: {
-                    let bytes = Array(text.utf8)
-                    _ = write(STDERR_FILENO, bytes, bytes.count)
-                }, reply: $0)
+                show: { Self.show(text) }, reply: $0)
         }
     }
 

@@ -32,9 +32,10 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     do {
         let application = try Application.start(configuration, logger: logger)
         application.announce(json: json)
-        waitForEnd(signals, logger: logger) { application.isHealthy }
+        let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
+        if !isAsked { endWithoutIt(after: configuration.drainSeconds + brokenStopSeconds, logger) }
         application.stop()
-        return 0
+        return isAsked ? 0 : 1
     } catch {
         logger.critical("Ferry cannot start.", metadata: ["reason": "\(error)"])
         return 1
@@ -106,8 +107,8 @@ private func impatientSignals() -> sigset_t {
     return signals
 }
 
-/// Returns at the first of the signals.
-private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bool) {
+/// Returns true at the first of the signals, false when a part has ended or hangs.
+private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bool) -> Bool {
     var signals = signals
     var pause = timespec(tv_sec: 1, tv_nsec: 0)
     var brokenCount = 0
@@ -122,13 +123,28 @@ private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bo
                 sigwait(&signals, &number)
                 _exit(130)
             }
-            return
+            return true
         }
         brokenCount = isHealthy() ? 0 : brokenCount + 1
         // Not at once: a process that was stopped, or whose machine was, needs a moment to come round.
         if brokenCount == 5 {
             logger.critical("Ferry stops: a part that it cannot do without has ended.")
-            return
+            return false
         }
     }
 }
+
+/// Ends the process when what is broken keeps it from stopping: whoever starts it again waits for that.
+private func endWithoutIt(after seconds: Double, _ logger: Logger) {
+    _ = Thread(name: "last resort") {
+        var pause = timespec(tv_sec: Int(seconds), tv_nsec: 0)
+        var rest = timespec()
+        while nanosleep(&pause, &rest) != 0 { pause = rest }
+        logger.critical("Ferry ends without waiting for what hangs.")
+        LogSink.standardError.finish(milliseconds: 1_000)
+        _exit(1)
+    }
+}
+
+/// Seconds that a node whose part is broken has to stop, beside its drain.
+private let brokenStopSeconds = 15.0

@@ -43,11 +43,39 @@ struct OperatorTests {
         }
         for (name, value) in [
             ("FERRY_LISTEN", "nowhere"), ("FERRY_CONCURRENCY", "many"), ("FERRY_EGRESS_ALLOW", "10.0.0.0/99"),
-            ("FERRY_ADMIN_KEY", "short"), ("FERRY_ROLES", "api,cook"),
+            ("FERRY_ADMIN_KEY", "short"), ("FERRY_ROLES", "api,cook"), ("FERRY_WEBHOOK_SECRET", "abc"),
         ] {
-            let result = try run("serve", [name: value])
-            #expect(result.status == 2 && result.messages.contains(name), "\(name): \(result)")
+            for command in ["check", "migrate", "serve"] {
+                let result = try run(command, [name: value])
+                #expect(
+                    result.status == 2 && result.messages.contains(name), "\(command), \(name): \(result)")
+            }
         }
+    }
+
+    @Test("check says what a start of the private PostgreSQL would fail for")
+    func privatePostgres() throws {
+        let directory = try TemporaryDirectory.make("check")
+        defer { TemporaryDirectory.remove(directory) }
+        let own = ["PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_DATA_DIR": directory]
+        let check = { (settings: [String: String]) throws -> Program.Result in
+            try Program.run([Program.ferry, "check"], environment: own.merging(settings) { $1 })
+        }
+        let found = try check([:])
+        #expect(found.status == 0 && found.output.contains("private, with PostgreSQL "), "\(found)")
+        if geteuid() == 0 {
+            for (user, words) in [
+                ("nobody-there", "there is no user nobody-there"), ("root", "must name another user"),
+            ] {
+                let refused = try check(["FERRY_POSTGRES_USER": user])
+                #expect(refused.status == 1 && refused.output.contains(words), "\(refused)")
+            }
+        }
+        mkdir(directory + "/postgres", 0o700)
+        try writeFile(directory + "/postgres/PG_VERSION", Array("9\n".utf8))
+        let older = try check([:])
+        #expect(
+            older.status == 1 && older.output.contains("made by PostgreSQL 9, but version"), "\(older)")
     }
 
     @Test("what is set and means nothing is named, with what was meant; what others set is not")
@@ -122,6 +150,18 @@ struct OperatorTests {
         #expect(ferry.log.contains(/signed with: +whsec_/), "\(ferry.log)")
         let keys = try ferry.json("GET", "/v1/admin/keys", key: String(key))["data"]?.array
         #expect(keys?.map { $0["name"]?.string } == ["first admin key"], "\(keys ?? [])")
+    }
+
+    @Test("a webhook secret that is made is shown once, also where the admin key is known")
+    func madeSecret() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_WEBHOOK_SECRET": ""])
+        defer { ferry.remove() }
+        #expect(ferry.log.contains(/signed with, shown this once: +whsec_/), "\(ferry.log)")
+        let shown = ferry.log
+        ferry.terminate()
+        try ferry.start()
+        #expect(!ferry.log.dropFirst(shown.count).contains("whsec_"))
     }
 
     @Test("the key of the configuration is revoked for good, and named in the audit as long as it works")

@@ -189,8 +189,8 @@ class Stalls:
 
 
 @contextlib.contextmanager
-def running(open_files: int | None = None, refuse=None, **settings: str):
-    """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give 0.
+def running(open_files: int | None = None, refuse=None, status: int = 0, **settings: str):
+    """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give this status.
 
     `open_files`: the most that it and its database may have open. `refuse`: what `refusing` made, or `Stalls.install`."""
     # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
@@ -221,7 +221,7 @@ def running(open_files: int | None = None, refuse=None, **settings: str):
         eventually(60, is_ready, "ready")
         yield service
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, f"SIGTERM must end it with 0:\n{service.log()}"
+        assert process.wait(30) == status, f"SIGTERM must end it with {status}:\n{service.log()}"
     finally:
         if process.poll() is None:
             process.kill()

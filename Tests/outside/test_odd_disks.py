@@ -8,7 +8,7 @@ import pytest
 from conftest import Stalls, eventually, refusing, running
 
 LINKAT, RENAMEAT2 = 265, 316
-FSYNC, FDATASYNC, SYNCFS = 74, 75, 306
+PWRITE64, FSYNC, FDATASYNC, SYNCFS = 18, 74, 75, 306
 
 
 def fetched(service, receiver, names: list[str], if_exists: str) -> list[dict]:
@@ -85,3 +85,18 @@ def test_jobs_do_not_wait_for_ever_for_a_disk_that_hangs(receiver):
         files = service.data / "files"
         assert {path.name: path.read_bytes() for path in files.iterdir() if not path.name.startswith(".")} == {
             "one": receiver.files["/one"]}
+
+
+def test_a_node_whose_loop_hangs_ends_and_says_so(receiver):
+    """Whoever starts it again must not take that for an end that was asked for, nor wait for the disk."""
+    receiver.files["/large"] = b"some bytes" * 1_000_000
+    settings = {"FERRY_CONCURRENCY": "2", "FERRY_DRAIN_SECONDS": "0"}
+    with Stalls(PWRITE64) as disk, running(refuse=disk.install, status=1, **settings) as service:
+        disk.stalled.set()
+        service.call("POST", "/v1/jobs", json={
+            "kind": "download", "request": {"url": receiver.url + "/large"}, "destination": {"path": "large"}})
+        eventually(30, lambda: disk.waiting > 0, "the disk hangs")
+        assert service.call("GET", "/livez").status_code == 200
+        eventually(120, lambda: service.process.poll() is not None, "it ends")
+        assert service.process.poll() == 1
+        assert "without waiting for what hangs" in service.log()

@@ -36,10 +36,12 @@ enum LocalFile {
 
     /// The last part of a name that a server gave, fit to be a file here; nil when nothing is left.
     static func safeName(_ name: String?) -> String? {
-        guard let last = name?.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last else { return nil }
-        let clean = String(
-            String.UnicodeScalarView(last.unicodeScalars.filter { $0.value >= 0x20 && $0.value != 0x7F }))
-        return clean.isEmpty || clean.hasPrefix(".") || clean.utf8.count > 255 ? nil : clean
+        // By scalars, as file systems see them: a slash before a combining mark is a character of its own.
+        let parts = name?.unicodeScalars.split(whereSeparator: { $0 == "/" || $0 == "\\" })
+        guard let last = parts?.last else { return nil }
+        let clean = String(String.UnicodeScalarView(last.filter { $0.value >= 0x20 && $0.value != 0x7F }))
+        let isHidden = clean.utf8.first == UInt8(ascii: ".")
+        return clean.isEmpty || isHidden || clean.utf8.count > 255 ? nil : clean
     }
 
     static func failure(_ path: String) -> ClientFailure {

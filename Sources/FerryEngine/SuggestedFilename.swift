@@ -80,13 +80,14 @@ private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
 
 private func safeFilename(_ name: String) -> String? {
     if isPlain(name) { return name }
-    let last = name.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? ""
-    let visible = last.unicodeScalars.filter { scalar in
+    // By scalars, as file systems see them: a slash before a combining mark is a character of its own.
+    let last = name.unicodeScalars.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? [][...]
+    var safe = last.filter { scalar in
         !(scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || scalar.properties.isBidiControl)
-    }
-    var safe = String(String.UnicodeScalarView(visible)).drop { $0 == "." || $0 == " " }
-    while safe.last == " " || safe.last == "." { safe = safe.dropLast() }
-    return safe.isEmpty ? nil : fittedName(String(safe), insert: "")
+    }[...]
+    safe = safe.drop { $0 == "." || $0 == " " }
+    while safe.last == " " || safe.last == "." { safe.removeLast() }
+    return safe.isEmpty ? nil : fittedName(String(String.UnicodeScalarView(safe)), insert: "")
 }
 
 /// The name with something before its extension, its stem cut where it would have more than the 255 bytes of
@@ -97,7 +98,10 @@ func fittedName(_ name: String, insert: String) -> String {
         (stem, suffix) = (name[..<dot], name[dot...])
     }
     let room = 255 - insert.utf8.count - suffix.utf8.count
-    while stem.utf8.count > room { stem = stem.dropLast() }
+    while stem.utf8.count > room {
+        let shorter = stem.dropLast()
+        stem = shorter.isEmpty ? Substring(stem.unicodeScalars.dropLast()) : shorter
+    }
     return "\(stem)\(insert)\(suffix)"
 }
 

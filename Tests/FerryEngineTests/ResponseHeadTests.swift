@@ -99,10 +99,27 @@ import Testing
             ("attachment; filename=\"a\\\"b\"", "a\"b"), ("attachment; filename=\"..\"", "file name"),
             ("inline", "file name"),
             ("attachment; filename=\"\u{202E}gpj.exe\"", "gpj.exe"),
+            // One character each for Swift, several for the file system.
+            ("attachment; filename*=UTF-8''in%2F%E2%80%8Dx", "\u{200D}x"),
+            ("attachment; filename*=UTF-8''%2F%CC%81etc%2F%EF%B8%8Fpasswd", "\u{FE0F}passwd"),
+            ("attachment; filename*=UTF-8''a%5C%CC%81b", "\u{301}b"),
+            ("attachment; filename*=UTF-8''.%CC%81hidden", "\u{301}hidden"),
         ])
     func names(disposition: String, expected: String) throws {
         let head = try Self.head("Content-Disposition: \(disposition)")
         let url = try WebURL.parse("https://example.com/a/file%20name?x=/y")
         #expect(suggestedFilename(head, url: url) == expected)
+    }
+
+    @Test("a name that is too long for a file system is cut, also where all of it is one character")
+    func longNames() throws {
+        let url = try WebURL.parse("https://example.com/x")
+        let accents = "e" + String(repeating: "%CC%81", count: 400)
+        for (name, suffix) in [(accents, ".txt"), (String(repeating: "%F0%9F%98%80", count: 99), "")] {
+            let text = name + suffix
+            let head = try Self.head("Content-Disposition: attachment; filename*=UTF-8''\(text)")
+            let found = try #require(suggestedFilename(head, url: url))
+            #expect(found.utf8.count > 200 && found.utf8.count <= 255 && found.hasSuffix(suffix))
+        }
     }
 }

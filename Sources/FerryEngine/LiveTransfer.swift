@@ -334,6 +334,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         context.metrics.received(bytes.count)
         guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
         handle(.enoughDiscarded)
+        let answered = transfer
         guard !machine.isEnded, let source, source.isSent, next == nil else {
             return .abort
         }

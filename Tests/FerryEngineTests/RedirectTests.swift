@@ -51,6 +51,32 @@ import Testing
         #expect(result.response?.url.hasSuffix("/end") == true)
     }
 
+    @Test(
+        "a long body of a redirect is not read to its end",
+        arguments: [(302, "POST", "GET 0"), (303, "PUT", "GET 0"), (307, "PUT", "PUT 5")])
+    func longBodies(status: Int, method: String, expected: String) throws {
+        let page = String(repeating: "x", count: 1 << 20)
+        let origin = try ScriptedOrigin.answering { request, body in
+            if request.path == "/end" {
+                let text = "\(request.method) \(body.count)"
+                return Array("HTTP/1.1 200 OK\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)".utf8)
+            }
+            let head = "HTTP/1.1 \(status) x\r\nLocation: /end\r\nContent-Length: \(page.utf8.count)\r\n\r\n"
+            return Array((head + page).utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = try #require(
+            fixture.run(.data, origin.url + "/begin") {
+                $0.spec.request.method = method
+                $0.payload = Array("hello".utf8)
+            })
+        #expect(Self.text(result) == expected, "\(result.outcome)")
+    }
+
     @Test("credentials stay with their origin unless the job sends them on")
     func credentials() throws {
         let other = try Self.origin()

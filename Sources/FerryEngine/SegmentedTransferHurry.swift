@@ -29,12 +29,14 @@ extension SegmentedTransfer {
 
     /// Whether somebody else can be asked for all that is missing, and nothing is lost if he has not got it.
     private func hasSubstitute(_ part: SegmentPart) -> Bool {
-        parts.count == 1 && (!part.hasHead || canGoOn(after: part))
-            && sources.substitute(for: part.source, target) != nil
+        guard parts.count == 1, let other = sources.substitute(for: part.source, target) else { return false }
+        return !part.hasHead || canGoOn(after: part) || asksForRanges && sources[other].givesRanges == true
     }
 
+    /// Who has refused connections may refuse the next one for good.
     private func canGoOn(after part: SegmentPart) -> Bool {
-        sources[part.source].givesRanges == true && asksForRanges
+        let source = sources[part.source]
+        return source.givesRanges == true && source.partCountMax == Limits.segmentCountMax && asksForRanges
     }
 
     /// Whether what is missing can be asked for as ranges.

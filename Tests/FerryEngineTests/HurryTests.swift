@@ -66,7 +66,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
             if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
             if number > 0 { (answer.status, answer.body) = (503, []) }
         }
-        let result = try Self.fetch(origin, segments: segments, until: gate) { mirror in
+        let result = try Self.fetchBesideMirror(origin, segments: segments, until: gate) { mirror in
             let first = mirror.requests.compactMap { $0.range?.lowerBound }.min() ?? 0
             #expect(first > 0, "what had come is not fetched again")
         }
@@ -78,7 +78,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
     func unansweredAlone(segments: Int) throws {
         let gate = Gate()
         let origin = try RangeOrigin(bytes) { _, _, _ in _ = gate.pass(seconds: 600) }
-        _ = try Self.fetch(origin, segments: segments, until: gate)
+        _ = try Self.fetchBesideMirror(origin, segments: segments, until: gate)
         #expect(segments > 1 || origin.requests.count == 1)
     }
 
@@ -111,7 +111,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
     }
 
     /// With a mirror that has the same file.
-    private static func fetch(
+    private static func fetchBesideMirror(
         _ origin: RangeOrigin, segments: Int, until gate: Gate, _ check: (RangeOrigin) -> Void = { _ in }
     ) throws -> AttemptResult {
         let mirror = try RangeOrigin(bytes)
@@ -143,6 +143,16 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         try Self.fetch(origin, segments: 4, until: gate)
         let asked = origin.requests.compactMap { $0.range?.lowerBound }
         #expect(Set(asked).count == asked.count, "each part was asked for once: \(asked)")
+    }
+
+    @Test("the only connection that a host lets one have is waited for")
+    func refused() throws {
+        let gate = Gate()
+        let origin = try RangeOrigin(bytes) { answer, _, number in
+            if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
+            if number > 0 { (answer.status, answer.body) = (403, []) }
+        }
+        try Self.fetch(origin, segments: 4, until: gate)
     }
 
     @Test("one that stops while it is all there is waits for its timeout", arguments: [1, 4])

@@ -194,6 +194,9 @@ final class BodyDrain: StagedDrain {
         _ = try leaveMemory(gathering)
     }
 
+    /// Why the bytes cannot be hashed; nil: they can.
+    var digestFailure: TransferError? { tail?.failure }
+
     /// Bytes that wait for their digest. Nothing while those from before are hashed: that takes as long as
     /// the disk needs, and the server would not wait for it.
     var lag: Int64 {

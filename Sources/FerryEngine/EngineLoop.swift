@@ -83,6 +83,8 @@ final class EngineLoop {
 
     func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.lookedForBytes(resumption) }
 
+    func putAside(_ bytes: KeptBytes?, for key: AttemptKey) { live[key]?.putAside = bytes }
+
     func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, kept: KeptBytes?) {
         live[key]?.report(outcome, kept: kept)
     }

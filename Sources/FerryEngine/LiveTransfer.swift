@@ -54,6 +54,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var hasLookedForAnswer = false
     var decoding: Decoding?
     var slot: HeldSlot
+    var putAside: KeptBytes?
     var diskSeconds = 0
     /// What is reported once a file thread has seen to the bytes that are kept.
     var awaitedReport: AttemptResult.Outcome?
@@ -124,7 +125,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         case .discardBytes: discardBytes()
         case .keepBytes: keepBytes()
         case .report(let outcome):
-            if let kept { report(outcome, keeping: kept) } else { report(outcome) }
+            if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: putAside) }
         case .leave: leave()
         }
     }
@@ -333,22 +334,21 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         meter?.received(bytes.count)
         context.metrics.received(bytes.count)
         guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
-        handle(.enoughDiscarded)
         let answered = transfer
-        guard !machine.isEnded, let source, source.isSent, next == nil else {
-            return .abort
-        }
+        handle(.enoughDiscarded)
+        // Else the next request may be under way.
+        guard !machine.isEnded, transfer === answered, let source, source.isSent else { return .abort }
         // An upload is over; how much the server has to say about it does not matter.
         perform(.stopTransfer)
         handle(.transferEnded(nil))
         return .abort
     }
 
-    /// The digest is no longer far behind the writer.
+    /// The digest is no longer far behind the writer, or cannot go on.
     func digestCaughtUp() {
-        guard waitsForDigest, case .drain(let drain) = sink, drain.lag < EngineLimits.digestLagResume else {
-            return
-        }
+        guard case .drain(let drain) = sink else { return }
+        if let failure = drain.digestFailure { return handle(.bodyRefused(failure)) }
+        guard waitsForDigest, drain.lag < EngineLimits.digestLagResume else { return }
         waitsForDigest = false
         lastActivity = loop.multi.now
         transfer?.resume()

@@ -165,13 +165,14 @@ extension EngineLoop {
                     context.report(ended.with(.succeeded(result), at: context.clock.now()))
                 },
                 deliver: { multi, outcome in
-                    let event: AttemptMachine.Event =
-                        switch outcome {
-                        case .stored: .published
-                        case .failed(let error): .storageFailed(error)
-                        case .revoked: .revoked
-                        }
-                    state.get(multi).handle(event, for: key)
+                    let state = state.get(multi)
+                    switch outcome {
+                    case .stored: state.handle(.published, for: key)
+                    case .failed(let error): state.handle(.storageFailed(error), for: key)
+                    case .revoked(let bytes):
+                        state.putAside(bytes, for: key)
+                        state.handle(.revoked, for: key)
+                    }
                 }))
     }
 }

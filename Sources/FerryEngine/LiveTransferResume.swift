@@ -51,6 +51,7 @@ extension LiveTransfer {
     }
 
     func discardBytes() {
+        putAside = nil
         if case .drain(let drain) = sink { drain.discard(context.lane) }
         sink = .none
         dropResumption()

@@ -13,7 +13,8 @@ final class Publication: Sendable {
     enum Outcome: Sendable {
         case stored(TransferResult)
         case failed(TransferError)
-        case revoked
+        /// What was put aside of the bytes for a later attempt.
+        case revoked(KeptBytes?)
     }
 
     /// How the bytes come: small bodies whole, others in their partial file.
@@ -75,7 +76,11 @@ final class Publication: Sendable {
                 continue
             }
             do throws(TransferError) {
-                staged.append((publication, try publication.stage(&places)))
+                guard let one = try publication.stage(&places) else {
+                    outcomes.append((publication, publication.leave()))
+                    continue
+                }
+                staged.append((publication, one))
             } catch {
                 outcomes.append((publication, .failed(error)))
             }
@@ -87,8 +92,9 @@ final class Publication: Sendable {
             outcomes.append((publication, outcome))
             if case .stored = outcome, publication.plan.syncs { directories[one.key] = one.place }
         }
-        let unsynced = StorageSync.directories(Array(directories.values)).compactMap { $0 }.first
-        deliver(outcomes.map { ($0, unsynced == nil ? $1 : $0.afterUnsyncedName($1)) })
+        let synced = zip(directories.keys, StorageSync.directories(Array(directories.values)))
+        let failed = Dictionary(uniqueKeysWithValues: synced).compactMapValues(\.self)
+        deliver(outcomes.map { ($0, $0.after($1, failed[Staged.key(of: $0.plan.destination)])) })
     }
 
     /// By index in `staged`: what went wrong with those that have to be on stable storage.
@@ -99,9 +105,10 @@ final class Publication: Sendable {
     }
 
     /// The name may be lost with a power cut, so it is not a success. The next attempt does it again.
-    private func afterUnsyncedName(_ outcome: Outcome) -> Outcome {
-        guard case .stored = outcome, plan.syncs, !plan.isInline else { return outcome }
-        return .failed(storageError(EIO))
+    /// `failure`: of its directory's sync.
+    private func after(_ outcome: Outcome, _ failure: TransferError?) -> Outcome {
+        guard let failure, case .stored = outcome, plan.syncs, !plan.isInline else { return outcome }
+        return .failed(failure)
     }
 
     private static func deliver(_ outcomes: [(Publication, Outcome)]) {
@@ -138,8 +145,8 @@ final class Publication: Sendable {
         }
     }
 
-    /// `places`: the directories that this batch has opened.
-    private func stage(_ places: inout [String: StorageDirectory]) throws(TransferError) -> Staged {
+    /// `places`: the directories that this batch has opened. Nil: it was revoked while its bytes were hashed.
+    private func stage(_ places: inout [String: StorageDirectory]) throws(TransferError) -> Staged? {
         let destination = plan.destination
         let key = Staged.key(of: destination)
         let place: StorageDirectory
@@ -166,6 +173,8 @@ final class Publication: Sendable {
             }
             return Staged(place, file, sha256, destination)
         case .file(let file, let tail):
+            // Then the hashing was stopped as well.
+            guard !isRevoked else { return nil }
             do throws(TransferError) {
                 if let failure = tail?.failure { throw failure }
                 return Staged(place, file, try plan.digests.finish(), destination)
@@ -182,12 +191,12 @@ final class Publication: Sendable {
             preconditionFailure("what is in memory is the result already")
         }
         defer { file.discard() }
-        guard !isRevoked else { return .revoked }
+        guard !isRevoked else { return .revoked(nil) }
         do throws(TransferError) {
             if let failure = tail?.failure { throw failure }
             let sha256 = try plan.digests.finish()
             let bytes = try file.contents()
-            guard settle() else { return .revoked }
+            guard settle() else { return .revoked(nil) }
             return .stored(
                 TransferResult(
                     path: nil, size: file.byteCount, sha256: sha256, body: bytes, isKept: false,
@@ -204,16 +213,13 @@ final class Publication: Sendable {
             return .failed(failure)
         }
         guard plan.holdsLease() else {
-            putAside(staged)
+            putAside(staged.file)
             return .failed(
                 TransferError(
                     .nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true)
             )
         }
-        guard settle() else {
-            putAside(staged)
-            return .revoked
-        }
+        guard settle() else { return .revoked(putAside(staged.file)) }
         do throws(TransferError) {
             let identity = staged.file.identity
             let name = try give(staged)
@@ -230,10 +236,21 @@ final class Publication: Sendable {
         }
     }
 
-    /// The bytes are right, but this attempt may not publish them: a later one may go on from them.
-    private func putAside(_ staged: Staged) {
-        guard let leftover = staged.file.keep(syncs: plan.syncs) else { return staged.file.discard() }
+    /// What becomes of bytes that nobody has looked at yet.
+    private func leave() -> Outcome {
+        guard case .file(let file, _) = plan.bytes else { return .revoked(nil) }
+        return .revoked(putAside(file))
+    }
+
+    /// This attempt may not publish the bytes: a later one may go on from them.
+    @discardableResult
+    private func putAside(_ file: PartialFile) -> KeptBytes? {
+        guard let leftover = file.keep(syncs: plan.syncs) else {
+            file.discard()
+            return nil
+        }
         plan.leftovers.add(leftover)
+        return leftover.kept
     }
 
     /// `replace` renames. The others link, so that nothing is overwritten, and keep the partial until the

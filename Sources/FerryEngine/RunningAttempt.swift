@@ -14,6 +14,8 @@ protocol RunningAttempt: AnyObject {
     /// Of a download, once it is known.
     var destination: Destination? { get }
     var slot: HeldSlot { get set }
+    /// Bytes that a publication has left which was revoked.
+    var putAside: KeptBytes? { get set }
     /// Whether it has not reached anybody to send its request to.
     var isConnecting: Bool { get }
     /// Nanoseconds since a byte moved; 0 while others are not what it waits for.

@@ -83,6 +83,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Why the last request could not be sent.
     var hold: HostHold?
     var slot: HeldSlot
+    var putAside: KeptBytes?
     var diskSeconds = 0
     /// As in `LiveTransfer`.
     var awaitedReport: AttemptResult.Outcome?
@@ -150,13 +151,14 @@ final class SegmentedTransfer: RunningAttempt {
             published?.stop()
         case .discardBytes:
             isFetching = false
+            putAside = nil
             drain?.discard()
             drain = nil
         case .keepBytes:
             isFetching = false
             keepBytes()
         case .report(let outcome):
-            if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: nil) }
+            if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: putAside) }
             kept = nil
         case .leave: leave()
         case .follow, .leaveOutExpect, .leaveOutRange:
@@ -370,13 +372,6 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     // MARK: Time
-
-    func digestCaughtUp() {
-        guard drain?.hasCaughtUp ?? false else { return }
-        let waiting = waitForDisk
-        waitForDisk = []
-        for part in waiting { part.resume() }
-    }
 
     func secondPassed(_ now: Int64, _ seconds: Double) {
         progress.measure(seconds: seconds)

@@ -136,6 +136,13 @@ extension SegmentedTransfer {
         handle(.outwaited(error))
     }
 
+    func digestCaughtUp() {
+        guard drain?.hasCaughtUp ?? false else { return }
+        let waiting = waitForDisk
+        waitForDisk = []
+        for part in waiting { part.resume() }
+    }
+
     // MARK: Beginning anew
 
     /// Whether bytes that turned out wrong can be had from somebody else: whoever gave them is asked no more,

@@ -74,6 +74,42 @@ private let bytes = patternBytes(size, seed: 11)
         }
     }
 
+    @Test(
+        "who is stopped while the whole file waits for its name keeps it, unless it is cancelled for good",
+        arguments: [1, 4], [AttemptStop.suspend, .cancelKeepingBytes, .cancel])
+    func stoppedAtTheEnd(segments: Int, how: AttemptStop) throws {
+        let (origin, gate) = (try RangeOrigin(bytes), Gate())
+        let fixture = try Fixture { $0.fileThreadCount = 1 }
+        defer {
+            gate.open()
+            origin.stop()
+            fixture.stop()
+        }
+        fixture.lease.gate.withLock { $0 = gate }
+        let first = fixture.attempt(.download, origin.url) { $0.to("first") }
+        fixture.engine.begin([first])
+        #expect(fixture.lease.asked.wait().count == 1)
+        // The only file thread is busy with that one's.
+        let attempt = fixture.attempt(.download, origin.url) {
+            $0.to("file")
+            $0.spec.segmentCountMax = segments
+        }
+        fixture.engine.begin([attempt])
+        #expect(eventually { fixture.engine.snapshot.bytesReceived == 2 * Int64(size) })
+        fixture.engine.stop(attempt.job, how)
+        let isStopped = Signal<Bool>()
+        fixture.engine.snapshot(of: attempt.job) { isStopped.fire($0 != nil) }
+        #expect(isStopped.wait() == [true])
+        fixture.lease.gate.withLock { $0 = nil }
+        gate.open()
+        let results = fixture.sink.arrived.wait(for: 2)
+        let stopped = try #require(results.first { $0.attempt.job == attempt.job })
+        #expect(stopped.success == nil && stopped.failure == nil)
+        #expect(stopped.kept?.byteCount == (how == .cancel ? nil : Int64(size)), "\(stopped.outcome)")
+        fixture.engine.settled([first.job] + (how == .cancel ? [attempt.job] : []))
+        #expect(eventually { fixture.files().count == (how == .cancel ? 1 : 3) }, "\(fixture.files())")
+    }
+
     @Test("when the file has changed meanwhile, all of it is fetched anew")
     func changed() throws {
         try Self.with(tag: { $0 ? "\"old\"" : "\"one\"" }) { origin, cutting, place in

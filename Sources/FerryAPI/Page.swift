@@ -7,21 +7,35 @@ struct Page<Record> {
     let shown: ArraySlice<Record>
     /// Nil: this is the last page.
     let nextCursor: String?
+    /// Nil: only the whole page has one.
+    private let cursorAfter: ((Record) -> String)?
 
-    init<Kind: IdentifierKind>(_ records: [Record], limit: Int, id: (Record) -> Identifier<Kind>) {
+    init<Kind: IdentifierKind>(
+        _ records: [Record], limit: Int, id: @escaping (Record) -> Identifier<Kind>
+    ) {
         shown = records.prefix(limit)
         nextCursor = records.count > limit ? shown.last.map { cursor(after: id($0)) } : nil
+        cursorAfter = { cursor(after: id($0)) }
     }
 
     /// A page whose cursor is no identifier's.
     init(_ shown: ArraySlice<Record>, nextCursor: String?) {
         self.shown = shown
         self.nextCursor = nextCursor
+        cursorAfter = nil
     }
 
+    /// Ends early when that is long enough.
     func send(_ call: Call, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void) {
-        sendPage(call, nextCursor: nextCursor, reservingCapacity: reservingCapacity) { writer in
-            for record in shown { write(record, &writer) }
+        sendPage(call, reservingCapacity: reservingCapacity) { writer in
+            for (index, record) in zip(shown.indices, shown) {
+                write(record, &writer)
+                guard writer.bytes.count > Limits.listByteCountMax, index < shown.endIndex - 1 else {
+                    continue
+                }
+                if let cursorAfter { return cursorAfter(record) }
+            }
+            return nextCursor
         }
     }
 }
@@ -30,11 +44,19 @@ struct Page<Record> {
 func sendPage(
     _ call: Call, nextCursor: String?, reservingCapacity: Int, _ write: (inout JSONWriter) -> Void
 ) {
+    sendPage(call, reservingCapacity: reservingCapacity) { writer in
+        write(&writer)
+        return nextCursor
+    }
+}
+
+/// `write` says where the next page begins.
+private func sendPage(_ call: Call, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?) {
     var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
     writer.beginObject()
     writer.name("data")
     writer.beginArray()
-    write(&writer)
+    let nextCursor = write(&writer)
     writer.endArray()
     writer.memberOrNull("next_cursor", nextCursor)
     writer.endObject()

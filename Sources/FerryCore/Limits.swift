@@ -40,6 +40,8 @@ package enum Limits {
     package static let contentTypeByteCountMax = 255
     package static let listLimitDefault = 50
     package static let listLimitMax = 500
+    /// A page of a list ends with the entry that passes this.
+    package static let listByteCountMax = 8 << 20
     /// Seconds that `Prefer: wait` may hold an answer.
     package static let waitSecondsMax = 60.0
     /// A `data` job's body up to this many bytes is kept in the database, a longer one becomes a file.

@@ -26,6 +26,24 @@ struct ListJobsTests {
         #expect(seen == ids.reversed())
     }
 
+    @Test("a page of long entries ends early, and the next one goes on behind it")
+    func longEntries() throws {
+        let fixture = Fixture()
+        let text = String(repeating: "x", count: 2_000)
+        let pairs = (0..<50).map { #""\#($0)":"\#(text)""# }.joined(separator: ",")
+        let ids = try (0..<100).map { _ in try fixture.submit(#","metadata":{\#(pairs)}"#).description }
+        var seen: [String] = []
+        var target: String? = "/v1/jobs?limit=500"
+        while let next = target {
+            let answer = try fixture.send("GET", next)
+            let page = answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+            seen += page
+            target = answer.json["next_cursor"]?.string.map { "/v1/jobs?limit=500&cursor=\($0)" }
+            #expect(seen.count == 100 ? target == nil : page.count > 70 && target != nil)
+        }
+        #expect(seen == ids.reversed())
+    }
+
     @Test("filters arrive at the store")
     func filters() throws {
         let fixture = Fixture()

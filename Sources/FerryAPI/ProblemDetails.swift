@@ -125,6 +125,7 @@ struct Problem: Error, Sendable {
         self.code = code
         title = ProblemCode(rawValue: code)?.title ?? reasonPhrases[status] ?? "The request cannot be served"
         self.detail = detail
+        if status == 503 { fields.append(("Retry-After", "1")) }
     }
 
     init(_ fields: InvalidFields) {

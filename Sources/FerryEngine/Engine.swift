@@ -1,5 +1,6 @@
 import Curl
 package import FerryCore
+import Glibc
 package import Logging
 import Synchronization
 import Sys
@@ -137,6 +138,9 @@ package final class Engine: AttemptRunner, HostProber {
         guard !leftovers.isEmpty else { return }
         context.lane.send(.run { for one in leftovers { one.remove() } })
     }
+
+    /// Removes a file on a file thread: a disk that hangs, or a large file, takes its time.
+    package func remove(_ path: String) { context.lane.send(.run { unlink(path) }) }
 
     /// The job is gone: so is what its attempts have left here.
     package func forget(_ point: ResumePoint) {

@@ -34,6 +34,8 @@ final class Health: Sendable {
 
     /// Bytes that an unprivileged process may still write where files are kept; nil when it cannot be asked.
     var freeBytes: Int64? {
+        // As the engine has last seen it: a file system that hangs must not hold up whoever asks.
+        if let room = engine?.rooms.first(where: { $0.path == dataDirectory }) { return room.free }
         var information = statvfs()
         guard statvfs(dataDirectory, &information) == 0 else { return nil }
         return Int64(information.f_bavail) * Int64(information.f_frsize)

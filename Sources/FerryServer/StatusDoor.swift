@@ -10,7 +10,7 @@ extension StoreDoor: StatusSource {
                 result.map { stored in
                     var status = ServiceStatus(stored)
                     status.isDatabaseOK = store.isReady
-                    // As the engine has last seen it: a file system that hangs must not hold this up.
+                    // As the engine has last seen it.
                     status.storageFreeBytes = engine?.rooms.map(\.free).min() ?? health.freeBytes
                     status.holdsDownloads = health.holdsDownloads
                     let counts = engine?.snapshot

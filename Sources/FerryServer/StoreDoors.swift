@@ -65,7 +65,7 @@ extension StoreDoor: JobReader, JobControl {
             // The row is gone: a file that a crash leaves behind here belongs to nobody and is found by its
             // name.
             if case .success(let record) = result {
-                unlink(kept)
+                if let engine { engine.remove(kept) } else { unlink(kept) }
                 if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
                     engine?.forget(
                         ResumePoint(

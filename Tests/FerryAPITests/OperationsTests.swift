@@ -53,5 +53,8 @@ struct OperationsTests {
             answer.status == 413 && answer.code == "body_too_large"
                 && answer.json["request_id"] == .string("r"))
         #expect(answer.json["title"] == .string("The body is too large"))
+        #expect(answer.header("Retry-After") == nil)
+        let stopping = fixture.api.refusal(503, "shutting_down", "Elsewhere.", "r")
+        #expect(Answer(response: stopping).header("Retry-After") == "1")
     }
 }

@@ -35,6 +35,10 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package static let withoutFarewell = CurlError(
         code: receiveError, text: "the connection ended without close_notify")
 
+    /// libcurl would undo it all the same.
+    package static let unaskedCoding = CurlError(
+        code: badContentEncoding, text: "the answer has a coding that was not asked for")
+
     package static let unsupportedProtocol = 1
     package static let malformedURL = 3
     package static let couldNotResolveProxy = 5
@@ -118,7 +122,8 @@ package struct TransferOutcome: Sendable {
     /// nil when libcurl is content. The status is the caller's to judge.
     package var error: CurlError?
     package let info: TransferInfo
-    /// The address that the delegate refused, when the transfer failed because of that.
+    /// The address that the delegate refused, when the transfer failed because of that, and not at another
+    /// address.
     package let blockedAddress: SocketAddress?
     /// What had come and was not read when a connection that was being sent a body had to be closed, at most
     /// 16 KiB; as it is on the wire, or inside of TLS.

@@ -59,7 +59,7 @@ package final class CurlMulti {
         let easy = if let idle = idleHandles.popLast() { idle } else { try EasyHandle() }
         try easy.configure(request)
         let context = EasyContext(delegate: delegate)
-        easy.install(context, sendsBody: request.body != .none)
+        easy.install(context, for: request)
         let transfer = Transfer(easy: easy, context: context, multi: self, handle: handle)
         live[easy.raw] = transfer
         handle.liveCount += 1

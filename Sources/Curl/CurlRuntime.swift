@@ -18,7 +18,8 @@ package struct CurlRuntime: Sendable {
     package let hasHTTP3: Bool
     /// Whether libcurl was built with NTLM.
     package let hasNTLM: Bool
-    /// Content codings that libcurl was built to undo, as they are named in `Content-Encoding`.
+    /// Content codings that libcurl was built to undo, as they are named in `Content-Encoding`; those whose
+    /// decoders take no more memory than the coding needs.
     package let contentCodings: [String]
     /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own
     /// default when it is readable, otherwise the first of the usual places; nil when there is none.
@@ -64,10 +65,10 @@ package struct CurlRuntime: Sendable {
 }
 
 extension CurlRuntime {
+    /// Not zstd: no libcurl keeps to the window of 8 MiB (RFC 9659), and 4 KiB of answer take 128 MiB.
     private static func codings(_ features: Int32) -> [String] {
         let known = [
             ("gzip", CURL_VERSION_LIBZ), ("deflate", CURL_VERSION_LIBZ), ("br", CURL_VERSION_BROTLI),
-            ("zstd", CURL_VERSION_ZSTD),
         ]
         return known.filter { features & $0.1 != 0 }.map(\.0)
     }

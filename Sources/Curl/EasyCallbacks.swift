@@ -7,12 +7,16 @@ import Sys
 final class EasyContext {
     /// nil once the transfer is cancelled or over: callbacks then end whatever still runs.
     var delegate: (any EasyDelegate)?
-    /// The last address that the delegate refused.
-    var blocked: SocketAddress?
+    /// The address that the delegate has refused, unless another one was tried for the same request.
+    private(set) var blocked: SocketAddress?
+    private var hasTriedAddress = false
     /// The socket that last waited to send; -1 before.
     var socket: curl_socket_t = -1
     /// Whether a body is sent, so that an answer may come before its end.
     fileprivate(set) var sendsBody = false
+    fileprivate var codings = AnswerCodings(asked: nil)
+    /// Whether the transfer ends because of them.
+    fileprivate(set) var hasUnaskedCoding = false
     /// `TransferOutcome.unread`.
     private(set) var unread: [UInt8] = []
     /// Whether the last connection that was closed over TLS ended without the other end's farewell. Only
@@ -42,6 +46,21 @@ final class EasyContext {
     init(delegate: any EasyDelegate) { self.delegate = delegate }
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+    /// libcurl goes on to the next address.
+    fileprivate func refusesToConnect(to address: SocketAddress) {
+        if !hasTriedAddress { blocked = address }
+    }
+
+    fileprivate func triesAddress() { (blocked, hasTriedAddress) = (nil, true) }
+
+    fileprivate func refusesToSend(to address: SocketAddress) { blocked = address }
+
+    /// A request goes out.
+    fileprivate func requestBegins() {
+        hasTriedAddress = false
+        hasBegunRequest = true
+    }
 
     /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will;
     /// looking leaves it where it is.
@@ -104,12 +123,13 @@ final class EasyContext {
 
 extension EasyHandle {
     /// Lets libcurl call `context`, which the caller keeps alive until `reset()`.
-    func install(_ context: EasyContext, sendsBody: Bool) {
+    func install(_ context: EasyContext, for request: TransferRequest) {
         context.attach(to: raw)
-        context.sendsBody = sendsBody
+        context.sendsBody = request.body != .none
+        context.codings = AnswerCodings(asked: request.acceptEncoding)
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
-        if sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
+        if context.sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
     }
 }
 
@@ -120,12 +140,18 @@ private func refusal(of count: Int) -> Int { count == 0 ? 1 : 0 }
 
 private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     let length = size * count
-    guard let delegate = EasyContext.from(raw)?.delegate, let bytes else { return refusal(of: length) }
+    guard let context = EasyContext.from(raw), let delegate = context.delegate, let bytes else {
+        return refusal(of: length)
+    }
     // Without its end it is no line: the connection ended within. libcurl 8 takes a lone CR for a head's end.
     guard length > 0, bytes[length - 1] == 0x0A else { return length }
     var end = length - 1
     if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
     let line = UnsafeRawBufferPointer(start: bytes, count: end)
+    guard context.codings.allow(line) else {
+        context.hasUnaskedCoding = true
+        return refusal(of: length)
+    }
     return delegate.receiveHeaderLine(line) ? length : refusal(of: length)
 }
 
@@ -176,9 +202,10 @@ private let openSocket: curl_opensocket_callback = { raw, _, address in
             UnsafeRawPointer(address) + offset, length: Int(address.pointee.addrlen))
     else { return refused }
     guard delegate.willConnect(to: target) else {
-        context.blocked = target
+        context.refusesToConnect(to: target)
         return refused
     }
+    context.triesAddress()
     context.openedAt = monotonicNanoseconds()
     let kind = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
     let opened = socket(address.pointee.family, kind, address.pointee.protocol)
@@ -191,10 +218,10 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
         let target = SocketAddress(remoteAddress, port: UInt16(truncatingIfNeeded: remotePort))
     else { return CURL_PREREQFUNC_ABORT }
     guard delegate.willSend(to: target) else {
-        context.blocked = target
+        context.refusesToSend(to: target)
         return CURL_PREREQFUNC_ABORT
     }
-    context.hasBegunRequest = true
+    context.requestBegins()
     context.noteTLS()
     // Not before: libcurl would put all of the handshake into words.
     if context.sendsBody, context.tls != nil { context.listens() }

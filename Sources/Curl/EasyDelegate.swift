@@ -27,7 +27,8 @@ package protocol EasyDelegate: AnyObject {
     /// Asked before the first byte of the request, on kept connections too (CURLOPT_PREREQFUNCTION).
     func willSend(to address: SocketAddress) -> Bool
     /// One line of an answer's head without its line end; empty at the head's end. Interim answers (1xx) and
-    /// trailers come this way as well. False ends the transfer with `CurlError.writeError`.
+    /// trailers come this way as well. False ends the transfer with `CurlError.writeError`. One that names a
+    /// coding that was not asked for does not come: it ends the transfer with `CurlError.unaskedCoding`.
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool
     /// At most 16 KiB of the body, decoded when the request asked for an encoding.
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict

@@ -94,6 +94,7 @@ final class EasyHandle {
     /// What happened, with libcurl's most precise words; nil for CURLE_OK. Read it before `reset()`.
     func error(_ code: CURLcode, _ context: EasyContext) -> CurlError? {
         guard code != CURLE_OK else { return nil }
+        if context.hasUnaskedCoding { return .unaskedCoding }
         var osError = Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO))
         if osError == 0, code == CURLE_COULDNT_CONNECT { osError = context.socketError }
         var error = CurlError(

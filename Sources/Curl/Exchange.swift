@@ -142,7 +142,7 @@ package enum BlockingTransfer {
         let easy = try EasyHandle()
         try easy.configure(request)
         let context = EasyContext(delegate: delegate)
-        easy.install(context, sendsBody: request.body != .none)
+        easy.install(context, for: request)
         let code = curl_easy_perform(easy.raw)
         let outcome = easy.outcome(code, context)
         easy.reset()
@@ -180,18 +180,10 @@ private final class ExchangeDelegate: EasyDelegate {
             let status = line.drop { $0 != 0x20 }.dropFirst()
             isAnswered = status.first != UInt8(ascii: "1")
         } else if let colon = line.firstIndex(of: UInt8(ascii: ":")) {
-            headers.append(.init(text(line[..<colon]), text(line[(colon + 1)...])))
+            headers.append(.init(trimmedText(line[..<colon]), trimmedText(line[(colon + 1)...])))
         }
         // libcurl bounds the whole head to 300 kB; this bounds what an answer may make us keep.
         return headers.count <= 200
-    }
-
-    private func text(_ bytes: Slice<UnsafeRawBufferPointer>) -> String {
-        let isBlank: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
-        guard let first = bytes.firstIndex(where: { !isBlank($0) }),
-            let last = bytes.lastIndex(where: { !isBlank($0) })
-        else { return "" }
-        return String(decoding: bytes[first...last], as: UTF8.self)
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {

@@ -76,7 +76,8 @@ package struct TransferRequest: Sendable {
     package var tls: TLS?
     /// nil connects directly: the environment's proxies are never used.
     package var proxy: Proxy?
-    /// Content codings to ask for and undo, as in Accept-Encoding; nil leaves bodies as they come.
+    /// Content codings to ask for and undo, as in Accept-Encoding; nil leaves bodies as they come. An answer
+    /// has one of them or none.
     package var acceptEncoding: String?
     /// Milliseconds for name resolution, connection and TLS handshake together.
     package var connectTimeout = 30_000

@@ -71,7 +71,7 @@ package struct JobSpec: Sendable, Equatable {
         }
     }
 
-    /// Content codings (RFC 9110 §8.4.1) that are asked for and undone; `any`: whatever libcurl can undo.
+    /// The content coding (RFC 9110 §8.4.1) that is asked for and undone; `any`: one that is safe to undo.
     package enum AcceptEncoding: String, Sendable, CaseIterable { case identity, gzip, br, any }
 
     /// The form in which a client gave a body, and the size of its payload in bytes.

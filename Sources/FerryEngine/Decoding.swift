@@ -4,15 +4,9 @@ import FerryCore
 /// The content codings that a transfer asks for, and libcurl undoes. Loop thread only.
 ///
 /// libcurl decodes whatever it can once anything was asked for. A body with a coding that nobody asked for is
-/// to be kept as it is, so such an answer is asked for again without codings.
+/// to be kept as it is, so such an answer ends the transfer (`CurlError.unaskedCoding`), and is asked for
+/// again without codings.
 final class Decoding {
-    enum Finding {
-        /// No coding: the bytes are the body's.
-        case plain
-        case decodes
-        case notAskedFor
-    }
-
     /// As in `Accept-Encoding`.
     let codings: [String]
     /// Whether the current answer is being decoded.
@@ -32,11 +26,8 @@ final class Decoding {
         guard !codings.isEmpty else { return nil }
     }
 
-    func examine(_ head: ResponseHead) -> Finding {
-        let used = head.contentCodings
-        isActive = !used.isEmpty && used.allSatisfy(codings.contains)
-        return used.isEmpty ? .plain : isActive ? .decodes : .notAskedFor
-    }
+    /// An answer came: if it has a coding it is one that was asked for.
+    func examine(_ head: ResponseHead) { isActive = !head.contentCodings.isEmpty }
 
     /// Counts bytes of one turn of the loop. Throws when so many come at once that decoding them keeps
     /// everybody waiting: few received bytes can become very many.

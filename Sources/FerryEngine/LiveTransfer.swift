@@ -51,6 +51,8 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var pacing: Pacing?
     /// Whether a byte of the current request may have been sent.
     var mayHaveReached = false
+    /// Whether a request was sent that has no answer yet.
+    var isUnanswered = false
     var hasLookedForAnswer = false
     var decoding: Decoding?
     var slot: HeldSlot
@@ -138,6 +140,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         discardedByteCount = 0
         excerpt = []
         mayHaveReached = false
+        isUnanswered = false
         lastActivity = loop.multi.now
         guard mayConnect(fresh: fresh), rewindSource() else { return }
         var request = context.builder.request(
@@ -170,6 +173,8 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
 
     func willSend(to address: SocketAddress) -> Bool {
         noteFollowed(meter?.willSend(transfer))
+        guard maySendAgain() else { return false }
+        isUnanswered = true
         mayHaveReached = allows(address)
         needSlot()
         return mayHaveReached
@@ -182,6 +187,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             return true
         case .complete(let head):
             self.head = head
+            isUnanswered = false
             meter?.responseStarted()
             noteHead(head, from: hop.url)
             awaitFarewell(head)
@@ -213,12 +219,11 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         guard head.status != 101 else {
             return refuse(.responseInvalid, "The server switched to another protocol.")
         }
-        let finding = decoding?.examine(head) ?? .plain
-        let judge = judge(isDecoded: finding != .plain)
+        decoding?.examine(head)
+        let judge = judge(isDecoded: decoding?.isActive ?? false)
         let expected = expects && hop.sendsBody && (source?.byteCount ?? 0) >= 1 << 20
-        var judgement = judge.judge(
+        let judgement = judge.judge(
             head, hop, expected: expected, resumption: resumption, now: context.clock.now())
-        if case .accept = judgement, finding == .notAskedFor { judgement = withoutCodings() }
         if case .follow(let hop) = judgement { next = hop }
         sink = .discard
         do throws(TransferError) {
@@ -367,6 +372,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         }
         // It was answered already: no answer to the last request.
         if isHeadHeld { head = nil }
+        if asksWithoutCodings(error) { return }
         diagnostics = .init(curlCode: error.code, curlMessage: error.text, osError: error.osError)
         context.logger.debug(
             "request failed",

@@ -28,16 +28,14 @@ extension LiveTransfer {
         return BodyDrain.Gathering(claim: claim, since: loop.multi.now)
     }
 
-    /// The same request once more, so that the body is stored as it is sent.
-    func withoutCodings() -> ResponseJudge.Judgement {
-        guard RequestBuilder.isRepeatable(attempt.spec, method: hop.method) else {
-            return .refuse(
-                TransferError(
-                    .responseInvalid, "The server used a content coding that was not asked for.",
-                    phase: .waiting, isRetryable: false), retryAfter: nil)
-        }
+    /// Sends the same request once more after an answer with another coding, so that the body is stored as it
+    /// is sent.
+    func asksWithoutCodings(_ error: CurlError) -> Bool {
+        guard error == .unaskedCoding, head == nil, decoding != nil, isRepeatable else { return false }
         decoding = nil
-        return .resend
+        handle(.head(.resend))
+        handle(.transferEnded(nil))
+        return true
     }
 
     /// `isContinued`: the answer is the rest of a file, all of which is hashed.

@@ -53,6 +53,8 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         return make(.timedOut, "The server could not be connected in time.", true)
     case CurlError.unsupportedProtocol, CurlError.weirdServerReply:
         return make(.responseInvalid, "The server's answer is not HTTP.", true)
+    case CurlError.badContentEncoding where error == .unaskedCoding:
+        return make(.responseInvalid, "The server used a coding that was not asked for.", false)
     case CurlError.badContentEncoding:
         return make(.responseInvalid, "The body cannot be decoded as its head says.", true)
     case CurlError.malformedURL, CurlError.badFunctionArgument:

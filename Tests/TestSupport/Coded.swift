@@ -30,19 +30,6 @@ package enum Coded {
         return stream + [shift == 0 ? 0x03 : 0x06]
     }
 
-    /// RFC 8878: raw blocks.
-    package static func zstd(_ bytes: [UInt8]) -> [UInt8] {
-        // A single segment with its size in four bytes.
-        var stream: [UInt8] = [0x28, 0xB5, 0x2F, 0xFD, 0xA0] + littleEndian(UInt32(bytes.count))
-        var rest = bytes[...]
-        repeat {
-            let block = rest.prefix(60_000)
-            rest = rest.dropFirst(block.count)
-            stream += littleEndian(UInt32(block.count) << 3 | (rest.isEmpty ? 1 : 0)).prefix(3) + block
-        } while !rest.isEmpty
-        return stream
-    }
-
     /// RFC 1951 §3.2.4.
     private static func stored(_ bytes: [UInt8]) -> [UInt8] {
         var stream: [UInt8] = []

@@ -147,9 +147,9 @@ let jobRequestSchemas = #"""
         },
         "accept_encoding": {
           "enum": ["identity", "gzip", "br", "any"], "default": "identity",
-          "description": "Content codings to ask for; any: all that the installed libcurl can undo. The \#
-    body is decoded, and stored, counted and hashed so, if every coding in the answer's \#
-    Content-Encoding was asked for; otherwise it is stored as it was sent. Only identity for uploads."
+          "description": "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and \#
+    stored, counted and hashed so, if the answer's Content-Encoding is one coding that was asked for; \#
+    otherwise it is stored as it was sent. Only identity for uploads."
         },
         "http_version": {
           "enum": ["auto", "1.1", "2", "3"], "default": "auto",

@@ -1,0 +1,116 @@
+import Curl
+import TestSupport
+import Testing
+
+/// What libcurl may undo of an answer, and what ends the transfer before a byte of the body is looked at.
+@Suite(.serialized) struct CodingTests {
+    private static let plain = patternBytes(1_000)
+
+    /// The answer with these lines in its head and this body, to a request that asks for `codings`.
+    private static func run(
+        _ lines: String, _ body: [UInt8], asking codings: String?
+    ) throws -> (error: CurlError?, received: [UInt8]) {
+        let origin = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send("HTTP/1.1 200 OK\r\n\(lines)\r\nConnection: close\r\n\r\n")
+            connection.send(body)
+        }
+        let loop = try CurlLoop(name: "test-codings", keptConnections: 8)
+        defer {
+            loop.stop()
+            origin.stop()
+        }
+        var request = TransferRequest(url: origin.url)
+        request.acceptEncoding = codings
+        let running = Running(loop, request)
+        let outcome = try #require(running.outcome())
+        return (outcome.error, running.recorder.received)
+    }
+
+    private static func chunked(_ bytes: [UInt8]) -> [UInt8] {
+        Array("\(String(bytes.count, radix: 16))\r\n".utf8) + bytes + Array("\r\n0\r\n\r\n".utf8)
+    }
+
+    @Test(
+        "a transfer coding that nobody asked for ends the transfer, wherever and however it is named",
+        arguments: [
+            "Transfer-Encoding: gzip, chunked", "transfer-encoding:\tGZIP,chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", "Transfer-Encoding: x-gzip,,chunked",
+        ])
+    func transferCodings(_ lines: String) throws {
+        let body = Self.chunked(Coded.gzip(Self.plain))
+        for codings in [nil, "gzip"] {
+            let ended = try Self.run(lines, body, asking: codings)
+            #expect(ended.error == .unaskedCoding && ended.received.isEmpty, "\(ended)")
+        }
+    }
+
+    @Test("one that an interim answer names likewise")
+    func interim() throws {
+        let origin = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send(
+                "HTTP/1.1 103 Hints\r\nTransfer-Encoding: gzip\r\n\r\n"
+                    + "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
+        }
+        let loop = try CurlLoop(name: "test-codings", keptConnections: 8)
+        defer {
+            loop.stop()
+            origin.stop()
+        }
+        let outcome = try #require(Running(loop, TransferRequest(url: origin.url)).outcome())
+        #expect(outcome.error == .unaskedCoding)
+    }
+
+    @Test("chunks and none at all need no asking")
+    func framing() throws {
+        let chunked = try Self.run("Transfer-Encoding:  Chunked ", Self.chunked(Self.plain), asking: "gzip")
+        #expect(chunked.error == nil && chunked.received == Self.plain)
+        let identity = try Self.run("Transfer-Encoding: identity", Self.plain, asking: nil)
+        #expect(identity.error == nil && identity.received == Self.plain)
+    }
+
+    @Test(
+        "several content codings, or another one than was asked for, end the transfer",
+        arguments: [
+            "Content-Encoding: gzip, gzip", "content-encoding: gzip\r\nCONTENT-ENCODING:\tgzip",
+            "Content-Encoding: br", "Content-Encoding: identity, gzip, zstd", "Content-Encoding: none",
+        ])
+    func contentCodings(_ lines: String) throws {
+        let body = Coded.gzip(Coded.gzip(Self.plain))
+        let asking = try Self.run(lines, body, asking: "gzip")
+        #expect(asking.error == .unaskedCoding && asking.received.isEmpty, "\(asking)")
+        // Who asks for none gets what is sent.
+        let silent = try Self.run(lines, body, asking: nil)
+        #expect(silent.error == nil && silent.received == body)
+    }
+
+    @Test(
+        "one that was asked for is undone",
+        arguments: [
+            "Content-Encoding: gzip", "content-encoding:X-GZIP", "Content-Encoding: identity, gzip",
+            "X: 1\r\nContent-Encoding: identity\r\nContent-Encoding:\t gzip ,",
+        ])
+    func undone(_ lines: String) throws {
+        let ended = try Self.run(lines, Coded.gzip(Self.plain), asking: "gzip, br")
+        #expect(ended.error == nil && ended.received == Self.plain)
+    }
+
+    @Test("an exchange ends with the same error")
+    func exchange() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".utf8)
+        }
+        defer { origin.stop() }
+        do throws(Exchange.Failure) {
+            let answer = try Exchange(url: origin.url).perform()
+            Issue.record("it has an answer: \(answer)")
+        } catch {
+            guard case .failed(let cause, _) = error else {
+                Issue.record("it ended otherwise: \(error)")
+                return
+            }
+            #expect(cause == .unaskedCoding)
+        }
+    }
+}

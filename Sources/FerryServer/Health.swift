@@ -1,6 +1,7 @@
 import FerryCore
 import FerryEngine
 import FerryStore
+import FerryWebhooks
 import Glibc
 import Synchronization
 import Sys
@@ -18,14 +19,19 @@ final class Health: Sendable {
     private let stage = Mutex(Stage.starting)
     private let store: Store
     private let engine: Engine?
+    private let webhooks: WebhookSender?
     private let downloads: DownloadGate
     private let dataDirectory: String
 
-    init(store: Store, engine: Engine?, downloads: DownloadGate, dataDirectory: String) {
+    init(
+        store: Store, engine: Engine?, webhooks: WebhookSender?, downloads: DownloadGate,
+        _ configuration: Configuration
+    ) {
         self.store = store
         self.engine = engine
+        self.webhooks = webhooks
         self.downloads = downloads
-        self.dataDirectory = dataDirectory
+        dataDirectory = configuration.dataDirectory
     }
 
     func becomeReady() { stage.withLock { $0 = .ready } }
@@ -53,7 +59,8 @@ final class Health: Sendable {
             Check(name: "started", isPassed: stage != .starting),
             Check(name: "not_draining", isPassed: stage != .draining),
             Check(name: "database", isPassed: store.isReady),
-            Check(name: "transfer_loops", isPassed: !isBroken),
+            Check(name: "transfer_loops", isPassed: !hangs(engine?.snapshot.loopAgeSeconds)),
+            Check(name: "webhook_loop", isPassed: !hangs(webhooks?.loopAgeSeconds)),
             Check(name: "disk", isPassed: (freeBytes ?? 0) >= Self.freeBytesMin),
             Check(name: "room_for_downloads", isPassed: downloads.hold != .noRoom, isRequired: false),
             Check(name: "reaches_hosts", isPassed: !store.isCutOff, isRequired: false),
@@ -65,7 +72,9 @@ final class Health: Sendable {
 
     /// A loop that has not come round for so long will not come round again.
     private static let loopAgeMax = 30.0
-    var isBroken: Bool { (engine?.snapshot.loopAgeSeconds ?? 0) > Self.loopAgeMax }
+    private func hangs(_ loopAge: Double?) -> Bool { loopAge ?? 0 > Self.loopAgeMax }
+
+    var isBroken: Bool { hangs(engine?.snapshot.loopAgeSeconds) || hangs(webhooks?.loopAgeSeconds) }
 }
 
 /// How fast things went over the last seconds: the difference of counters, sampled when somebody asks.

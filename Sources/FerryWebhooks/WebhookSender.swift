@@ -19,9 +19,9 @@ package final class WebhookSender: Sendable {
         package var version: String
         /// Requests at once, in all.
         package var concurrency = 256
-        /// Claimed deliveries that may wait in memory; each is a job's JSON, some KiB.
+        /// Claimed deliveries that may wait in memory, and those of one claim, by their weights: together
+        /// 32 MiB of jobs' JSON.
         package var waitingMax = 2_048
-        /// Rows per claim.
         package var claimMax = 512
         /// Milliseconds for a whole try, for an answer to begin (to the second), and for connecting.
         package var totalTimeout = 20_000
@@ -105,6 +105,9 @@ package final class WebhookSender: Sendable {
     }
 
     package var metrics: WebhookMetrics { gauge.metrics }
+
+    /// Seconds since the loop last came round; more than one mean that something blocks it.
+    package var loopAgeSeconds: Double { Double(monotonicNanoseconds() - loop.lastTurnNanoseconds) / 1e9 }
 
     /// Starts nothing more, gives requests on their way up to `graceSeconds`, reports what came back, and
     /// ends the loop. What was cut off or had not started becomes due again after its lease. Twice is once.

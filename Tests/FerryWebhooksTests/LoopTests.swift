@@ -1,0 +1,46 @@
+import FerryCore
+import FerryWebhooks
+import Sys
+import TestSupport
+import Testing
+
+/// What could hold up the sender's loop, and how that is found out.
+@Suite("The sender's loop")
+struct LoopTests {
+    @Test("an answer with a coding that nobody asked for answers nothing")
+    func coded() throws {
+        let receiver = try Receiver(
+            .answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"))
+        let bench = try Bench()
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        let first = try #require(
+            bench.deliver([.example(url: receiver.url, type: "job.challenge")]).first)
+        #expect(first.verdict != .accepted && first.error == "response_invalid")
+    }
+
+    @Test("its age tells that it does not come round, and that it does again")
+    func age() throws {
+        let receiver = try Receiver(.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
+        let (isHeld, gate) = (Signal<Void>(), Gate())
+        let bench = try Bench { configuration in
+            configuration.takeAnswer = { _, _, done in
+                isHeld.fire(())
+                _ = gate.pass()
+                done(true)
+            }
+        }
+        defer {
+            bench.sender.stop()
+            receiver.stop()
+        }
+        bench.queue.add([.example(url: receiver.url, type: "job.challenge")])
+        bench.sender.wake()
+        #expect(isHeld.wait().count == 1)
+        #expect(eventually { bench.sender.loopAgeSeconds > 2 })
+        gate.open()
+        #expect(eventually { bench.sender.loopAgeSeconds < 2 })
+    }
+}

@@ -143,13 +143,8 @@ extension LiveTransfer {
         }
     }
 
-    /// libcurl sends the request once more by itself.
-    func rewindBody() -> Bool {
-        // What was answered with 401 was not done.
-        let isRefused = isHeadHeld && (head?.status == 401 || head?.status == 407)
-        guard let source, source.sent == 0 || isRefused || isRepeatable else { return false }
-        return rewindSource()
-    }
+    /// libcurl is about to send the request once more by itself; whether it may, `willSend` says.
+    func rewindBody() -> Bool { rewindSource() }
 
     /// Before the body goes out again; false when that is not possible, and the attempt has ended.
     func rewindSource() -> Bool {
@@ -169,6 +164,21 @@ extension LiveTransfer {
 
     /// Whether the current request may be sent twice.
     var isRepeatable: Bool { RequestBuilder.isRepeatable(attempt.spec, method: hop.method) }
+
+    /// Whether what libcurl is about to send may go out. It repeats by itself what a connection that was used
+    /// before has not answered, also behind a challenge; but the server may have acted on it. False: the
+    /// attempt has ended.
+    func maySendAgain() -> Bool {
+        guard isUnanswered, !isRepeatable else { return true }
+        // That of the challenge.
+        (head, isHeadHeld) = (nil, false)
+        handle(
+            .bodyRefused(
+                TransferError(
+                    .connectionLost, "The connection ended without an answer.", phase: .waiting,
+                    isRetryable: false)))
+        return false
+    }
 
     /// Whether the job may be tried again: unless it allows more, nothing that is not idempotent may have had
     /// its effect.

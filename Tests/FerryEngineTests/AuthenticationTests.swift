@@ -1,5 +1,6 @@
 import FerryCore
 import FerryEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -126,6 +127,46 @@ import Testing
         #expect(data?.text == "nope" && data?.response?.status == 401)
         let none = fixture.run(.download, origin.url + "/")
         #expect(none?.failure?.code == .authenticationRequired)
+    }
+
+    @Test("what a server acts on after its challenge and does not answer is not sent again, unless it may be")
+    func unanswered() throws {
+        for (byteCount, isAllowed) in [(0, false), (5_000, false), (5_000, true)] {
+            let hasActed = Atomic<Bool>(false)
+            let origin = try ScriptedOrigin { connection in
+                while let request = connection.readRequest() {
+                    _ = connection.readBody(of: request)
+                    guard request.header("authorization") != nil else {
+                        connection.send(
+                            "HTTP/1.1 401 No\r\nWWW-Authenticate: Digest realm=\"r\", nonce=\"n\", "
+                                + "qop=\"auth\"\r\nContent-Length: 2\r\n\r\nno")
+                        continue
+                    }
+                    // The connection ends without a byte.
+                    guard hasActed.exchange(true, ordering: .relaxed) else { return }
+                    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                }
+            }
+            let fixture = try Fixture()
+            defer {
+                fixture.stop()
+                origin.stop()
+            }
+            let result = fixture.run(.data, origin.url) {
+                $0.authenticate(.digest)
+                $0.spec.request.method = "POST"
+                $0.payload = byteCount == 0 ? nil : patternBytes(byteCount)
+                $0.spec.retry.repeatsNonIdempotent = isAllowed
+            }
+            let sentCount = origin.requests.filter { $0.header("authorization") != nil }.count
+            if isAllowed {
+                #expect(result?.text == "ok" && sentCount == 2, "\(String(describing: result?.failure))")
+            } else {
+                #expect(sentCount == 1 && result?.response == nil)
+                #expect(result?.failure?.code == .connectionLost, "\(String(describing: result?.failure))")
+                #expect(result?.failure?.isRetryable == false)
+            }
+        }
     }
 
     @Test("a server that asks for nothing gets the body nevertheless")

@@ -24,10 +24,16 @@ struct BodyAssembly: Sendable {
         find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
             context.lane.send(
                 .run {
-                    reply(
-                        Result { () throws(TransferError) in
-                            try contents(try found.get())
-                        }.mapError { failure($0, (try? found.get()) ?? [:]) })
+                    var doubts: [Doubt] = []
+                    do throws(TransferError) {
+                        let contents = try contents(try found.get(), &doubts)
+                        settle(doubts[...]) { error in
+                            guard let error else { return reply(.success(contents)) }
+                            reply(.failure(.failed(error)))
+                        }
+                    } catch {
+                        reply(.failure(failure(error, (try? found.get()) ?? [:])))
+                    }
                 })
         }
     }
@@ -38,6 +44,12 @@ struct BodyAssembly: Sendable {
         let node: NodeID?
     }
     private typealias Found = [JobID: Source]
+
+    /// A file that is not the very one that its job has published: its bytes decide whether it is sent.
+    private struct Doubt {
+        let file: SourceFile
+        let sha256: String
+    }
 
     /// Looks the jobs up one after the other; there are few.
     private func find(
@@ -79,22 +91,42 @@ struct BodyAssembly: Sendable {
         TransferError(.sourceNotFound, message, phase: .sending, isRetryable: false)
     }
 
+    private static let changed = TransferError(
+        .sourceChanged, "The file is no longer the one that the source's job has fetched.", phase: .sending,
+        isRetryable: false)
+
     // MARK: On a file thread
 
-    private func contents(_ found: Found) throws(TransferError) -> BodyContents {
+    /// Hashes the files, one after the other, a slice at a time; `done` hears why they are not to be sent.
+    private func settle(_ doubts: ArraySlice<Doubt>, _ done: @escaping @Sendable (TransferError?) -> Void) {
+        guard let doubt = doubts.first else { return done(nil) }
+        let digests = Digests(JobSpec.Integrity())
+        let bytes = DigestTail.Bytes(descriptor: doubt.file.descriptor, owner: doubt.file, isWritten: false)
+        let tail = DigestTail(bytes, digests, lane: context.lane) {}
+        tail.finish(
+            at: doubt.file.byteCount,
+            then: .run {
+                if let failure = tail.failure { return done(failure) }
+                guard (try? digests.finish()) == doubt.sha256 else { return done(Self.changed) }
+                settle(doubts.dropFirst(), done)
+            })
+    }
+
+    private func contents(_ found: Found, _ doubts: inout [Doubt]) throws(TransferError) -> BodyContents {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
             guard case .job(let job)? = attempt.spec.source, let content = found[job]?.content else {
                 throw Self.missing("The job names no source.")
             }
-            var contents = BodyContents([try piece(of: job, content)], subject: isUpload ? 0 : nil)
+            let piece = try piece(of: job, content, &doubts)
+            var contents = BodyContents([piece], subject: isUpload ? 0 : nil)
             contents.contentType = content.mediaType
             contents.integrity = content.integrity
             return contents
         }
         var opened: [MultipartForm.Part] = []
-        for part in parts { opened.append(try open(part, found, &payload)) }
+        for part in parts { opened.append(try open(part, found, &payload, &doubts)) }
         var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
         if isUpload, case .job(let job)? = parts.last?.source, let content = found[job]?.content {
             contents.integrity = content.integrity
@@ -103,7 +135,7 @@ struct BodyAssembly: Sendable {
     }
 
     private func open(
-        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>
+        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>, _ doubts: inout [Doubt]
     ) throws(TransferError) -> MultipartForm.Part {
         func make(_ content: BodyContents.Piece, _ fileName: String?, _ type: String?) -> MultipartForm.Part {
             MultipartForm.Part(
@@ -117,7 +149,7 @@ struct BodyAssembly: Sendable {
                 throw Self.missing("The source's job does not exist.")
             }
             let type = content.mediaType ?? "application/octet-stream"
-            return make(try piece(of: job, content), content.fileName, type)
+            return make(try piece(of: job, content, &doubts), content.fileName, type)
         case .inline(let body):
             let bytes = payload.prefix(body.byteCount)
             payload = payload.dropFirst(body.byteCount)
@@ -132,10 +164,11 @@ struct BodyAssembly: Sendable {
         guard error.code == .sourceNotFound, let own = context.configuration.node else {
             return .failed(error)
         }
+        var doubts: [Doubt] = []
         for (job, source) in found {
-            guard let node = source.node, node != own, (try? piece(of: job, source.content)) == nil else {
-                continue
-            }
+            guard let node = source.node, node != own,
+                (try? piece(of: job, source.content, &doubts)) == nil
+            else { continue }
             switch attempt.home {
             case nil: return .elsewhere(node)
             case own: return .failed(Self.missing("The files of the sources' jobs are on several nodes."))
@@ -153,20 +186,22 @@ struct BodyAssembly: Sendable {
         try SourceFile(path, below: context.root(context.configuration.storageRoot(attempt.tenant)))
     }
 
-    private func piece(of job: JobID, _ content: JobContent) throws(TransferError) -> BodyContents.Piece {
+    private func piece(
+        of job: JobID, _ content: JobContent, _ doubts: inout [Doubt]
+    ) throws(TransferError) -> BodyContents.Piece {
         let file: SourceFile
+        var isPublished = true
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
-        case .path(let path, _): file = try self.file(path)
+        case .path(let path, let published):
+            file = try self.file(path)
+            isPublished = file.identity == published
         case .kept:
             let root = try context.root(context.configuration.keptDirectory)
             file = try SourceFile(KeptFiles.path(for: job), below: root)
         }
-        guard file.byteCount == content.size else {
-            throw TransferError(
-                .sourceChanged, "The file is no longer the one that the source's job has fetched.",
-                phase: .sending, isRetryable: false)
-        }
+        guard file.byteCount == content.size else { throw Self.changed }
+        if !isPublished { doubts.append(Doubt(file: file, sha256: content.sha256)) }
         return .file(file)
     }
 }

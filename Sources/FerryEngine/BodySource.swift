@@ -122,12 +122,14 @@ final class BodySource {
 final class SourceFile: Sendable {
     let descriptor: Int32
     let byteCount: Int64
+    let identity: FileIdentity
     private let modified: timespec
 
     init(_ path: String, below root: StorageDirectory) throws(TransferError) {
         let (descriptor, status) = try root.regularFile(path)
         self.descriptor = descriptor
         byteCount = Int64(status.st_size)
+        identity = FileIdentity(status)
         modified = status.st_mtim
     }
 

@@ -244,15 +244,44 @@ import Testing
         #expect(try run(fixture.addJob(named, node: other), nil).success?.sha256 == sha256([1]))
     }
 
-    @Test("a job's file with other bytes of the same length is noticed")
-    func swapped() throws {
-        try Self.with { origin, _, fixture in
-            try writeFile(fixture.root + "/there", [9])
-            let job = fixture.addJob(
-                TransferResult(
-                    path: "there", size: 1, sha256: sha256([1]), body: nil, isKept: false, verified: .length))
-            let result = fixture.run(.upload, origin.url) { $0.spec.source = .job(job) }
-            #expect(result?.failure?.code == .digestMismatch && result?.failure?.isRetryable == false)
+    /// A job that sends what `job` has left: as it is, or as a part of a form.
+    private static func send(_ job: JobID, inForm: Bool, _ draft: inout Draft) {
+        guard inForm else {
+            draft.spec.source = .job(job)
+            return
+        }
+        draft.spec.request.method = "POST"
+        draft.spec.request.body = .init(
+            form: .multipart, byteCount: 0, parts: [.init(name: "a", source: .job(job))])
+    }
+
+    @Test(
+        "a job's file with other bytes of the same length is noticed before anything is sent",
+        arguments: [true, false])
+    func swapped(inForm: Bool) throws {
+        try Self.with { origin, bodies, fixture in
+            // Some that are hashed at once, and some that take several slices.
+            for bytes in [[1], patternBytes(20_000_000)] as [[UInt8]] {
+                var result = TransferResult(
+                    path: "there", size: Int64(bytes.count), sha256: sha256(bytes), body: nil, isKept: false,
+                    verified: .length)
+                // Of the file that was published, which is gone.
+                result.file = FileIdentity(inode: 1, modified: 2)
+                let job = fixture.addJob(result)
+                let run = {
+                    fixture.run(inForm ? .data : .upload, origin.url) { Self.send(job, inForm: inForm, &$0) }
+                }
+                try writeFile(
+                    fixture.root + "/there", Array(bytes.dropLast()) + [bytes[bytes.count - 1] ^ 1])
+                let sentCount = origin.requests.count
+                let other = run()
+                #expect(other?.failure?.code == .sourceChanged && other?.failure?.isRetryable == false)
+                #expect(origin.requests.count == sentCount)
+                // As a backup brings it back.
+                try writeFile(fixture.root + "/there", bytes)
+                #expect(run()?.success != nil)
+                #expect(bodies.wait().first?.count ?? 0 >= bytes.count)
+            }
         }
     }
 }

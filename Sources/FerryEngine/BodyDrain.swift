@@ -204,11 +204,17 @@ final class BodyDrain: StagedDrain {
         return byteCount - lag < resumedByteCount ? 0 : lag
     }
 
-    /// Throws `incomplete_body` when a resumed answer, whole as it was, did not reach the file's end.
+    /// Throws `incomplete_body` when a resumed answer, whole as it was, did not reach the file's end, and
+    /// `storage_failed` when the file lacks bytes that have come.
     ///
     /// What is staged is written before.
     func checkEnd() throws(TransferError) {
         try stage?.flush(self)
+        guard file?.byteCount ?? byteCount == byteCount else {
+            throw TransferError(
+                .storageFailed, "The file lacks bytes that were received.", phase: .finishing,
+                isRetryable: true)
+        }
         guard let total, byteCount < total else { return }
         throw TransferError(
             .incompleteBody, "The server sent less than was left of the file.", phase: .receiving,
@@ -220,13 +226,33 @@ final class BodyDrain: StagedDrain {
 
     /// The file that a later attempt may go on from, if there is one. Not that of a body without a known end
     /// which has filled the disk: nobody promised it room, and what it holds may be all that others lack.
-    var resumableFile: PartialFile? {
+    private var resumableFile: PartialFile? {
         guard !hasRunFull || plan.fileByteCount != nil else { return nil }
         // Nothing to go on from is better than a failure for another reason.
         if gathering != nil, plan.opened != nil, !memory.isEmpty { _ = try? openFile() }
         guard let file, file.isResumable else { return nil }
+        return file
+    }
+
+    /// Once a second: the file whose record should say how far it is, from time to time. Throws as `append`
+    /// does: what is staged is written before, for behind bytes that are lost nothing may follow.
+    func fileToRecord(_ now: Int64) throws(TransferError) -> PartialFile? {
+        guard now - recorded.at >= EngineLimits.recordInterval,
+            byteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
+        else { return nil }
+        try stage?.flush(self)
+        guard let file = resumableFile else { return nil }
+        recorded = (now, byteCount)
+        return file
+    }
+
+    /// The file as it is left to a later attempt; nil: there is none, and what there is is to be discarded.
+    /// The drain must not be used otherwise afterwards.
+    func keep() -> PartialFile? {
         // Bytes that cannot be written are fetched again.
         try? stage?.flush(self)
+        guard let file = resumableFile else { return nil }
+        tail?.stop()
         return file
     }
 
@@ -258,6 +284,7 @@ final class BodyDrain: StagedDrain {
         gathering = nil
         guard let file else { return }
         stage?.drop(self)
+        tail?.stop()
         self.file = nil
         claim = nil
         lane.send(.run { file.discard() })

@@ -41,13 +41,14 @@ extension LiveTransfer {
 
     /// Once a second: from time to time the record of a long body says how far it is.
     func recordProgress(_ now: Int64) {
-        guard case .drain(let drain) = sink, now - drain.recorded.at >= EngineLimits.recordInterval,
-            drain.byteCount - drain.recorded.byteCount >= EngineLimits.recordedByteCountMin,
-            let file = drain.resumableFile
-        else { return }
-        drain.recorded = (now, drain.byteCount)
-        let syncs = context.configuration.fileSync == .full
-        context.lane.send(.run { file.checkpoint(syncs: syncs) })
+        guard case .drain(let drain) = sink else { return }
+        do throws(TransferError) {
+            guard let file = try drain.fileToRecord(now) else { return }
+            let syncs = context.configuration.fileSync == .full
+            context.lane.send(.run { file.checkpoint(syncs: syncs) })
+        } catch {
+            handle(.bodyRefused(error))
+        }
     }
 
     func discardBytes() {
@@ -60,7 +61,7 @@ extension LiveTransfer {
     /// The report follows when the bytes are safe, so that the next attempt finds them.
     func keepBytes() {
         if case .drain(let drain) = sink {
-            kept = drain.resumableFile
+            kept = drain.keep()
             if kept == nil { drain.discard(context.lane) }
         } else {
             // Nothing was written: what was found stays.

@@ -48,11 +48,13 @@ final class Publication: Sendable {
 
     init(_ plan: Plan) { self.plan = plan }
 
-    /// Any thread: stops the publication. False: the file is about to get its name, or has it.
+    /// Any thread: stops the publication, and the hashing before it. False: the file is about to get its
+    /// name, or has it.
     @discardableResult
     func revoke() -> Bool {
         let (exchanged, found) = fate.compareExchange(
             expected: Fate.open.rawValue, desired: Fate.revoked.rawValue, ordering: .sequentiallyConsistent)
+        if exchanged, case .file(_, let tail) = plan.bytes { tail?.stop() }
         return exchanged || found == Fate.revoked.rawValue
     }
 
@@ -69,7 +71,7 @@ final class Publication: Sendable {
     static func publish(_ batch: [Publication]) {
         var staged: [(Publication, Staged)] = []
         var outcomes: [(Publication, Outcome)] = []
-        var places: [String: StorageDirectory] = [:]
+        var places: [[UInt8]: StorageDirectory] = [:]
         for publication in batch {
             if publication.plan.isInline {
                 outcomes.append((publication, publication.readBack()))
@@ -86,7 +88,7 @@ final class Publication: Sendable {
             }
         }
         let failures = sync(staged)
-        var directories: [String: StorageDirectory] = [:]
+        var directories: [[UInt8]: StorageDirectory] = [:]
         for (index, (publication, one)) in staged.enumerated() {
             let outcome = publication.name(one, failures[index] ?? nil)
             outcomes.append((publication, outcome))
@@ -129,11 +131,11 @@ final class Publication: Sendable {
         let file: PartialFile
         let size: Int64
         let sha256: String
-        /// The same for the same directory.
-        let key: String
+        /// The same for the same directory, and as strings those of others may be the same: é has two forms.
+        let key: [UInt8]
 
-        static func key(of destination: Destination) -> String {
-            "\(destination.root.descriptor):\(destination.directory)"
+        static func key(of destination: Destination) -> [UInt8] {
+            Array("\(destination.root.descriptor):\(destination.directory)".utf8)
         }
 
         init(_ place: StorageDirectory, _ file: PartialFile, _ sha256: String, _ destination: Destination) {
@@ -146,7 +148,7 @@ final class Publication: Sendable {
     }
 
     /// `places`: the directories that this batch has opened. Nil: it was revoked while its bytes were hashed.
-    private func stage(_ places: inout [String: StorageDirectory]) throws(TransferError) -> Staged? {
+    private func stage(_ places: inout [[UInt8]: StorageDirectory]) throws(TransferError) -> Staged? {
         let destination = plan.destination
         let key = Staged.key(of: destination)
         let place: StorageDirectory
@@ -173,10 +175,11 @@ final class Publication: Sendable {
             }
             return Staged(place, file, sha256, destination)
         case .file(let file, let tail):
-            // Then the hashing was stopped as well.
+            // In this order: who revokes the publication stops the hashing afterwards.
+            let failure = tail?.failure
             guard !isRevoked else { return nil }
             do throws(TransferError) {
-                if let failure = tail?.failure { throw failure }
+                if let failure { throw failure }
                 return Staged(place, file, try plan.digests.finish(), destination)
             } catch {
                 file.discard()

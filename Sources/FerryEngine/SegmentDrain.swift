@@ -80,7 +80,7 @@ final class SegmentDrain: StagedDrain {
         return publication
     }
 
-    /// Ends the hashing, of a publication that was revoked or of bytes that are kept; gives back the room.
+    /// Ends the hashing, of bytes that are kept or of no use; gives back the room.
     func stop() {
         stage.drop(self)
         tail.stop()

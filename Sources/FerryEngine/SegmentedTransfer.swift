@@ -44,8 +44,6 @@ final class SegmentedTransfer: RunningAttempt {
     private var isBulk: Bool
     private(set) var destination: Destination?
     private(set) var publication: Publication?
-    /// The drain of the bytes that are being published.
-    private(set) var published: SegmentDrain?
     /// The job's own speed limit, which all parts share.
     private var rate: TokenBucket?
     /// In this and in all other limits.
@@ -74,6 +72,8 @@ final class SegmentedTransfer: RunningAttempt {
     var earlierSource: String?
     /// Between `start` and the end of the bytes; not while a file of no use is being removed.
     var isFetching = false
+    /// A file of no use is being removed.
+    var isClearing = false
     var isFilling = false
     var mustFillAgain = false
     var waitForDisk: [SegmentPart] = []
@@ -146,9 +146,7 @@ final class SegmentedTransfer: RunningAttempt {
             fill()
         case .stopTransfer: stopParts()
         case .store: publish()
-        case .revokeStorage:
-            publication?.revoke()
-            published?.stop()
+        case .revokeStorage: publication?.revoke()
         case .discardBytes:
             isFetching = false
             putAside = nil
@@ -205,7 +203,6 @@ final class SegmentedTransfer: RunningAttempt {
         // Of parts that have got everything and wait for their answer's end.
         stopParts()
         self.drain = nil
-        published = drain
         let verification = drain.digests.verification(
             attempt.spec.integrity, isDelimited: head?.answer.isDelimited("GET") ?? false)
         let ended = result(.released, kept: nil)
@@ -225,7 +222,6 @@ final class SegmentedTransfer: RunningAttempt {
     private func leave() {
         needSlot()
         stopParts()
-        published = nil
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
     }
@@ -251,7 +247,6 @@ final class SegmentedTransfer: RunningAttempt {
     func forgetFile() {
         stopParts()
         drain = nil
-        published = nil
         publication = nil
         plan = nil
         target = nil
@@ -265,6 +260,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// The file of no use has gone, its name is free.
     func cleared() {
         guard !machine.isEnded else { return }
+        isClearing = false
         isFetching = true
         fill()
     }
@@ -341,7 +337,7 @@ final class SegmentedTransfer: RunningAttempt {
         limitsChanged()
     }
 
-    /// Places in limits that have changed mean nothing any more.
+    /// As in `LiveTransfer`.
     func limitsChanged() {
         let before = places
         places = JobPlaces()
@@ -352,11 +348,8 @@ final class SegmentedTransfer: RunningAttempt {
             }
             return now.holds(like: before)
         }
-        if isSame {
-            places = before
-        } else {
-            for change in changes { change.part.limitsChanged(change.pacing) }
-        }
+        if isSame { places = before }
+        for change in changes { change.part.limitsChanged(isSame ? change.part.pacing : change.pacing) }
     }
 
     func note(_ source: Int, _ change: (inout MirrorQuality) -> Void) {

@@ -127,12 +127,13 @@ extension SegmentedTransfer {
         return part.hop.url.origin
     }
 
-    var waitsForDisk: Bool { machine.waitsForDisk || !waitForDisk.isEmpty || awaitedReport != nil }
+    var waitsForDisk: Bool {
+        machine.waitsForDisk || !waitForDisk.isEmpty || isClearing || awaitedReport != nil
+    }
 
     func outwait(_ error: TransferError) {
         if let outcome = awaitedReport { return report(outcome, kept: nil) }
         guard publication?.revoke() ?? true else { return }
-        published?.stop()
         handle(.outwaited(error))
     }
 
@@ -171,6 +172,7 @@ extension SegmentedTransfer {
         let useless = drain
         forgetFile()
         guard let useless else { return cleared() }
+        isClearing = true
         let (key, tell) = (key, loop.teller)
         useless.discard { tell { $0.cleared(key) } }
     }

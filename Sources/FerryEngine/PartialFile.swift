@@ -7,10 +7,10 @@ import Synchronization
 /// When a later attempt may go on from its bytes, a record of them is kept beside it, and a lock (flock(2))
 /// keeps that attempt away until this one has let go: also from a node that only seemed dead.
 final class PartialFile: Sendable {
-    /// The record, and whether it may still be written.
+    /// The record, as it is true and as it was written last.
     private struct Keeping {
         var record: PartialRecord?
-        var isOnDisk = false
+        var onDisk: PartialRecord?
         /// The file was published, discarded or left to a later attempt.
         var isOver = false
     }
@@ -35,15 +35,16 @@ final class PartialFile: Sendable {
     }
 
     /// Takes over one that an earlier attempt left, to write from `byteCount` on. The descriptor holds its
-    /// lock; its record is on disk.
+    /// lock. `onDisk`: its record as it was found.
     init(
-        _ destination: Destination, name: String, descriptor: Int32, byteCount: Int64, record: PartialRecord
+        _ destination: Destination, name: String, descriptor: Int32, byteCount: Int64, record: PartialRecord,
+        onDisk: PartialRecord
     ) {
         self.destination = destination
         self.name = name
         self.descriptor = descriptor
         written = Atomic(byteCount)
-        keeping = Mutex(Keeping(record: record, isOnDisk: true))
+        keeping = Mutex(Keeping(record: record, onDisk: onDisk))
     }
 
     deinit { close(descriptor) }
@@ -86,13 +87,13 @@ final class PartialFile: Sendable {
 
     /// Removes the name, and the record. File thread: a large file takes milliseconds.
     func discard() {
-        let isOnDisk = end()
+        let isRecorded = end()
         // Whoever moved the directory away took the partial along.
         guard let place = try? destination.root.directory(destination.directory, making: false) else {
             return
         }
         place.remove(name)
-        if isOnDisk { place.remove(PartialNames.record(of: name)) }
+        if isRecorded { place.remove(PartialNames.record(of: name)) }
     }
 
     /// Brings what has been written to stable storage. Throws from the first failure on: a later sync that
@@ -110,9 +111,6 @@ final class PartialFile: Sendable {
     /// Whether a later attempt may go on from here.
     var isResumable: Bool { keeping.withLock { $0.record != nil && !$0.isOver } }
 
-    /// Whether the record has been written.
-    var isRecorded: Bool { keeping.withLock { $0.isOnDisk } }
-
     /// From now on a later attempt may go on from these bytes. Where the file system knows no locks nothing
     /// changes.
     func becomeResumable(_ record: PartialRecord) {
@@ -127,7 +125,7 @@ final class PartialFile: Sendable {
     /// before, and the record too. False: there is none, or it could not be written.
     ///
     /// `ranges`: the bytes there are; nil: all up to `byteCount`. Two threads may be at it: what tells of
-    /// less than is on disk already changes nothing.
+    /// less than the other one's changes nothing.
     @discardableResult
     func checkpoint(syncs: Bool, ranges: ByteRanges? = nil) -> Bool {
         let ranges = ranges ?? ByteRanges([0..<byteCount])
@@ -141,13 +139,12 @@ final class PartialFile: Sendable {
         }
         return keeping.withLock { keeping in
             guard !keeping.isOver, var record = keeping.record else { return false }
-            if keeping.isOnDisk, ranges.byteCount < record.ranges.byteCount { return true }
+            if ranges.byteCount < record.ranges.byteCount { return true }
             record.boot = Boot.identifier
             record.ranges = ranges
             if isSynced { record.synced = ranges }
-            guard write(record, syncs: isSynced) else { return false }
-            keeping.record = record
-            keeping.isOnDisk = true
+            guard record == keeping.onDisk || write(record, syncs: isSynced) else { return false }
+            (keeping.record, keeping.onDisk) = (record, record)
             return true
         }
     }
@@ -181,6 +178,7 @@ final class PartialFile: Sendable {
             ftruncate(descriptor, off_t(size)) == 0
         else { return ranges }
         written.store(size, ordering: .relaxed)
+        keeping.withLock { $0.record = $0.record?.clipped(to: size) }
         return ranges.clipped(to: size)
     }
 
@@ -189,7 +187,7 @@ final class PartialFile: Sendable {
     private func isOnRecord(_ ranges: ByteRanges) -> Bool {
         guard syncError.load(ordering: .relaxed) == 0 else { return false }
         return keeping.withLock { keeping in
-            guard keeping.isOnDisk, !keeping.isOver, var record = keeping.record else { return false }
+            guard keeping.onDisk != nil, !keeping.isOver, var record = keeping.record else { return false }
             guard record.boot == Boot.identifier else { return false }
             record.ranges =
                 record.isSequential ? ranges : record.ranges.clipped(to: ranges.ranges.last?.upperBound ?? 0)
@@ -222,7 +220,7 @@ final class PartialFile: Sendable {
     private func end() -> Bool {
         keeping.withLock { keeping in
             keeping.isOver = true
-            return keeping.isOnDisk
+            return keeping.onDisk != nil
         }
     }
 

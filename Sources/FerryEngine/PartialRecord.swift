@@ -92,6 +92,14 @@ struct PartialRecord: Sendable, Equatable {
         announced = Array(digests.prefix(EngineLimits.laterDigestCountMax))
     }
 
+    /// Of the file when it has been cut to that size.
+    func clipped(to size: Int64) -> PartialRecord {
+        var record = self
+        record.ranges = ranges.clipped(to: size)
+        record.synced = synced.clipped(to: size)
+        return record
+    }
+
     /// The bytes that count now in a file of that size.
     func usable(size: Int64) -> ByteRanges {
         guard boot == Boot.identifier, !boot.isEmpty else { return synced.clipped(to: size) }

@@ -14,40 +14,44 @@ final class Resumption: Sendable {
 
     /// Opens and locks the partial `name`. Nil when its bytes cannot be used: it has no record, was asked for
     /// in another way, is held by an attempt that only seemed dead, or nothing of it has outlasted a power
-    /// cut.
+    /// cut. Throws `storage_unavailable` when it cannot be read now.
     ///
     /// `withGaps`: bytes behind a gap count too; otherwise they are cut off.
     init?(
         _ name: String, of destination: Destination, in place: StorageDirectory, identity: String,
         withGaps: Bool
-    ) {
+    ) throws(TransferError) {
         guard
-            let json = place.contents(
+            let json = try place.contents(
                 PartialNames.record(of: name), byteCountMax: EngineLimits.recordByteCountMax),
-            var record = PartialRecord(json: json), record.identity == identity,
-            let (descriptor, status) = place.ownFile(name)
+            let found = PartialRecord(json: json), found.identity == identity,
+            let (descriptor, status) = try place.ownFile(name)
         else { return nil }
-        let usable = record.usable(size: Int64(status.st_size))
+        let usable = found.usable(size: Int64(status.st_size))
         let kept = withGaps ? usable : ByteRanges([0..<usable.prefixByteCount])
         let size = kept.ranges.last?.upperBound ?? 0
         // The last byte is asked for once more when there may be nothing behind it: an answer without bytes
         // could not say whether the server's file is still the same.
-        let isWhole = record.total.map { $0 == kept.byteCount } ?? true
+        let isWhole = found.total.map { $0 == kept.byteCount } ?? true
         let ranges = isWhole ? kept.clipped(to: size - 1) : kept
-        guard UInt64(status.st_ino) == record.inode, !ranges.isEmpty, size <= record.total ?? .max,
+        guard UInt64(status.st_ino) == found.inode, !ranges.isEmpty, size <= found.total ?? .max,
             flock(descriptor, LOCK_EX | LOCK_NB) == 0
         else {
             close(descriptor)
             return nil
         }
-        let isIntact =
-            record.isSequential != withGaps && record.boot == Boot.identifier && size == Int64(status.st_size)
+        var record = found.clipped(to: size)
         record.isSequential = !withGaps
+        record.ranges = kept
+        // The size alone says how many bytes were appended.
+        let isIntact =
+            found.isSequential != withGaps && found.boot == Boot.identifier && size == Int64(status.st_size)
+            && found.synced == record.synced && (record.isSequential || found.ranges == kept)
         self.record = record
         self.ranges = ranges
         file = PartialFile(
             destination, name: name, descriptor: descriptor, byteCount: ranges.ranges.last?.upperBound ?? 0,
-            record: record)
+            record: record, onDisk: found)
         guard !isIntact else { return }
         // Bytes behind a gap or a power cut do not count, and would be taken for written ones in this boot.
         guard ftruncate(descriptor, off_t(size)) == 0,

@@ -23,22 +23,25 @@ extension LiveTransfer {
     }
 
     private func comeBack(_ pacing: Pacing, after nanoseconds: Int64) {
-        guard !pacing.hasTimer else { return }
-        pacing.hasTimer = true
-        loop.multi.after(nanoseconds: nanoseconds) { [weak self] in
-            pacing.hasTimer = false
+        let instant = loop.multi.now + nanoseconds
+        guard instant < pacing.returnsAt else { return }
+        pacing.returnsAt = instant
+        // Not held: a job leaves its limits with the last of its places.
+        loop.multi.after(nanoseconds: nanoseconds) { [weak self, weak pacing] in
+            if pacing?.returnsAt == instant { pacing?.returnsAt = .max }
             self?.resumePaced()
         }
     }
 
+    /// What waits for its turn goes on when that has come, and comes back then otherwise.
     private func resumePaced() {
-        guard !waitsForDigest, !machine.isEnded else { return }
+        guard !waitsForDigest, !machine.isEnded, let transfer, transfer.isPaused else { return }
         if let pacing, pacing.timeLeft(loop.multi.now) > 0 {
             comeBack(pacing, after: pacing.timeLeft(loop.multi.now))
             return
         }
         lastActivity = loop.multi.now
-        transfer?.resume()
+        transfer.resume()
     }
 
     /// Takes a place in the limits that hold where the current hop leads. `job`: its own.
@@ -53,10 +56,11 @@ extension LiveTransfer {
         resumePaced()
     }
 
-    /// Limits that others share have changed: places in the old ones mean nothing any more.
+    /// Limits that others share have changed: in the same ones the turn may come sooner now, places in others
+    /// are to be asked for anew.
     func limitsChanged() {
         let now = context.rates.pacing(of: attempt, at: hop.url, job: pacing?.job)
-        if let now, let pacing, now.holds(like: pacing) { return }
+        if let now, let pacing, now.holds(like: pacing) { return resumePaced() }
         pacing = now
         resumePaced()
     }

@@ -8,18 +8,15 @@ final class Pacing {
     let job: TokenBucket?
     private let receiving: [TokenBucket]
     private let sending: [TokenBucket]
-    /// Of all of them, when this was made.
-    private let generations: [Int]
     private let places: JobPlaces
-    /// Bytes that one step may move: so few that the slowest limit does not come in bursts.
-    let portion: Int
-    /// Bytes that have their place, and when it is; 0: none are waiting.
+    /// Bytes that have a place in each limit; 0: none are waiting.
     private var granted = 0
-    private var due: Int64 = 0
+    /// Those places, or what those were that have moved last.
+    private var held: [TokenBucket.Place] = []
     /// Whether it waits for a place of its job's.
     fileprivate var isQueued = false
-    /// Whether somebody comes back by itself when it is time.
-    var hasTimer = false
+    /// When somebody comes back by itself; `.max`: nobody does.
+    var returnsAt = Int64.max
 
     /// `places`: what the job's connections share; `session`, `host`: of both directions; `receiving`,
     /// `sending`: the service's.
@@ -31,18 +28,20 @@ final class Pacing {
         self.job = job
         self.receiving = [job, session, host, receiving].compactMap { $0 }
         self.sending = [job, session, host, sending].compactMap { $0 }
-        generations = (self.receiving + self.sending).map(\.generation)
-        let slowest = (self.receiving + self.sending).map(\.bytesPerSecond).min() ?? .infinity
-        portion = Int(
+    }
+
+    /// Bytes that one step may move: so few that the slowest limit does not come in bursts.
+    var portion: Int {
+        let slowest = (receiving + sending).map(\.bytesPerSecond).min() ?? .infinity
+        return Int(
             min(
                 max(slowest * EngineLimits.portionSeconds, Double(EngineLimits.portionMin)),
                 Double(EngineLimits.pacedBufferSize)))
     }
 
-    /// Whether the limits are the same, and the places in them still mean something.
+    /// Whether the limits are the same ones, so that the places in them count, at whatever rates.
     func holds(like other: Pacing) -> Bool {
         receiving.elementsEqual(other.receiving, by: ===) && sending.elementsEqual(other.sending, by: ===)
-            && generations == other.generations
     }
 
     /// 0 when the bytes may move, which they then do; otherwise the nanoseconds after which to ask again for
@@ -51,9 +50,10 @@ final class Pacing {
         guard byteCount > 0 else { return 0 }
         if granted == 0 {
             places.ask(self, byteCount, direction, now: now)
-            guard granted > 0 else { return max(1, places.opening(buckets(direction)) - now) }
+            guard granted > 0 else { return max(now + 1, places.opening(buckets(direction))) - now }
         }
-        if now < due { return due - now }
+        let wait = timeLeft(now)
+        if wait > 0 { return wait }
         let rest = byteCount - granted
         granted = 0
         // They came with others this time; those are paid for by whoever comes next.
@@ -63,28 +63,35 @@ final class Pacing {
 
     /// The same for bytes that cannot wait: what follows them has to.
     func charge(_ byteCount: Int, _ direction: Direction, now: Int64) {
-        due = max(due, reserve(byteCount, direction, now))
+        hold(reserve(byteCount, direction, now))
     }
 
     /// Nanoseconds until it is time for what waits; not above 0: nothing has to.
-    func timeLeft(_ now: Int64) -> Int64 { due - now }
+    func timeLeft(_ now: Int64) -> Int64 { (held.map(\.time).max() ?? now) - now }
 
-    fileprivate func grant(_ byteCount: Int, at place: Int64) {
+    fileprivate func grant(_ byteCount: Int, at places: [TokenBucket.Place]) {
         isQueued = false
-        (granted, due) = (byteCount, max(due, place))
+        granted = byteCount
+        hold(places)
+    }
+
+    /// Instead of earlier places in the same limits.
+    private func hold(_ places: [TokenBucket.Place]) {
+        held.removeAll { old in places.contains { $0.bucket === old.bucket } }
+        held += places
     }
 
     fileprivate func buckets(_ direction: Direction) -> [TokenBucket] {
         direction == .receiving ? receiving : sending
     }
 
-    private func reserve(_ byteCount: Int, _ direction: Direction, _ now: Int64) -> Int64 {
-        var latest = Int64.min
-        for bucket in buckets(direction) {
+    private func reserve(
+        _ byteCount: Int, _ direction: Direction, _ now: Int64
+    ) -> [TokenBucket.Place] {
+        buckets(direction).map { bucket in
             places.enter(bucket)
-            latest = max(latest, bucket.reserve(byteCount, now: now))
+            return bucket.reserve(byteCount, now: now)
         }
-        return latest
     }
 }
 
@@ -93,8 +100,8 @@ final class Pacing {
 final class JobPlaces {
     private struct Limit {
         let bucket: TokenBucket
-        /// When the job's place in it is; nobody of the job asks for another one before.
-        var due: Int64 = .min
+        /// The job's place in it; nobody of the job asks for another one before its turn.
+        var place: TokenBucket.Place?
     }
     private struct Waiter {
         weak var pacing: Pacing?
@@ -128,13 +135,9 @@ final class JobPlaces {
             guard let pacing = waiter.pacing else { return true }
             let buckets = pacing.buckets(waiter.direction)
             guard opening(buckets) <= now else { return false }
-            var latest = Int64.min
-            for bucket in buckets {
-                let place = bucket.reserve(waiter.byteCount, now: now)
-                limits[enter(bucket)].due = place
-                latest = max(latest, place)
-            }
-            pacing.grant(waiter.byteCount, at: latest)
+            let places = buckets.map { $0.reserve(waiter.byteCount, now: now) }
+            for place in places { limits[enter(place.bucket)].place = place }
+            pacing.grant(waiter.byteCount, at: places)
             return true
         }
     }
@@ -142,8 +145,8 @@ final class JobPlaces {
     /// When the job may ask for another place in all of these.
     fileprivate func opening(_ buckets: [TokenBucket]) -> Int64 {
         var latest = Int64.min
-        for limit in limits where limit.due > latest && buckets.contains(where: { $0 === limit.bucket }) {
-            latest = limit.due
+        for limit in limits where buckets.contains(where: { $0 === limit.bucket }) {
+            latest = max(latest, limit.place?.time ?? .min)
         }
         return latest
     }

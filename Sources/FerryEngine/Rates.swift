@@ -50,9 +50,11 @@ final class Rates: Sendable {
             let session =
                 state.sessions.isEmpty
                 ? nil : state.sessions[SessionKey(tenant: attempt.tenant, name: attempt.spec.session)]
+            let host = Self.host(of: url.origin, &state)
+            guard (job ?? session ?? host ?? state.receiving ?? state.sending) != nil else { return nil }
             return Pacing(
-                places(), job: job, session: session, host: Self.host(of: url.origin, &state),
-                receiving: state.receiving, sending: state.sending)
+                places(), job: job, session: session, host: host, receiving: state.receiving,
+                sending: state.sending)
         }
     }
 

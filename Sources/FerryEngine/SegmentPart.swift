@@ -125,9 +125,9 @@ final class SegmentPart: EasyDelegate {
 
     /// Goes on after a pause.
     func resume() {
-        guard let owner else { return }
+        guard let owner, let transfer, transfer.isPaused else { return }
         lastActivity = owner.now
-        transfer?.resume()
+        transfer.resume()
     }
 
     // MARK: Speed
@@ -141,16 +141,19 @@ final class SegmentPart: EasyDelegate {
     }
 
     private func comeBack(_ pacing: Pacing, after nanoseconds: Int64) {
-        guard let owner, !pacing.hasTimer else { return }
-        pacing.hasTimer = true
-        owner.loop.multi.after(nanoseconds: nanoseconds) { [weak self] in
-            pacing.hasTimer = false
+        guard let owner else { return }
+        let instant = owner.now + nanoseconds
+        guard instant < pacing.returnsAt else { return }
+        pacing.returnsAt = instant
+        // Not held: a job leaves its limits with the last of its places.
+        owner.loop.multi.after(nanoseconds: nanoseconds) { [weak self, weak pacing] in
+            if pacing?.returnsAt == instant { pacing?.returnsAt = .max }
             self?.resumePaced()
         }
     }
 
     private func resumePaced() {
-        guard let owner else { return }
+        guard let owner, !owner.waitForDisk.contains(where: { $0 === self }) else { return }
         if let pacing, pacing.timeLeft(owner.now) > 0 {
             comeBack(pacing, after: pacing.timeLeft(owner.now))
         } else {

@@ -162,10 +162,28 @@ private struct Simulation {
         #expect(Self.pacing(100_000, nil).portion == 5_000)
         #expect(Self.pacing(100_000_000, nil).portion == 16_384)
         let bucket = TokenBucket(bytesPerSecond: 1, now: 0)
-        #expect(bucket.reserve(1_000_000, now: 0) == 0)
-        #expect(bucket.reserve(1, now: 0) > 1_000_000_000_000)
+        let pacing = Self.pacing(nil, bucket)
+        #expect(bucket.reserve(1_000_000, now: 0).time == 0)
+        let waiting = bucket.reserve(1, now: 0)
+        #expect(waiting.time > 1_000_000_000_000 && pacing.portion == 1_024)
         bucket.change(bytesPerSecond: 1_000_000_000, now: 5)
-        #expect(bucket.reserve(1, now: 5) == 5)
+        #expect((1_000_000...1_000_010).contains(waiting.time) && pacing.portion == 16_384)
+        #expect((waiting.time...1_000_020).contains(bucket.reserve(1, now: 5).time), "behind it")
+    }
+
+    @Test("a rate that changes again and again leaves everybody in line, and carries what it says")
+    func changes() {
+        let bucket = TokenBucket(bytesPerSecond: 500_000, now: 0)
+        let pacings = (0..<200).map { _ in Self.pacing(nil, bucket) }
+        // All of them once take six seconds and a half.
+        var simulation = Simulation(pacings, portions: pacings.map { _ in 16_384 })
+        for round in 1...100 {
+            simulation.run(seconds: 3)
+            bucket.change(bytesPerSecond: round % 2 == 0 ? 500_000 : 500_500, now: simulation.now)
+        }
+        let total = Double(simulation.moved.reduce(0, +))
+        #expect(abs(total / (300 * 500_250) - 1) < 0.05, "\(total)")
+        for one in simulation.moved { #expect(abs(Double(one) * 200 / total - 1) < 0.05, "\(one)") }
     }
 }
 
@@ -216,7 +234,7 @@ private struct Simulation {
             #expect(results.count == 4 && results.allSatisfy { $0.success != nil })
         }
         // 4 MB at half of 4 MB/s.
-        #expect((1.8...20).contains(took), "\(took) s")
+        #expect(took >= 1.8, "\(took) s")
         return received.allSatisfy { $0 > 600_000 }
     }
 
@@ -224,21 +242,21 @@ private struct Simulation {
     func changes() throws {
         try Self.with { nginx, fixture in
             let attempt = fixture.attempt(.download, nginx.url + "/file") {
-                $0.spec.bytesPerSecondMax = 10_000
+                $0.spec.bytesPerSecondMax = 1_000
             }
             let progress = { fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0 }
             fixture.engine.begin([attempt])
             #expect(eventually { progress() > 0 })
             #expect(progress() < 100_000)
             fixture.engine.setLimits(
-                TransferLimits(bytesPerSecondPerHostMax: 20_000), shares: RateShares(nodeCount: 1))
+                TransferLimits(bytesPerSecondPerHostMax: 2_000), shares: RateShares(nodeCount: 1))
             fixture.engine.changeRate(attempt.job, bytesPerSecondMax: 100_000_000)
             let before = progress()
-            #expect(eventually { progress() > before + 20_000 })
+            #expect(eventually { progress() > before + 2_000 })
             #expect(progress() < 500_000)
             fixture.engine.setLimits(TransferLimits(), shares: RateShares(nodeCount: 1))
-            let took = Self.seconds { #expect(fixture.sink.arrived.wait().first?.success != nil) }
-            #expect(took < 20, "\(took) s")
+            // Eight minutes, if the host's stayed.
+            #expect(fixture.sink.arrived.wait().first?.success != nil)
         }
     }
 
@@ -252,16 +270,16 @@ private struct Simulation {
                 let result = fixture.run(.upload, nginx.url + "/put/x") { $0.spec.source = .path("source") }
                 #expect(result?.success?.sha256 == sha256(patternBytes(1_500_000)))
             }
-            #expect((1.2...20).contains(up), "\(up) s")
-            // Twenty seconds, if it were concerned.
+            #expect(up >= 1.2, "\(up) s")
+            // Minutes, if it were concerned.
             fixture.engine.setLimits(
-                TransferLimits(bytesSentPerSecondMax: 50_000), shares: RateShares(nodeCount: 1))
+                TransferLimits(bytesSentPerSecondMax: 5_000), shares: RateShares(nodeCount: 1))
             let down = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
-            #expect(down < 10, "\(down) s")
+            #expect(down < 60, "\(down) s")
             fixture.engine.setLimits(
                 TransferLimits(bytesPerSecondPerHostMax: 1_000_000), shares: RateShares(nodeCount: 4))
             let host = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
-            #expect((0.7...20).contains(host), "\(host) s")
+            #expect(host >= 0.7, "\(host) s")
         }
     }
 
@@ -275,17 +293,17 @@ private struct Simulation {
                 let result = fixture.run(.download, nginx.url + "/file") { $0.spec.session = "slow" }
                 #expect(result?.success != nil)
             }
-            #expect((0.35...20).contains(slow), "\(slow) s")
-            // Twenty seconds, if others were concerned.
-            fixture.engine.setSessionRates([key: 100_000])
+            #expect(slow >= 0.35, "\(slow) s")
+            // Minutes, if others were concerned.
+            fixture.engine.setSessionRates([key: 10_000])
             let free = Self.seconds { #expect(fixture.run(.download, nginx.url + "/file")?.success != nil) }
-            #expect(free < 10, "\(free) s")
+            #expect(free < 60, "\(free) s")
             fixture.engine.setSessionRates([:])
             let now = Self.seconds {
                 let result = fixture.run(.download, nginx.url + "/file") { $0.spec.session = "slow" }
                 #expect(result?.success != nil)
             }
-            #expect(now < 10, "\(now) s")
+            #expect(now < 60, "\(now) s")
         }
     }
 
@@ -308,11 +326,11 @@ private struct Simulation {
                 }
                 fixture.engine.setHostRates([nginx.url: 1_000_000])
                 let slow = run()
-                #expect((0.7...20).contains(slow), "\(slow) s in \(segments) parts")
-                // Fifty seconds, if it held.
-                fixture.engine.setHostRates([origin.url: 20_000])
+                #expect(slow >= 0.7, "\(slow) s in \(segments) parts")
+                // Minutes, if it held.
+                fixture.engine.setHostRates([origin.url: 2_000])
                 let fast = run()
-                #expect(fast < 10, "\(fast) s in \(segments) parts")
+                #expect(fast < 60, "\(fast) s in \(segments) parts")
             }
         }
     }
@@ -337,6 +355,6 @@ private struct Simulation {
             }
             #expect(result?.success?.sha256 == sha256(patternBytes(1_000_000)))
         }
-        #expect((0.7...20).contains(took), "\(took) s")
+        #expect(took >= 0.7, "\(took) s")
     }
 }

@@ -141,6 +141,11 @@ package struct AttemptMachine: Sendable {
         end(.failed(error, retryAfter: retryAfter), keepsBytes: error.leavesBytesUsable, after: actions)
     }
 
+    /// Nothing was written that may be wrong, or nobody has said that it is.
+    private mutating func failKeeping(_ error: TransferError, after actions: [Action] = []) -> [Action] {
+        end(.failed(error, retryAfter: nil), keepsBytes: true, after: actions)
+    }
+
     private mutating func whilePreparing(_ event: Event, _ stop: Stop?) -> [Action] {
         switch event {
         case .prepared:
@@ -148,7 +153,7 @@ package struct AttemptMachine: Sendable {
             state = .exchanging(nil)
             return [.start(fresh: false)]
         case .preparationFailed(let error), .outwaited(let error):
-            return stop.map { end($0) } ?? fail(error)
+            return stop.map { end($0) } ?? failKeeping(error)
         case .stop(let how):
             state = .preparing(.asked(how))
             return []
@@ -169,8 +174,10 @@ package struct AttemptMachine: Sendable {
         case .enoughDiscarded:
             guard let verdict, verdict != .accept else { return [] }
             return [.stopTransfer] + conclude(verdict, nil)
-        case .bodyRefused(let error), .timedOut(let error), .outwaited(let error):
+        case .bodyRefused(let error), .timedOut(let error):
             return fail(error, after: [.stopTransfer])
+        case .outwaited(let error):
+            return failKeeping(error, after: [.stopTransfer])
         case .transferEnded(let failure):
             guard let verdict else { return endedWithoutHead(failure) }
             return conclude(verdict, failure)
@@ -244,8 +251,10 @@ package struct AttemptMachine: Sendable {
         case .published:
             state = .ended
             return [.leave]
-        case .storageFailed(let error), .outwaited(let error):
+        case .storageFailed(let error):
             return stop.map { end($0) } ?? fail(error)
+        case .outwaited(let error):
+            return stop.map { end($0) } ?? failKeeping(error)
         case .fetchAgain:
             if let stop { return end(stop) }
             state = .exchanging(nil)

@@ -53,37 +53,63 @@ struct Destination: Sendable {
         number > 0 ? fittedName(name, insert: "-\(number)") : name
     }
 
-    /// Takes over what earlier attempts of this job left and removes what cannot be used. The job's file may
-    /// be continued when `identity` is what it was asked for with; nil: never. `withGaps`: also behind gaps.
-    /// File thread.
-    ///
-    /// A partial that shares its inode with the final name was published, but the node died before the result
-    /// was committed: both go, this attempt fetches it again.
+    /// Takes over what earlier attempts of this job left and removes what cannot be used; what cannot be read
+    /// now is left to later attempts. The job's file may be continued when `identity` is what it was asked
+    /// for with; nil: never. `withGaps`: also behind gaps. File thread.
     func takeOver(identity: String?, withGaps: Bool = false) -> Resumption? {
         // Without the directory there is nothing to remove.
         guard let place = try? root.directory(directory, making: false) else { return nil }
         var best: Resumption?
-        for name in place.names(beginningWith: PartialNames.prefix(of: job)) {
+        for name in earlierNames(in: place) {
             // What later attempts have left is theirs: then this one has lost its lease and does not know it.
             guard let owner = PartialNames.owner(of: name), owner.attempt < attempt else { continue }
             guard owner.isPartial else {
                 removeStray(name, in: place)
                 continue
             }
-            let wasPublished =
-                ifExists != .replace && place.inode(name).map { takeBack($0, in: place) } ?? false
-            if !wasPublished, let identity,
-                let found = Resumption(name, of: self, in: place, identity: identity, withGaps: withGaps),
-                found.byteCount > best?.byteCount ?? 0
-            {
-                best?.file.discard()
-                best = found
-            } else {
-                place.remove(name)
-                place.remove(PartialNames.record(of: name))
+            do throws(TransferError) {
+                let found = try resumption(name, in: place, identity: identity, withGaps: withGaps)
+                if let found, found.byteCount > best?.byteCount ?? 0 {
+                    best?.file.discard()
+                    best = found
+                } else {
+                    place.remove(name)
+                    place.remove(PartialNames.record(of: name))
+                }
+            } catch {
+                // Nobody can tell what it is worth.
+                continue
             }
         }
         return best
+    }
+
+    /// A partial that shares its inode with the final name was published, but the node died before the result
+    /// was committed: both go, this attempt fetches it again.
+    private func resumption(
+        _ name: String, in place: StorageDirectory, identity: String?, withGaps: Bool
+    ) throws(TransferError) -> Resumption? {
+        if ifExists != .replace, let status = place.status(name), status.st_nlink > 1,
+            takeBack(status.st_ino, in: place)
+        {
+            return nil
+        }
+        guard let identity else { return nil }
+        return try Resumption(name, of: self, in: place, identity: identity, withGaps: withGaps)
+    }
+
+    /// What attempts before this one may have left here. Some names are sooner asked for than a directory is
+    /// read that holds very many files.
+    private func earlierNames(in place: StorageDirectory) -> [String] {
+        guard attempt <= EngineLimits.namedAttemptCountMax else {
+            return place.names(beginningWith: PartialNames.prefix(of: job))
+        }
+        let names = (0..<attempt).flatMap { number -> [String] in
+            let partial = PartialNames.partial(of: job, attempt: number)
+            let record = PartialNames.record(of: partial)
+            return [partial, record, PartialNames.draft(of: record)]
+        }
+        return names.filter { place.status($0) != nil }
     }
 
     /// Takes what an earlier attempt of this process has left from where the job's destination was then, and

@@ -135,6 +135,8 @@ enum EngineLimits {
     static let recordInterval: Int64 = 10_000_000_000
     /// Jobs of this process whose partial files are remembered.
     static let leftoverCountMax = 10_000
+    /// Attempts whose files are asked for by their names; for later ones the directory is read.
+    static let namedAttemptCountMax: Int32 = 16
     /// Names that `if_exists: rename` tries.
     static let renameCountMax = 1_000
 }

@@ -90,10 +90,11 @@ final class StorageDirectory: Sendable {
         return opened
     }
 
-    /// A regular file that is there under this very name and no other, for writing and reading.
-    func ownFile(_ name: String) -> (descriptor: Int32, status: stat)? {
+    /// A regular file that is there under this very name and no other, for writing and reading. Throws
+    /// `storage_unavailable` when nobody can tell.
+    func ownFile(_ name: String) throws(TransferError) -> (descriptor: Int32, status: stat)? {
         let opened = openat(descriptor, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
-        guard opened >= 0 else { return nil }
+        guard opened >= 0 else { return try Self.useless(errno) }
         var status = stat()
         guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_nlink == 1 else {
             close(opened)
@@ -102,10 +103,11 @@ final class StorageDirectory: Sendable {
         return (opened, status)
     }
 
-    /// A small file's bytes; nil when it is not there or longer than `byteCountMax`.
-    func contents(_ name: String, byteCountMax: Int) -> [UInt8]? {
+    /// A small file's bytes; nil when it is not there or longer than `byteCountMax`. Throws
+    /// `storage_unavailable` when nobody can tell.
+    func contents(_ name: String, byteCountMax: Int) throws(TransferError) -> [UInt8]? {
         let opened = openat(descriptor, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
-        guard opened >= 0 else { return nil }
+        guard opened >= 0 else { return try Self.useless(errno) }
         defer { close(opened) }
         var bytes = [UInt8](repeating: 0, count: byteCountMax + 1)
         var done = 0
@@ -114,10 +116,16 @@ final class StorageDirectory: Sendable {
                 pread(opened, $0.baseAddress.map { $0 + done }, $0.count - done, off_t(done))
             }
             if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { return nil }
+            guard count >= 0 else { return try Self.useless(errno) }
             if count == 0 { return Array(bytes[..<done]) }
             done += count
         }
+        return nil
+    }
+
+    /// Nil, unless the errno says that nobody can tell what there is.
+    private static func useless<Found>(_ osError: Int32) throws(TransferError) -> Found? {
+        if saysUnavailable(osError) { throw storageError(osError) }
         return nil
     }
 
@@ -149,11 +157,13 @@ final class StorageDirectory: Sendable {
         directoryNames(below: descriptor).filter { $0.hasPrefix(prefix) }
     }
 
-    /// The inode of a name, not following a symbolic link; nil when there is none.
-    func inode(_ name: String) -> ino_t? {
+    /// What is under a name, not following a symbolic link; nil when there is nothing.
+    func status(_ name: String) -> stat? {
         var status = stat()
-        return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status.st_ino : nil
+        return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status : nil
     }
+
+    func inode(_ name: String) -> ino_t? { status(name)?.st_ino }
 
     func remove(_ name: String) { unlinkat(descriptor, name, 0) }
 

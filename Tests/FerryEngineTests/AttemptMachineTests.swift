@@ -184,13 +184,23 @@ import Testing
     @Test("who waits for a disk for too long fails, as it was asked to end, or not at all once it has ended")
     func outwaited() {
         let error = TransferError(.storageUnavailable, "silent", phase: .finishing, isRetryable: true)
-        #expect(Self.run([.outwaited(error), .prepared]) == ["discard", "failed"])
+        #expect(Self.run([.outwaited(error), .prepared]) == ["keep", "failed"])
         let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
-        #expect(Self.run(stored + [.outwaited(error), .published]) == ["start", "store", "discard", "failed"])
+        #expect(Self.run(stored + [.outwaited(error), .published]) == ["start", "store", "keep", "failed"])
         #expect(
             Self.run(stored + [.stop(.suspend), .outwaited(error), .revoked])
                 == ["start", "store", "revoke", "keep", "suspended"])
         #expect(Self.run(stored + [.published, .outwaited(error)]) == ["start", "store", "left"])
+    }
+
+    @Test("a disk that says nothing, or cannot be written to at the start, costs no bytes that were there")
+    func awayDisk() {
+        let error = TransferError(.storageUnavailable, "away", phase: .finishing, isRetryable: true)
+        #expect(Self.run([.preparationFailed(error)]) == ["keep", "failed"])
+        let body: [AttemptMachine.Event] = [.prepared, .head(.accept)]
+        #expect(Self.run(body + [.outwaited(error)]) == ["start", "stop", "keep", "failed"])
+        // Nobody knows what a write has done that failed.
+        #expect(Self.run(body + [.bodyRefused(error)]) == ["start", "stop", "discard", "failed"])
     }
 
     @Test("a drain waits for what is being published")

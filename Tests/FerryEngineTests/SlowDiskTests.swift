@@ -58,4 +58,34 @@ import Testing
             #expect(isExact)
         }
     }
+
+    @Test("directories that differ in their Unicode form only are two, also for files that come together")
+    func unicodeForms() throws {
+        let fixture = try Fixture { $0.fileThreadCount = 1 }
+        defer { fixture.stop() }
+        let gate = Gate()
+        fixture.lease.gate.withLock { $0 = gate }
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1".utf8)
+        }
+        defer { origin.stop() }
+        let download = { (path: String) in fixture.attempt(.download, origin.url) { $0.to(path) } }
+        fixture.engine.begin([download("first")])
+        #expect(fixture.lease.asked.wait().count == 1)
+        fixture.lease.gate.withLock { $0 = nil }
+        // What the only file thread finds when it is back, it publishes together.
+        let directories = ["caf\u{E9}", "cafe\u{301}"]
+        for directory in directories {
+            let attempt = download(directory + "/x")
+            fixture.engine.begin([attempt])
+            #expect(eventually { fixture.engine.progress(of: attempt.job)?.bytesReceived == 1 })
+        }
+        gate.open()
+        let results = fixture.sink.arrived.wait(for: 3, seconds: 60)
+        #expect(results.count == 3 && results.allSatisfy { $0.success != nil }, "\(results.map(\.outcome))")
+        for directory in directories {
+            let bytes = readFile(fixture.root + "/\(directory)/x")
+            #expect(bytes == [UInt8(ascii: "1")])
+        }
+    }
 }

@@ -42,9 +42,6 @@ package struct LotSchedule: Sendable {
         case blocked(until: Timestamp)
     }
 
-    /// Lots that are known at once, about 20 MB; those beyond are found when others are empty.
-    package static let lotCountMax = 50_000
-
     /// Into how many steps a plan is cut, at least.
     private static let stepCount = 16
 
@@ -56,8 +53,6 @@ package struct LotSchedule: Sendable {
     }
     private struct Session {
         var weight = 1.0
-        /// Those that are known, blocked ones included.
-        var lotCount = 0
         /// By the urgency of their first job.
         var ready = RankedHeap<Int64, Timestamp>()
     }
@@ -66,8 +61,10 @@ package struct LotSchedule: Sendable {
         var sessions: [String: Session] = [:]
     }
 
+    private let lotCountMax: Int
     private var costs = SlotCosts()
     private var known: [Int64: Known] = [:]
+    private var crowd = LotCrowd()
     private var tenants: [String: Tenant] = [:]
     private var shares = FairShares<String>()
     /// Blocked lots, by the time at which they are tried again.
@@ -75,7 +72,9 @@ package struct LotSchedule: Sendable {
     /// Those that belong to one origin, blocked or not.
     private var lotsOf: [String: Set<Int64>] = [:]
 
-    package init() {}
+    /// `lotCountMax`: lots that are known at once, about 30 MB. Who has the most of them gives the others up;
+    /// a look finds them again.
+    package init(lotCountMax: Int = 50_000) { self.lotCountMax = lotCountMax }
 
     package var isEmpty: Bool { known.isEmpty }
     package var count: Int { known.count }
@@ -90,20 +89,29 @@ package struct LotSchedule: Sendable {
     // MARK: What queues
 
     /// The lot may have queued jobs, the first of them as urgent as `head`. `weight`: of its session.
-    /// `limit`: what it can give at once. A blocked lot stays blocked.
-    package mutating func add(_ lot: Lot, head: Timestamp, weight: Double = 1, limit: Int? = nil) {
+    /// `limit`: what it can give at once. A blocked lot stays blocked. When too many are known, another one
+    /// is forgotten for it, which is returned, or it is not taken in.
+    @discardableResult
+    package mutating func add(
+        _ lot: Lot, head: Timestamp, weight: Double = 1, limit: Int? = nil
+    ) -> Int64? {
+        var victim: Int64?
         if let before = known[lot.id] {
             known[lot.id]?.limit = limit
-            if head < before.head { known[lot.id]?.head = head }
+            if head < before.head { setHead(of: lot, head) }
         } else {
-            guard known.count < Self.lotCountMax else { return }
+            if known.count >= lotCountMax {
+                victim = crowd.victim(for: lot, head: head)
+                guard let victim else { return nil }
+                remove(victim)
+            }
             known[lot.id] = Known(lot: lot, head: head, limit: limit)
+            crowd.insert(lot, head: head)
             if let origin = lot.origin { lotsOf[origin, default: []].insert(lot.id) }
-            tenants[lot.tenant, default: Tenant()]
-                .sessions[lot.session, default: Session()].lotCount += 1
         }
-        tenants[lot.tenant]?.sessions[lot.session]?.weight = weight
+        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: Session()].weight = weight
         if !blocked.contains(lot.id) { makeReady(lot.id) }
+        return victim
     }
 
     /// Nothing of the lot can be claimed before.
@@ -118,7 +126,7 @@ package struct LotSchedule: Sendable {
         for lot in lotsOf[origin] ?? [] where !blocked.contains(lot) { block(lot, until: instant) }
     }
 
-    /// Nothing of the lot can be claimed here. Not to be called while a claim of it is not settled.
+    /// Nothing of the lot can be claimed here, or it is given up for another one.
     package mutating func remove(_ id: Int64) {
         guard let entry = known[id] else { return }
         _ = blocked.remove(id)
@@ -201,7 +209,7 @@ package struct LotSchedule: Sendable {
         if claimed < ask.count { charge(ask.lot, Double(claimed - ask.count) * ask.cost) }
         let id = ask.lot.id
         guard known[id] != nil else { return }
-        if let head { known[id]?.head = head }
+        if let head { setHead(of: ask.lot, head) }
         switch depth {
         case .more: makeReady(id)
         case .empty: forget(ask.lot)
@@ -221,6 +229,11 @@ package struct LotSchedule: Sendable {
     }
 
     // MARK: Pieces
+
+    private mutating func setHead(of lot: Lot, _ head: Timestamp) {
+        known[lot.id]?.head = head
+        crowd.set(lot, head: head)
+    }
 
     private mutating func charge(_ lot: Lot, _ seconds: Double) {
         let weight = tenants[lot.tenant]?.sessions[lot.session]?.weight ?? 1
@@ -252,12 +265,12 @@ package struct LotSchedule: Sendable {
     private mutating func forget(_ lot: Lot) {
         setAside(lot)
         known[lot.id] = nil
+        crowd.remove(lot)
         if let origin = lot.origin {
             lotsOf[origin]?.remove(lot.id)
             if lotsOf[origin]?.isEmpty == true { lotsOf[origin] = nil }
         }
-        tenants[lot.tenant]?.sessions[lot.session]?.lotCount -= 1
-        guard tenants[lot.tenant]?.sessions[lot.session]?.lotCount == 0 else { return }
+        guard crowd.sessionCount(of: lot) == 0 else { return }
         tenants[lot.tenant]?.sessions[lot.session] = nil
         if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
     }

@@ -113,7 +113,12 @@ struct QueueView {
         if found.lot.origin != nil {
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
         }
-        schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
+        let victim = schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
+        if let victim {
+            // It may never come back.
+            suspects.remove(victim)
+            heads[victim] = nil
+        }
         // Of a suspect the first jobs are the ones that are stepped over.
         if let head = heads[found.lot.id], found.head < head.urgency, !suspects.contains(found.lot.id) {
             heads[found.lot.id] = nil

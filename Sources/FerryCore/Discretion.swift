@@ -40,13 +40,20 @@ package enum Discretion {
             }
         }
 
-        /// Bytes that were started in an opening of a window.
+        /// Bytes that were started in an opening of a window. Also of one without a budget: it may get one
+        /// while it is open.
         package struct Usage: Sendable, Equatable {
             package var opensAt: Timestamp
             package var byteCount: Int64
             package init(opensAt: Timestamp, byteCount: Int64) {
                 self.opensAt = opensAt
                 self.byteCount = byteCount
+            }
+
+            /// What clients expect is their word alone: a thousand of them may say more than there is.
+            fileprivate mutating func add(_ count: Int64) {
+                let (sum, isTooLarge) = byteCount.addingReportingOverflow(count)
+                byteCount = isTooLarge ? .max : sum
             }
         }
 
@@ -72,10 +79,10 @@ package enum Discretion {
                 let window = open.first { window in
                     let used = usage[window.name]?.byteCount ?? 0
                     // One that is larger than the whole budget starts in an opening of its own.
-                    return window.byteCountMax.map { used == 0 || used + byteCount <= $0 } ?? true
+                    return window.byteCountMax.map { used == 0 || byteCount <= $0 - used } ?? true
                 }
                 guard let window else { continue }
-                usage[window.name]?.byteCount += byteCount
+                usage[window.name]?.add(byteCount)
                 jobs.append(candidate.job)
             }
         }
@@ -130,7 +137,7 @@ package enum Discretion {
             var usage: [String: Usage] = [:]
             for member in (try? JSON.parse(storedJSON))?.members ?? [] {
                 guard let opensAt = member.value["opens_at"]?.string.flatMap({ Timestamp(rfc3339: $0) }),
-                    let byteCount = member.value["bytes"]?.integer
+                    let byteCount = member.value["bytes"]?.integer, byteCount >= 0
                 else { continue }
                 usage[member.name] = Usage(opensAt: opensAt, byteCount: byteCount)
             }

@@ -94,6 +94,25 @@ struct DiscretionTests {
         #expect(stored == first.usage)
     }
 
+    @Test("jobs that expect more together than can be counted are started, and use up every budget")
+    func tooManyBytes() throws {
+        let zones = KnownTimeZones()
+        let window = #"{"name":"o","cron":"* * * * *","duration":3600"#
+        let unbounded = try windows(#"{"windows":["# + window + "}]}")
+        let most: Int64 = 2 * (1 << 53 - 1)
+        let many = candidates(Array(repeating: most, count: 1_500))
+        let all = Discretion.Release(many, unbounded, usage: [:], at: now, zones)
+        #expect(all.jobs.count == 1_500 && all.usage["o"]?.byteCount == .max)
+        let stored = Discretion.Release.usage(storedJSON: Discretion.Release.encode(all.usage))
+        #expect(stored == all.usage)
+        let again = Discretion.Release(many, unbounded, usage: stored, at: now, zones)
+        #expect(again.jobs.count == 1_500 && again.usage == all.usage)
+        // A budget that comes while the window is open counts what has started in it.
+        let bounded = try windows(#"{"windows":["# + window + #","max_bytes":1000}]}"#)
+        #expect(numbers(.init(candidates([1]), bounded, usage: stored, at: now, zones)).isEmpty)
+        #expect(Discretion.Release.byteCountMax(bounded, usage: stored, at: now, zones) == 0)
+    }
+
     @Test("a day of jobs with budgets and deadlines: none starts outside, none is lost, none is late")
     func simulation() throws {
         let zones = KnownTimeZones()

@@ -51,7 +51,10 @@ package struct ScheduleTurn: Sendable, Equatable {
     private mutating func decide(_ input: Input) {
         var due = input.scheduledAt
         if input.isHeld {
-            (due, skippedCount) = Self.afterWaiting(input)
+            let (first, droppedCount) = Self.afterWaiting(input)
+            skippedCount = droppedCount
+            guard let left = first else { return settle(nil, input) }
+            due = left
         } else {
             guard let left = catchUp(input) else { return settle(nil, input) }
             due = left
@@ -100,25 +103,22 @@ package struct ScheduleTurn: Sendable, Equatable {
         return left
     }
 
-    /// The occurrence whose turn it is, and how many are dropped before it.
-    private static func afterWaiting(_ input: Input) -> (Timestamp, Int) {
+    /// The occurrence whose turn it is, and how many are dropped before it; nil: none is left, now or later.
+    private static func afterWaiting(_ input: Input) -> (Timestamp?, Int) {
         let due = input.scheduledAt
-        var left = due
+        var left: Timestamp? = due
         switch input.spec.overlap {
         case .queue, .allow:
             // A schedule whose client has said meanwhile that none has to wait lets all of them go.
             let oldest = input.now + -Limits.scheduleCatchUpSeconds
-            if due < oldest { left = input.recurrence.next(after: oldest) ?? due }
+            if due < oldest { left = input.recurrence.next(after: oldest) }
         case .skip, .cancelPrevious:
             // Each would cancel the one before: the latest takes the place of all.
             left = input.recurrence.latest(through: input.now, after: due) ?? due
         }
-        return (
-            left,
-            left == due
-                ? 0
-                : input.recurrence.count(
-                    after: Timestamp(microseconds: due.microseconds - 1), before: left)
-        )
+        guard left != due else { return (due, 0) }
+        let before = Timestamp(microseconds: due.microseconds - 1)
+        // By rules that have changed since, what was due may be none; it is dropped all the same.
+        return (left, max(1, input.recurrence.count(after: before, before: left ?? input.now)))
     }
 }

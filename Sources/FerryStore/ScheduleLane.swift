@@ -10,6 +10,8 @@ package final class ScheduleLane: Sendable {
 
     /// Seconds between looks when nobody says anything: another node may have made a schedule, and died.
     private static let idleSeconds = 2.0
+    /// Until what was due, and is locked by somebody else, is looked at again.
+    private static let lockedSeconds = 0.05
     /// Seconds between two passes over all runs, and between the steps of one.
     private static let sweepSeconds = 30.0
     private static let sweepStepSeconds = 1.0
@@ -70,6 +72,8 @@ package final class ScheduleLane: Sendable {
     /// Submits what is due; seconds until the next look.
     private func round(_ lane: LaneConnection) throws(PostgresError) -> Double {
         var countMax = Limits.scheduleBatchMax
+        // Who was due by then, and still is, is somebody else's at this moment.
+        var foundNothingAt: Timestamp?
         while !mailbox.isClosed {
             let work = ScheduleRound(context: context, countMax: countMax, now: context.clock.now())
             var looked: [ScheduleID] = []
@@ -97,12 +101,15 @@ package final class ScheduleLane: Sendable {
             }
             count(outcome)
             for next in outcome.cancels { cancel(next.job, next.tenant) }
+            if outcome.dueCount == 0 { foundNothingAt = work.now }
             if outcome.dueCount < countMax { break }
         }
-        return try lane.withConnection { connection throws(PostgresError) in
+        return try lane.withConnection { [foundNothingAt] connection throws(PostgresError) in
             let rows = try connection.execute(Statements.nextSchedule)
             guard rows.rowCount == 1 else { return Self.idleSeconds }
-            return min(Self.idleSeconds, max(0, rows.instant(0, 0) - context.clock.now()))
+            let due = rows.instant(0, 0)
+            if let foundNothingAt, due <= foundNothingAt { return Self.lockedSeconds }
+            return min(Self.idleSeconds, max(0, due - context.clock.now()))
         }
     }
 

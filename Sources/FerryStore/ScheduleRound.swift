@@ -40,27 +40,25 @@ struct ScheduleRound {
         var parameters = Parameters()
         parameters.append(int32: Int32(countMax))
         parameters.append(now)
-        parameters.append(int32: Int32(Limits.scheduleOverlapMax))
         let rows = try connection.execute(Statements.dueSchedules, parameters)
         outcome.dueCount = rows.rowCount
         looked = rows.identifiers()
         guard !looked.isEmpty else { return outcome }
+        let unfinished = try Self.unfinished(of: rows, &connection)
         let sessions = context.sessions.current
         var advances: [Advance] = []
         var jobs: [NewJob] = []
         for row in 0..<rows.rowCount {
-            let unfinished = rows.uuidArray(row, 18).compactMap { $0 }.map {
-                JobID(high: $0.high, low: $0.low)
-            }
             let id: ScheduleID = rows.identifier(row, 0)
+            let previous = unfinished[id] ?? []
             guard let stored = try? StoredSchedule(rows, row),
-                let turn = turn(stored, hasUnfinished: !unfinished.isEmpty)
+                let turn = turn(stored, hasUnfinished: !previous.isEmpty)
             else {
                 advances.append(postponed(id, rows.instant(row, 7), "it cannot be read"))
                 continue
             }
             if turn.cancelsPrevious {
-                outcome.cancels += unfinished.map { ($0, stored.record.tenant) }
+                outcome.cancels += previous.map { ($0, stored.record.tenant) }
             }
             var advance = Advance(id: id, turn: turn)
             if let occurrence = turn.submits {
@@ -88,6 +86,23 @@ struct ScheduleRound {
         outcome.skippedCount = advances.reduce(0) { $0 + $1.turn.skippedCount }
         _ = try connection.execute(Statements.advanceSchedules, written(advances))
         return outcome
+    }
+
+    /// The jobs of earlier occurrences that are not over, where they matter. `due`: of due_schedules.sql.
+    private static func unfinished(
+        of due: borrowing ResultSet, _ connection: inout Connection
+    ) throws(PostgresError) -> [ScheduleID: [JobID]] {
+        var watching: [ScheduleID] = []
+        for row in 0..<due.rowCount where due.bool(row, 18) { watching.append(due.identifier(row, 0)) }
+        guard !watching.isEmpty else { return [:] }
+        var parameters = Parameters.identifiers(watching)
+        parameters.append(int32: Int32(Limits.scheduleOverlapMax))
+        let rows = try connection.execute(Statements.unfinishedRuns, parameters)
+        var unfinished: [ScheduleID: [JobID]] = [:]
+        for row in 0..<rows.rowCount {
+            unfinished[rows.identifier(row, 0), default: []].append(rows.identifier(row, 1))
+        }
+        return unfinished
     }
 
     /// Whether its session and its tenant take the job of an occurrence.

@@ -7,8 +7,8 @@ extension Statements {
     package static let createSchedule = make(
         "create_schedule", PackageResources.create_schedule_sql, parameters: 14)
     package static let deleteSchedule = make(
-        "delete_schedule", PackageResources.delete_schedule_sql, parameters: 2)
-    package static let dueSchedules = make("due_schedules", PackageResources.due_schedules_sql, parameters: 3)
+        "delete_schedule", PackageResources.delete_schedule_sql, parameters: 3)
+    package static let dueSchedules = make("due_schedules", PackageResources.due_schedules_sql, parameters: 2)
     package static let dropLocks = make("drop_locks", PackageResources.drop_locks_sql)
     package static let holdLock = make("hold_lock", PackageResources.hold_lock_sql, parameters: 1)
     package static let insertRuns = make("insert_runs", PackageResources.insert_runs_sql, parameters: 3)
@@ -22,6 +22,8 @@ extension Statements {
     package static let replaceSchedule = make(
         "replace_schedule", PackageResources.replace_schedule_sql, parameters: 10)
     package static let sweepRuns = make("sweep_runs", PackageResources.sweep_runs_sql, parameters: 2)
+    package static let unfinishedRuns = make(
+        "unfinished_runs", PackageResources.unfinished_runs_sql, parameters: 2)
 
     // What may wait for a good moment.
     package static let deferJobs = make("defer_jobs", PackageResources.defer_jobs_sql, parameters: 3)

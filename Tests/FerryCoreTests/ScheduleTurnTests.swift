@@ -124,6 +124,28 @@ struct ScheduleTurnTests {
         #expect(freed.missedCount == 0 && freed.skippedCount == 0, "none has to wait any more")
     }
 
+    @Test("what waits is dropped after a day, also where none comes after it")
+    func heldLast() throws {
+        let day = 86_400.0
+        let spec = try spec(overlap: .queue, endAt: noon)
+        let waiting = try turn(spec, late: day, isHeld: true, hasUnfinished: true)
+        #expect(waiting.isHeld && waiting.next == noon && waiting.skippedCount == 0)
+        for hasUnfinished in [true, false] {
+            let over = try turn(spec, late: day + 1, isHeld: true, hasUnfinished: hasUnfinished)
+            #expect(over.submits == nil && over.next == nil && over.nextRunAt == nil && !over.isHeld)
+            #expect(over.skippedCount == 1 && over.missedCount == 0)
+        }
+        let several = try turn(
+            self.spec(overlap: .queue, endAt: noon + 7_200), late: 5 * day, isHeld: true)
+        #expect(several.submits == nil && several.next == nil && several.skippedCount == 3)
+        // Ten minutes after noon there is none by the new rules.
+        let none = try turn(
+            self.spec(overlap: .queue, endAt: noon + 900), late: 5 * day, after: 600, isHeld: true)
+        #expect(none.submits == nil && none.next == nil && none.skippedCount == 1)
+        let others = try turn(self.spec(overlap: .queue), late: day + 900, after: 600, isHeld: true)
+        #expect(others.submits == noon + 3_600 && others.skippedCount == 1)
+    }
+
     @Test(
         "what is due, and is none by rules that have changed, ends nothing",
         arguments: ScheduleSpec.Missed.allCases)

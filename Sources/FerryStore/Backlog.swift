@@ -14,6 +14,10 @@ final class Backlog: Sendable {
         var count: Int
     }
 
+    /// Lots of which it is remembered, about 2 MB. More come only while nothing is leased here for long: they
+    /// are looked for afterwards.
+    static let additionCountMax = 10_000
+
     /// The last round has left lots that may have more.
     private let isDeep = Atomic<Bool>(false)
     private let queued = Atomic<Int>(0)
@@ -22,13 +26,17 @@ final class Backlog: Sendable {
     private let looksDone = Atomic<Int>(0)
     private let additions = Mutex<[Lot: Addition]>([:])
 
-    /// To be called after this process has queued rows and committed them.
+    /// To be called after this process, which leases jobs, has queued rows and committed them.
     func add(_ added: [Lot: Addition]) {
         guard !added.isEmpty else { return }
-        additions.withLock { additions in
+        let isFull = additions.withLock { additions in
             additions.merge(added) { Addition(head: min($0.head, $1.head), count: $0.count + $1.count) }
+            guard additions.count > Self.additionCountMax else { return false }
+            additions = [:]
+            return true
         }
         queued.add(added.values.reduce(0) { $0 + $1.count }, ordering: .acquiringAndReleasing)
+        if isFull { addUnknown() }
     }
 
     /// Somebody has queued an unknown number of rows: the lots are looked for.

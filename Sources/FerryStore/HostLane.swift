@@ -6,7 +6,8 @@ import Synchronization
 import Sys
 
 /// Tells the other nodes how hosts do, decides about those that are due, and probes the ones nobody reaches.
-/// On a connection of its own, which it opens with the first look.
+/// Of a node that transfers nothing it only learns what the others know. On a connection of its own, which it
+/// opens with the first look.
 final class HostLane: Sendable {
     /// Milliseconds between looks while hosts are in trouble, and otherwise.
     private static let busyMilliseconds: Int32 = 1_000
@@ -96,6 +97,7 @@ final class HostLane: Sendable {
     }
 
     private func step(_ progress: inout Progress, _ lane: LaneConnection) throws(PostgresError) {
+        guard context.configuration.isWorker else { return try look(&progress, lane) }
         let now = context.clock.now()
         doubt(&progress, now)
         var reports = health.takeReports(Self.reportMax)
@@ -229,7 +231,7 @@ final class HostLane: Sendable {
         var unreachableDue: [String: Timestamp] = [:]
         var rates: [String: Int64] = [:]
         progress.nextDue = nil
-        let mayProbe = freeProbeCount(progress) > 0
+        let (isWorker, mayProbe) = (context.configuration.isWorker, freeProbeCount(progress) > 0)
         for row in 0..<rows.rowCount {
             let origin = rows.text(row, 0)
             known.insert(origin)
@@ -239,7 +241,7 @@ final class HostLane: Sendable {
             if let rate = rows.int64OrNil(row, 2) { rates[origin] = rate }
             guard let due = rows.instantOrNil(row, 3) else { continue }
             if unreachable[origin] != nil { unreachableDue[origin] = due }
-            if mayProbe || unreachable[origin] == nil {
+            if isWorker, mayProbe || unreachable[origin] == nil {
                 let turn = max(due, progress.leftToOthers[origin] ?? due)
                 progress.nextDue = min(progress.nextDue ?? turn, turn)
             }

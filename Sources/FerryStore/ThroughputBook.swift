@@ -6,14 +6,17 @@ import Synchronization
 final class ThroughputBook: Sendable {
     /// Transfers with fewer bytes say more of the round trip than of the rate.
     static let byteCountMin: Int64 = 1 << 20
-    private static let originCountMax = 4_096
+    static let originCountMax = 4_096
     /// Of the newest transfer in the mean.
     private static let weight = 0.3
 
     private struct State {
+        /// As all nodes have it.
         var rates: [String: Double] = [:]
-        /// Those that were measured here since they were kept last.
+        /// Those that were measured here and are not shared yet.
         var fresh: [String: Double] = [:]
+
+        func rate(_ origin: String) -> Double? { fresh[origin] ?? rates[origin] }
     }
     private let state = Mutex(State())
 
@@ -22,13 +25,9 @@ final class ThroughputBook: Sendable {
         guard byteCount >= Self.byteCountMin, seconds > 0 else { return }
         let rate = Double(byteCount) / seconds
         state.withLock { state in
-            if state.rates.count >= Self.originCountMax, state.rates[origin] == nil {
-                state.rates = state.fresh
-            }
-            if state.rates.count >= Self.originCountMax { return }
-            let mean = state.rates[origin].map { $0 + (rate - $0) * Self.weight } ?? rate
-            state.rates[origin] = mean
-            state.fresh[origin] = mean
+            // Beyond that new ones have to wait until these are shared.
+            guard state.fresh.count < Self.originCountMax || state.fresh[origin] != nil else { return }
+            state.fresh[origin] = state.rate(origin).map { $0 + (rate - $0) * Self.weight } ?? rate
         }
     }
 
@@ -41,14 +40,12 @@ final class ThroughputBook: Sendable {
     }
 
     /// Bytes a second; nil: nobody has measured it.
-    func bytesPerSecond(_ origin: String) -> Double? { state.withLock { $0.rates[origin] } }
+    func bytesPerSecond(_ origin: String) -> Double? { state.withLock { $0.rate(origin) } }
 
     /// Shares what was measured here with the other nodes, and takes over what they have.
     func exchange(_ connection: inout Connection, now: Timestamp) throws(PostgresError) {
-        let fresh = state.withLock { state in
-            defer { state.fresh = [:] }
-            return state.fresh.sorted { $0.key < $1.key }
-        }
+        let told = state.withLock { $0.fresh }
+        let fresh = told.sorted { $0.key < $1.key }
         if !fresh.isEmpty {
             var parameters = Parameters(capacity: fresh.count * 64)
             parameters.appendArray(.text, fresh) { $0.append(text: $1.key) }
@@ -63,6 +60,10 @@ final class ThroughputBook: Sendable {
         let rows = try connection.execute(Statements.readThroughputs, .int32(Int32(Self.originCountMax)))
         var rates: [String: Double] = [:]
         for row in 0..<rows.rowCount { rates[rows.text(row, 0)] = rows.float64(row, 1) }
-        state.withLock { $0.rates.merge(rates) { $1 } }
+        state.withLock { state in
+            state.rates = rates
+            // What was measured meanwhile is shared next time.
+            state.fresh = state.fresh.filter { told[$0.key] != $0.value }
+        }
     }
 }

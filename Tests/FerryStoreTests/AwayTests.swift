@@ -152,6 +152,29 @@ struct AwayTests {
         #expect(pause > 200 && pause < 361)
     }
 
+    @Test("a node that transfers nothing says what they wait for as well, and when that is looked for")
+    func elsewhere() throws {
+        let worker = try TestNode(database.url, slots: 0)
+        defer { worker.store.stop() }
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        let job = try api.submit(newJob(host: "away.example")).id
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO hosts (origin, unreachable, is_awaited, due_at)
+                VALUES ('https://away.example:443', 'could_not_connect', true, now() + interval '1 hour');
+                NOTIFY ferry, 'hosts'
+                """)
+        try eventually("it says so") {
+            let reason = WaitingReason(try api.job(job).get().record, queue: api.store.queueConditions)
+            return reason?.code == .connectivity && reason?.nextCheckAt != nil
+        }
+        #expect(api.store.metrics.hostsUnreachable == 1)
+        let health = api.store.control.context.health
+        eventually("nothing piles up that nobody takes") { health.messages.count == 0 }
+    }
+
     @Test("one that is to be cancelled is leased and ends")
     func cancelled() throws {
         let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())

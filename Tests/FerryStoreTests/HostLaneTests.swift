@@ -184,7 +184,7 @@ struct HostLaneTests {
         try fail(try node.attempts(132), on: node, parked: 132)
         var asked: [ScriptedProber.Question] = []
         while asked.count < 64 {
-            let more = prober.asked.wait(milliseconds: 20_000)
+            let more = prober.asked.wait(milliseconds: 120_000)
             try #require(!more.isEmpty)
             asked += more
         }

@@ -33,12 +33,6 @@ struct Dispatcher {
     private static let promotionMax: Int32 = 500
     private static let pauseAfterError: Int64 = 1_000_000_000
     private static let holdingPause: Int64 = 1_000_000_000
-    /// What writes endings.
-    private static let endingStatements = Set(
-        [
-            Statements.finishJobs, Statements.retryJobs, Statements.suspendJobs, Statements.awaitConnectivity,
-            Statements.askJobs, Statements.releaseJobs,
-        ].map(\.name))
 
     init(_ context: StoreContext) {
         self.context = context
@@ -56,7 +50,7 @@ struct Dispatcher {
     var isEmpty: Bool { endings.isEmpty && news.isEmpty && context.held.count == 0 }
 
     private var slots: SlotLedger { context.configuration.slots }
-    private var isLeasing: Bool { context.isLeasing.load(ordering: .relaxed) }
+    private var isLeasing: Bool { context.mayLease }
 
     // MARK: Time
 
@@ -133,10 +127,13 @@ struct Dispatcher {
         let ended = Array(endings.prefix(batchMax))
         let promotes = context.isPromoting && now >= nextPromotion
         slots.settle(ended.count)
-        var reserved = Reservation()
-        let mayClaim = isLeasing ? planClaims(isAfterEndings: !ended.isEmpty, now, &reserved) : Claims()
+        var reserved = Reservation(lease: context.lease.number)
+        var claims = Claims()
+        if isLeasing, reserved.lease != nil {
+            claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
+        }
         let round = Round(
-            endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: mayClaim)
+            endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: claims)
         guard !ended.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else { return }
         do {
             let outcome = try lane.withConnection { connection throws(PostgresError) in
@@ -225,7 +222,7 @@ struct Dispatcher {
         tell(round, outcome)
         // For a while what has a slot goes first: nothing may overtake it for long.
         if outcome.claims.passesOver { holdsNothingUntil = now + Self.holdingPause }
-        begin(claims, slotCount: reserved.slots)
+        begin(claims, reserved)
         if outcome.hasDueQuestions { QuestionRound(context: context, lane: lane).run() }
     }
 
@@ -258,14 +255,18 @@ struct Dispatcher {
 
     /// In a transaction of its own, before the jobs' endings.
     private mutating func tellNews() {
+        var wasSent = false
         do {
             let told = try lane.withConnection { [news] connection throws(PostgresError) in
-                try connection.execute(Statements.tellJobs, .news(news)).rowCount
+                wasSent = true
+                return try connection.execute(Statements.tellJobs, .news(news)).rowCount
             }
             let isWanted = news.contains(where: \.isWanted)
             news = []
             if told > 0 { context.events.written(isWanted: isWanted) }
         } catch {
+            // Perhaps they are told, and nobody could tell a second time from another event.
+            if wasSent, error.isOutcomeUnknown { news = [] }
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
             if error.isShortage { wait() } else { news = [] }
@@ -303,8 +304,8 @@ struct Dispatcher {
     }
 
     /// Begins what was leased or holds it for the next slot, and ends at once what must not begin.
-    private mutating func begin(_ claims: [StoredJob], slotCount: Int) {
-        guard !claims.isEmpty else { return slots.end(slotCount) }
+    private mutating func begin(_ claims: [StoredJob], _ reserved: Reservation) {
+        guard !claims.isEmpty else { return slots.end(reserved.slots) }
         let now = context.clock.now()
         var attempts: [Attempt] = []
         attempts.reserveCapacity(claims.count)
@@ -331,11 +332,13 @@ struct Dispatcher {
         if attempts.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
             context.events.written(isWanted: true)
         }
-        begin(attempts, slotCount: slotCount)
+        begin(attempts, reserved)
     }
 
-    private mutating func begin(_ attempts: [Attempt], slotCount: Int) {
-        guard context.attemptRunner != nil else {
+    private mutating func begin(_ attempts: [Attempt], _ reserved: Reservation) {
+        let slotCount = reserved.slots
+        // After the book, as in `IntakeBatch.begin`.
+        guard context.attemptRunner != nil, context.lease.number == reserved.lease else {
             slots.end(slotCount)
             for attempt in attempts { endings.append(.release(Lease(attempt), ended: nil)) }
             return
@@ -371,7 +374,7 @@ struct Dispatcher {
         nextReconciliation = 0
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
-        guard error.isOfData, Self.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty
+        guard error.isOfData, Round.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty
         else { return wait() }
         if batchMax > 1 && round.endings.count > 1 {
             batchMax = 1

@@ -114,19 +114,21 @@ extension StoreContext {
     }
 
     private func begin(_ held: HeldAttempts.Held) {
-        guard attemptRunner != nil, mayBegin(held) else {
-            configuration.slots.end(1)
-            end(held.attempt, .released)
-            return
-        }
+        guard attemptRunner != nil, mayBegin(held) else { return giveBack([held.attempt]) }
         begin([held.attempt])
+    }
+
+    /// Ends attempts that have slots and are not to begin.
+    func giveBack(_ attempts: [Attempt]) {
+        configuration.slots.end(attempts.count)
+        for attempt in attempts { end(attempt, .released) }
     }
 
     /// Whether nothing has come up since it was leased. What is limited by now is for the claims, which
     /// count.
     private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
         let attempt = held.attempt
-        guard isLeasing.load(ordering: .relaxed), configuration.downloads.admits(attempt.spec.kind),
+        guard mayLease, configuration.downloads.admits(attempt.spec.kind),
             Sys.monotonicNanoseconds() - held.since < self.held.patience, attempt.expiry > clock.now()
         else { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }

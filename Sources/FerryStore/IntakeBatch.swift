@@ -13,6 +13,8 @@ struct IntakeBatch {
     /// One a job, in order: whether it is leased to this node at once.
     var leases: [[Bool]]
     private var leaseCount = 0
+    /// The node's lease that they rest on; nil: none is leased.
+    private let lease: Int?
     /// It is a transaction of its own, and not a part of somebody's.
     let isAlone: Bool
     /// The latest starts of those that may wait for a good moment; nil where that is now.
@@ -43,11 +45,10 @@ struct IntakeBatch {
         sessions = context.sessions.current
         latestStarts = Self.latestStarts(submissions, context, now)
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+        lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
         // Nothing is leased past jobs that queue already, unless there are slots for those as well.
         let slots = context.configuration.slots
-        guard isAlone, context.isLeasing.load(ordering: .relaxed), let queued = context.backlog.count else {
-            return
-        }
+        guard lease != nil, let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated()
@@ -63,7 +64,7 @@ struct IntakeBatch {
             due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
-        context.book.insert(leasedJobs.map { ($0, 1) })
+        context.book.expect(leasedJobs)
     }
 
     /// Submissions that are not committed: for the answers of earlier ones.
@@ -71,6 +72,7 @@ struct IntakeBatch {
         self.submissions = submissions
         self.context = context
         isAlone = true
+        lease = nil
         now = context.clock.now()
         sessions = context.sessions.current
         latestStarts = [:]
@@ -102,7 +104,7 @@ struct IntakeBatch {
 
     /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
     func abandon() {
-        context.book.remove(leasedJobs.map { ($0, 1) })
+        context.book.dismiss(leasedJobs)
         context.configuration.slots.release(leaseCount)
     }
 
@@ -143,7 +145,7 @@ struct IntakeBatch {
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
                 let unused = zip(submission.jobs, leases[index]).filter(\.1).map(\.0.id)
-                context.book.remove(unused.map { ($0, 1) })
+                context.book.dismiss(unused)
                 context.configuration.slots.release(unused.count)
                 outcome.results.append(replay)
                 continue
@@ -175,7 +177,16 @@ struct IntakeBatch {
             }
             outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
         }
+        context.book.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
         return outcome
+    }
+
+    /// Begins what was leased and committed, unless others may have taken it since.
+    func begin(_ attempts: [Attempt]) {
+        guard !attempts.isEmpty else { return }
+        // The book has them: should the lease lapse from now on they are looked for there. If it has lapsed
+        // since the batch was made the commit may have come before others took what this node held, or after.
+        if context.lease.number == lease { context.begin(attempts) } else { context.giveBack(attempts) }
     }
 
     private func answer(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
@@ -234,20 +245,22 @@ struct IntakeBatch {
 
     private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
 
-    /// `repeated`: the same jobs as they were sent again.
-    private static func firstAnswer(
-        _ rows: borrowing ResultSet, _ row: Int, _ repeated: [NewJob]
+    /// Reads the columns of read_keys.sql; none for what is no submission of jobs. `repeated`: the same jobs
+    /// as they were sent again; nil: they are not known.
+    static func firstAnswer(
+        _ rows: borrowing ResultSet, _ row: Int, _ repeated: [NewJob]?
     ) -> [Submission.Accepted.Job] {
         let (ids, states, begins) = (
             rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
         )
+        guard states.count == ids.count else { return [] }
         let (node, createdAt): (NodeID, Timestamp) = (rows.identifier(row, 5), rows.instant(row, 6))
         return ids.indices.map { index in
             let state = states[index].flatMap(JobState.init) ?? .queued
             let isLeased = state == .running
             let begin = begins[index].map(Timestamp.init(microseconds:))
-            let moment: WaitingFor =
-                repeated[index].spec.schedule.isDiscretionary ? .discretionary : .beginDate
+            let isDiscretionary = repeated?[index].spec.schedule.isDiscretionary ?? false
+            let moment: WaitingFor = isDiscretionary ? .discretionary : .beginDate
             return Submission.Accepted.Job(
                 id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
                 waitingFor: state != .waiting ? nil : begin == nil ? .dependency : moment,

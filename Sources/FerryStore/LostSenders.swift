@@ -16,40 +16,30 @@ final class LostSenders: Sendable {
         try takeBack(context.configuration.node, &connection)
     }
 
-    /// Of nodes that have been silent for longer than their lease, once each silence. A node's own sender
-    /// stops before (`WatchLane.lease`).
-    func takeBackOthers(_ lane: LaneConnection, lock: Int64) throws(PostgresError) {
-        var parameters = Parameters()
-        parameters.append(float64: context.configuration.leaseSeconds)
-        let silent = try lane.withConnection { [parameters] connection throws(PostgresError) in
-            try Self.silent(parameters, &connection)
-        }
+    /// Of dead nodes, once for each last heartbeat. A node's own sender stops before (`WatchLane.lease`).
+    func takeBack(
+        of dead: [NodeID: Timestamp], _ lane: LaneConnection, lock: Int64
+    ) throws(PostgresError) {
         let known = done.withLock { done in
-            done = done.filter { silent[$0.key] != nil }
+            done = done.filter { dead[$0.key] != nil }
             return done
         }
-        for (node, heartbeatAt) in silent where known[node] != heartbeatAt {
+        for (node, heartbeatAt) in dead where known[node] != heartbeatAt {
             // Once, also when it fails: they come back with their own lease.
             done.withLock { $0[node] = heartbeatAt }
-            try lane.withConnection { [parameters] connection throws(PostgresError) in
+            try lane.withConnection { connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
                     // So that a node that wakes finds either its heartbeat counted or its deliveries gone.
                     _ = try connection.execute(Statements.lockRescue, .int64(lock), timeout: .seconds(5))
-                    guard try Self.silent(parameters, &connection)[node] == heartbeatAt else { return }
+                    let heartbeats = try connection.execute(
+                        Statements.readHeartbeats, .identifier(context.configuration.node),
+                        timeout: .seconds(5)
+                    ).heartbeats
+                    guard heartbeats[node] == heartbeatAt else { return }
                     try takeBack(node, &connection)
                 }
             }
         }
-    }
-
-    /// Since when which nodes have been silent.
-    private static func silent(
-        _ parameters: Parameters, _ connection: inout Connection
-    ) throws(PostgresError) -> [NodeID: Timestamp] {
-        let rows = try connection.execute(Statements.silentNodes, parameters, timeout: .seconds(5))
-        var silent: [NodeID: Timestamp] = [:]
-        for row in 0..<rows.rowCount { silent[rows.identifier(row, 0)] = rows.instant(row, 1) }
-        return silent
     }
 
     private func takeBack(_ node: NodeID, _ connection: inout Connection) throws(PostgresError) {
@@ -64,5 +54,14 @@ final class LostSenders: Sendable {
             "deliveries of a lost sender are due again",
             metadata: ["count": "\(count)", "node.id": "\(node)"])
         context.commitObserver?.deliveriesAdded(Int(count))
+    }
+}
+
+extension ResultSet {
+    /// Rows of read_heartbeats.sql.
+    var heartbeats: [NodeID: Timestamp] {
+        var all: [NodeID: Timestamp] = [:]
+        for row in 0..<rowCount { all[identifier(row, 0)] = instant(row, 1) }
+        return all
     }
 }

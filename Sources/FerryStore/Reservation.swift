@@ -6,10 +6,12 @@ struct Reservation {
     var slots = 0
     /// Leases for which there is no slot yet.
     var held = 0
+    /// The node's lease that they rest on; nil: nothing may be leased.
+    var lease: Int?
 
     mutating func giveBack(to ledger: SlotLedger) {
         ledger.release(slots)
         ledger.settle(held)
-        self = Reservation()
+        (slots, held) = (0, 0)
     }
 }

@@ -10,6 +10,13 @@ struct Round {
     /// What it leases, and the lots that it looks for.
     let claims: Claims
 
+    /// What writes endings.
+    static let endingStatements = Set(
+        [
+            Statements.finishJobs, Statements.retryJobs, Statements.suspendJobs, Statements.awaitConnectivity,
+            Statements.askJobs, Statements.releaseJobs,
+        ].map(\.name))
+
     struct Outcome {
         var claims = Claims.Outcome()
         /// Endings that changed nothing, because the lease was lost.
@@ -197,6 +204,13 @@ extension Parameters {
     static func identifier<Kind>(_ value: Identifier<Kind>) -> Parameters {
         var parameters = Parameters()
         parameters.append(value)
+        return parameters
+    }
+
+    /// The parameters of check_leases.sql.
+    static func leases(_ jobs: some Sequence<JobID>, of node: NodeID) -> Parameters {
+        var parameters = identifier(node)
+        parameters.appendArray(.uuid, jobs) { $0.append($1) }
         return parameters
     }
 

@@ -10,6 +10,8 @@ final class StoreContext: Sendable {
     let metrics = StoreMetrics()
     /// Jobs that this process holds a lease of, so that leases nobody knows of can be found and given back.
     let book = LeaseBook()
+    /// What those rest on.
+    let lease: NodeLease
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
     let backlog = Backlog()
@@ -33,6 +35,8 @@ final class StoreContext: Sendable {
     let outlook = Mutex<DiscretionaryOutlook?>(nil)
     let holds = Mutex(OperatorHolds())
     let throughputs = ThroughputBook()
+    /// Of all connections, once the store stops.
+    let impatience = Impatience()
     /// False while draining, and while operators do not want it.
     let isLeasing: Atomic<Bool>
     /// Whether other nodes are alive, who must be notified.
@@ -54,6 +58,7 @@ final class StoreContext: Sendable {
         sessions = configuration.sessions
         identifiers = IdentifierGenerator { clock.now() }
         startedAt = clock.now()
+        lease = NodeLease(seconds: configuration.leaseSeconds)
         held = HeldAttempts(seconds: configuration.heldSeconds)
         connections = ConnectionBook(configuration)
         admission = Admission(jobCountMax: configuration.jobCountMax)
@@ -82,14 +87,18 @@ final class StoreContext: Sendable {
         metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
         let wake = dispatcherWake.withLock { $0 }
-        if !outcome.queued.isEmpty {
-            if configuration.isWorker { specs.insert(outcome.queued) }
+        if !outcome.queued.isEmpty, configuration.isWorker {
+            specs.insert(outcome.queued)
             backlog.add(outcome.additions)
             wake(nil)
         }
         if let earliest = outcome.earliestBegin { wake(earliest) }
         if let deadline = outcome.earliestDeadline { deadlines.send(deadline) }
     }
+
+    /// Whether jobs may be leased and begun: operators do not want otherwise, and the other nodes count on
+    /// this one. One that they do not count on would only do what others do as well.
+    var mayLease: Bool { isLeasing.load(ordering: .relaxed) && lease.isHeld }
 
     var logger: Logger { configuration.logger }
     var clock: DatabaseClock { configuration.clock }
@@ -108,6 +117,7 @@ final class StoreContext: Sendable {
         options.applicationName = "ferry \(lane)"
         let shard = "\(configuration.node.uuidText)/\(lane)"
         options.settings = [.init("ferry.shard", shard)]
+        options.impatience = impatience
         adjust(&options)
         let (logger, metrics, clock) = (logger, metrics, clock)
         let own = configuration.own
@@ -137,26 +147,6 @@ final class StoreContext: Sendable {
             }
         }
     }
-}
-
-/// The leases that this process knows that it holds: a job, and the attempt that it runs.
-final class LeaseBook: Sendable {
-    private let leases = Mutex<[JobID: Int32]>([:])
-
-    func insert(_ added: some Sequence<(JobID, Int32)>) {
-        leases.withLock { for (job, attempt) in added { $0[job] = attempt } }
-    }
-
-    /// A later attempt of the same job stays.
-    func remove(_ removed: some Sequence<(JobID, Int32)>) {
-        leases.withLock { for (job, attempt) in removed where $0[job] == attempt { $0[job] = nil } }
-    }
-
-    func contains(_ job: JobID) -> Bool { leases.withLock { $0[job] != nil } }
-
-    func holds(_ job: JobID, attempt: Int32) -> Bool { leases.withLock { $0[job] == attempt } }
-
-    var all: [JobID: Int32] { leases.withLock { $0 } }
 }
 
 extension Parameters {

@@ -21,10 +21,6 @@ package final class WatchLane: LeaseHolder {
     private let context: StoreContext
     /// The next deadline that is known; monotonic nanoseconds.
     private let nextDeadline = Atomic<Int64>(.max)
-    /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
-    private let confirmed = Atomic<Int64>(0)
-    /// How often the lease had lapsed when a heartbeat was confirmed.
-    private let lapseCount = Atomic<Int>(0)
     private let wakeDispatcher: @Sendable () -> Void
     let lostSenders: LostSenders
 
@@ -40,20 +36,15 @@ package final class WatchLane: LeaseHolder {
         holdsLease && context.book.holds(job, attempt: attempt)
     }
 
-    /// Whether the other nodes still count on us: false from one second before they may take our jobs.
-    package var holdsLease: Bool {
-        let lease = context.configuration.leaseSeconds
-        return silenceSeconds < lease - min(1, lease / 4)
-    }
+    /// Whether the other nodes still count on us.
+    package var holdsLease: Bool { context.lease.isHeld }
 
     /// Which lease this is: another one after each time that others could not count on us. Nil: none.
-    package var lease: Int? { holdsLease ? lapseCount.load(ordering: .acquiring) : nil }
+    package var lease: Int? { context.lease.number }
 
     /// Whether the database answers: at most one heartbeat is missing.
-    var isAnswered: Bool { silenceSeconds < context.configuration.heartbeatSeconds * 2 + 0.5 }
-
-    private var silenceSeconds: Double {
-        Double(Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)) / 1e9
+    var isAnswered: Bool {
+        context.lease.silenceSeconds < context.configuration.heartbeatSeconds * 2 + 0.5
     }
 
     func close() { context.deadlines.close() }
@@ -67,6 +58,9 @@ package final class WatchLane: LeaseHolder {
                 options.settings.append(.init("enable_bitmapscan", "on"))
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(5)
+                // The next heartbeat waits for what a sweep waits for. After the server's own timeout, which
+                // leaves the session as it is.
+                options.answerTimeout = .seconds(6)
             })
     }
 
@@ -80,11 +74,12 @@ package final class WatchLane: LeaseHolder {
             let start = Sys.monotonicNanoseconds()
             let nextBeat = start + Int64(context.configuration.heartbeatSeconds * 1e9)
             do {
-                try beat(lane)
-                let judges = silence.judges(at: Sys.monotonicNanoseconds())
-                if judges {
-                    try rescue(lane, isWhole: start >= nextWholeRescue, until: nextBeat)
-                    if start >= nextWholeRescue { nextWholeRescue = start + Self.wholeRescueInterval }
+                let heartbeats = try beat(lane)
+                let dead = silence.dead(heartbeats, at: Sys.monotonicNanoseconds())
+                let isWhole = start >= nextWholeRescue
+                if isWhole || !dead.isEmpty {
+                    try rescue(lane, dead, isWhole: isWhole, until: nextBeat)
+                    if isWhole { nextWholeRescue = start + Self.wholeRescueInterval }
                 }
                 if start >= nextSweep {
                     nextSweep = start + 30_000_000_000
@@ -92,7 +87,7 @@ package final class WatchLane: LeaseHolder {
                     try sweep(lane)
                 }
                 // Last: it may take as long as a statement may.
-                if judges { try lostSenders.takeBackOthers(lane, lock: Self.rescueLock) }
+                try lostSenders.takeBack(of: dead, lane, lock: Self.rescueLock)
             } catch {
                 if !error.isConnectionLost {
                     context.logger.error("watching failed", metadata: ["error": "\(error)"])
@@ -106,19 +101,17 @@ package final class WatchLane: LeaseHolder {
 
     // MARK: Rounds
 
-    /// One heartbeat. Also sets the clock, and finds cancellations whose notification was lost.
-    func beat(_ lane: LaneConnection) throws(PostgresError) {
+    /// One heartbeat. Also sets the clock, and finds cancellations whose notification was lost. Returns the
+    /// last heartbeats of the other nodes.
+    @discardableResult
+    func beat(_ lane: LaneConnection) throws(PostgresError) -> [NodeID: Timestamp] {
         let configuration = context.configuration
         var limits = Parameters()
         limits.append(text: LimitsBoard.setting)
         let start = Sys.monotonicNanoseconds()
         let reading = configuration.hosts.beginReading()
         let limitsReading = context.limits.beginReading()
-        let leases = context.book.all
-        // Whoever was silent for too long may have lost any of them.
-        let hasLapsed = !holdsLease
-        var held = Parameters.identifier(configuration.node)
-        held.appendArray(.uuid, leases.keys) { $0.append($1) }
+        let held = Parameters.leases(context.book.all.keys, of: configuration.node)
         let demand = context.attemptRunner?.takeRateDemand() ?? RateDemand()
         let ownDemand = context.limits.beginTelling(demand)
         var results = try lane.withConnection { connection throws(PostgresError) in
@@ -131,6 +124,7 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.readHosts, HostsBoard.parameters)
                 pipeline.send(Statements.readSessionEpoch)
                 pipeline.send(Statements.readOperations, .wishes(context))
+                pipeline.send(Statements.readHeartbeats, .identifier(configuration.node))
             }
         }
         let end = Sys.monotonicNanoseconds()
@@ -141,12 +135,8 @@ package final class WatchLane: LeaseHolder {
         let hosts = results.take(5)
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
-        if hasLapsed {
-            if !leases.isEmpty { forgetLost(leases, confirmedLeases) }
-            lapseCount.add(1, ordering: .releasing)
-        }
-        // After it: from here on the others count on us again.
-        confirmed.store(start, ordering: .releasing)
+        let heartbeats = results.take(8).heartbeats
+        try renewLease(sentAt: start, lane)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         context.clock.adjust(answer.instant(0, 0), between: start, and: end)
         context.hasPeers.store(answer.int64(0, 1) > 1, ordering: .relaxed)
@@ -165,6 +155,22 @@ package final class WatchLane: LeaseHolder {
         }
         stopAsked(confirmedLeases)
         if epoch != context.sessions.current.epoch { try context.readSessions(lane) }
+        return heartbeats
+    }
+
+    /// The heartbeat that was sent then has got through.
+    private func renewLease(sentAt start: Int64, _ lane: LaneConnection) throws(PostgresError) {
+        // Asked only now: also while it was on its way the others may have taken what we hold.
+        let hasLapsed = !context.lease.isHeld
+        if hasLapsed {
+            try forgetLost(lane)
+            context.lease.lapse()
+        }
+        // After it: whoever finds the lease held again finds nothing in the book that was lost. From here on
+        // the others count on us again.
+        context.lease.confirm(sentAt: start)
+        // Meanwhile nothing was leased.
+        if hasLapsed { wakeDispatcher() }
     }
 
     /// Of rows of check_leases.sql.
@@ -176,8 +182,18 @@ package final class WatchLane: LeaseHolder {
         }
     }
 
-    /// Strikes out leases that the database does not confirm.
-    private func forgetLost(_ doubtful: [JobID: Int32], _ held: borrowing ResultSet) {
+    /// Strikes out leases that the database does not confirm: whoever was silent for too long may have lost
+    /// any of them. To be called after a heartbeat, so that what is confirmed now cannot be taken any more.
+    private func forgetLost(_ lane: LaneConnection) throws(PostgresError) {
+        // As the book is now. What is written later either comes into the book before somebody looks whether
+        // the lease is still the one that it was written under, or has that one's successor
+        // (`Reservation.lease`, `IntakeBatch.begin`).
+        let doubtful = context.book.all
+        guard !doubtful.isEmpty else { return }
+        let parameters = Parameters.leases(doubtful.keys, of: context.configuration.node)
+        let held = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.checkLeases, parameters, timeout: .seconds(5))
+        }
         var confirmed: [JobID: Int32] = [:]
         for row in 0..<held.rowCount { confirmed[held.identifier(row, 0)] = held.int32(row, 1) }
         let lost = doubtful.filter { confirmed[$0.key] != $0.value }
@@ -187,12 +203,14 @@ package final class WatchLane: LeaseHolder {
             "leases were lost while the node was silent", metadata: ["count": "\(lost.count)"])
     }
 
-    /// `isWhole`: jobs of nodes of which there is no trace as well. `end`: as for `expire`.
+    /// `dead`: nodes, and their last heartbeats. `isWhole`: jobs of nodes of which there is no trace as well.
+    /// `end`: as for `expire`.
     private func rescue(
-        _ lane: LaneConnection, isWhole: Bool, until end: Int64
+        _ lane: LaneConnection, _ dead: [NodeID: Timestamp], isWhole: Bool, until end: Int64
     ) throws(PostgresError) {
         var parameters = Parameters()
-        parameters.append(float64: context.configuration.leaseSeconds)
+        parameters.appendArray(.uuid, dead) { $0.append($1.key) }
+        parameters.appendArray(.timestamp, dead) { $0.append($1.value) }
         parameters.append(int32: Self.roundMax)
         parameters.append(text: TransferError.attemptLostText)
         parameters.append(bool: isWhole)

@@ -17,7 +17,6 @@ extension Statements {
         "remove_old_deliveries", PackageResources.remove_old_deliveries_sql, parameters: 2)
     static let replayDeliveries = make(
         "replay_deliveries", PackageResources.replay_deliveries_sql, parameters: 6)
-    static let silentNodes = make("silent_nodes", PackageResources.silent_nodes_sql, parameters: 1)
     package static let takeBackDeliveries = make(
         "take_back_deliveries", PackageResources.take_back_deliveries_sql, parameters: 2)
 
@@ -25,6 +24,6 @@ extension Statements {
         createWebhook, deleteWebhook, editWebhook, listWebhooks, lookAtLanes, pingWebhook,
         readFirstWebhook,
         readInterests, readLanes, readWebhook, removeOldDeliveries, replayDeliveries,
-        silentNodes, takeBackDeliveries,
+        takeBackDeliveries,
     ]
 }

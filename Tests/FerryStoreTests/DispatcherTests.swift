@@ -95,6 +95,40 @@ struct DispatcherTests {
         eventually("the slot is free") { node.slots.freeCount >= 3 }
     }
 
+    @Test("what was told is not told again when the answer to that was lost")
+    func lostAnswer() throws {
+        let server = try TestServer()
+        defer { server.remove() }
+        try Migrator.migrate(url: server.url())
+        let node = try TestNode(server.url()) { $0.heartbeatSeconds = 0.2 }
+        defer { node.store.stop() }
+        _ = try node.submit(newJob())
+        let attempt = try node.attempt()
+        var connection = try Connection(url: server.url())
+        let waits = { (what: String) in
+            "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND \(what)"
+        }
+        // From now on a commit is done, and then waits for a standby that there is not.
+        try connection.execute(script: "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        try connection.execute(script: "SELECT pg_reload_conf()")
+        let commits = Statement("commits", "SELECT count(*) \(waits("true"))")
+        try eventually("commits wait") { try connection.execute(commits).int64(0, 0) > 0 }
+        node.store.dispatcher.resumed(attempt, at: 7)
+        let mine = waits("application_name = 'ferry dispatcher' AND query LIKE '%event_inbox%'")
+        let ends = Statement("ends", "SELECT pg_terminate_backend(pid) \(mine)")
+        try eventually("its commit is done, and nobody hears of it") {
+            try connection.execute(ends).rowCount == 1
+        }
+        try connection.execute(script: "ALTER SYSTEM RESET synchronous_standby_names")
+        try connection.execute(script: "SELECT pg_reload_conf()")
+        node.end(attempt, success)
+        try eventually("its end is told") {
+            try EventLog(server.url()).events.contains { $0.record.type == .jobSucceeded }
+        }
+        let told = try EventLog(server.url()).events.filter { $0.record.job != nil }.map(\.record.type)
+        #expect(told == [.jobCreated, .jobStarted, .jobResumedAtOffset, .jobSucceeded])
+    }
+
     @Test("a released lease is queued again with the same count of failures")
     func release() throws {
         let node = try TestNode(database.url)

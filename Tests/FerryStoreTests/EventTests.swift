@@ -305,7 +305,7 @@ struct EventTests {
 
     @Test("numbers have no gap and the order of what happened, with three nodes of which one dies")
     func cluster() throws {
-        let nodes = try (0..<3).map { _ in try TestNode(database.url, slots: 16, leaseSeconds: 1) }
+        let nodes = try (0..<3).map { _ in try TestNode(database.url, slots: 16, leaseSeconds: 2) }
         let dead = nodes[0]
         for node in nodes.dropFirst() {
             node.runner.react { [store = node.store] in store.dispatcher.record(result($0, success)) }

@@ -254,7 +254,7 @@ struct HeldTests {
         _ = try node.submit(repeatable + posts + later).get()
         var (endedCount, sawHeld) = (0, false)
         while endedCount < 700 {
-            let begun = ending.wait(milliseconds: 20_000)
+            let begun = ending.wait(milliseconds: 120_000)
             try #require(!begun.isEmpty)
             endedCount += begun.count
             for attempt in begun {

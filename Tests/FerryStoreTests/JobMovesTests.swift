@@ -37,6 +37,13 @@ struct JobMovesTests {
     private static let away =
         "INSERT INTO hosts (origin, unreachable) VALUES ('http://a.example:80', 'could_not_connect');"
 
+    private static func lastBeat(_ instant: String) -> String {
+        """
+        INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+        VALUES ('\(node)', 'test', '0', now(), '\(instant)', 1, false, true);
+        """
+    }
+
     private static func ending(
         _ statement: Statement, _ input: Input, _ arguments: String
     ) -> [Move] {
@@ -133,12 +140,19 @@ struct JobMovesTests {
             arguments: "'\(node)', now(), false, false",
             before: "SET LOCAL ferry.permits = '\(lot);10';"),
         Move(statement: Statements.reclaimJobs, input: .release, arguments: "'\(node)', '{}'"),
-        Move(statement: Statements.rescueJobs, input: .release, arguments: "15, 10, '{}', true"),
+        Move(statement: Statements.rescueJobs, input: .release, arguments: "'{}', '{}', 10, '{}', true"),
+        Move(
+            statement: Statements.rescueJobs, input: .release,
+            arguments: "'{\(node)}', '{yesterday}', 10, '{}', false", before: lastBeat("yesterday")),
+        // It has said something since.
+        Move(
+            statement: Statements.rescueJobs, input: nil,
+            arguments: "'{\(node)}', '{yesterday}', 10, '{}', true", before: lastBeat("today")),
         Move(
             statement: Statements.reclaimJobs, input: .suspend, arguments: "'\(node)', '{}'",
             with: suspending),
         Move(
-            statement: Statements.rescueJobs, input: .suspend, arguments: "15, 10, '{}', true",
+            statement: Statements.rescueJobs, input: .suspend, arguments: "'{}', '{}', 10, '{}', true",
             with: suspending),
         Move(statement: Statements.suspendJobs, input: .release, arguments: "\(lease), '{NULL}', '{f}'"),
         finish(.succeeded, .succeed), finish(.failed, .fail), finish(.cancelled, .cancel),

@@ -1,15 +1,15 @@
--- Queues again what dead nodes held, or suspends it as was asked. A node is dead when it has been silent
--- for longer than its lease, while this server was there to hear it (`Silence` in the source has the other
--- half of that); and of those that hold jobs one without a row as well, which there should not
--- be (remove_node.sql, fold_counts.sql): it takes a look at everything that runs. The attempts are kept as
--- lost (AttemptRecord), as in retry_jobs.sql, and the events say so. Locks: running jobs of dead nodes that
--- nobody else has locked, then this connection's row of job_counts. $1 seconds of a lease, $2 how many jobs
--- at most, $3 the error of a lost attempt, $4 whether to look for those without a row. Returns their ids.
+-- Queues again what dead nodes held, or suspends it as was asked. Which are dead whoever asks has found out
+-- (`Silence` in the source); one that has said something since is not. And of those that hold jobs one
+-- without a row is dead as well, which there should not be (remove_node.sql, fold_counts.sql): it takes a
+-- look at everything that runs. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and the
+-- events say so. Locks: running jobs of dead nodes that nobody else has locked, then this connection's row
+-- of job_counts. $1 dead nodes, $2 their last heartbeats, $3 how many jobs at most, $4 the error of a lost
+-- attempt, $5 whether to look for those without a row. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
             ELSE 'queued' END::job_state,
-        suspend_requested = false, node = NULL, revision = j.revision + 1, error = $3::text,
+        suspend_requested = false, node = NULL, revision = j.revision + 1, error = $4::text,
         attempts = (array_append(j.attempts,
             '\x02'::bytea || int4send(j.attempt) || uuid_send(j.node)
             || int8send((extract(epoch FROM now()) * 1000000)::bigint)
@@ -17,15 +17,15 @@ WITH changed AS (
     WHERE j.id = ANY (ARRAY(
             SELECT r.id FROM jobs r
             WHERE r.state = 'running' AND r.node = ANY (ARRAY(
-                SELECT n.id FROM nodes n
-                WHERE greatest(n.heartbeat_at, pg_postmaster_start_time())
-                    < now() - make_interval(secs => $1::double precision)))
-            LIMIT $2::integer
+                SELECT n.id
+                FROM nodes n JOIN unnest($1::uuid[], $2::timestamptz[]) AS d(id, heartbeat_at)
+                    ON d.id = n.id AND d.heartbeat_at = n.heartbeat_at))
+            LIMIT $3::integer
             FOR UPDATE OF r SKIP LOCKED)
-        || CASE WHEN $4::boolean THEN ARRAY(
+        || CASE WHEN $5::boolean THEN ARRAY(
             SELECT r.id FROM jobs r
             WHERE r.state = 'running' AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = r.node)
-            LIMIT $2::integer
+            LIMIT $3::integer
             FOR UPDATE OF r SKIP LOCKED) END)
     RETURNING j.id, j.state, j.attempt, j.revision, j.wanted_events, j.tenant, j.session, j.error
 ), told AS (

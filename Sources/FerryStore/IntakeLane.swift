@@ -16,6 +16,8 @@ package final class IntakeLane: JobIntake {
         let submission: Submission
         /// Nanoseconds of the monotonic clock.
         let arrival: Int64
+        /// What it gets unless it repeats one that was accepted: then it gets that one's answer.
+        var refusal: StoreError?
     }
 
     let context: StoreContext
@@ -48,16 +50,19 @@ package final class IntakeLane: JobIntake {
             submission.reply(.failure(.overloaded))
             return
         }
+        var pending = Pending(submission: submission, arrival: Sys.monotonicNanoseconds())
         if let tenant = submission.jobs.first?.tenant,
             let seconds = context.admission.admit(count, of: tenant)
         {
-            context.metrics.surplusJobs.add(Int64(count), ordering: .relaxed)
-            submission.reply(
-                .failure(.tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)))
-            return
+            let refusal = StoreError.tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
+            guard submission.idempotency != nil else {
+                context.metrics.surplusJobs.add(Int64(count), ordering: .relaxed)
+                return submission.reply(.failure(refusal))
+            }
+            pending.refusal = refusal
         }
         waitingJobCount.add(count, ordering: .relaxed)
-        if !mailbox.send(Pending(submission: submission, arrival: Sys.monotonicNanoseconds())) {
+        if !mailbox.send(pending) {
             waitingJobCount.subtract(count, ordering: .relaxed)
             submission.reply(.failure(.unavailable))
         }
@@ -150,7 +155,8 @@ package final class IntakeLane: JobIntake {
     private func commit(
         _ gathered: [Pending], _ lane: LaneConnection, sends: Int = ControlLane.sendCountMax
     ) -> [Pending] {
-        guard let (batch, epoch) = acceptable(gathered, lane) else { return gathered }
+        guard let admitted = admitted(gathered, lane) else { return gathered }
+        guard let (batch, epoch) = acceptable(admitted, lane) else { return admitted }
         guard !batch.isEmpty else { return [] }
         let start = Sys.monotonicNanoseconds()
         let work = IntakeBatch(batch.map(\.submission), context)
@@ -205,10 +211,10 @@ package final class IntakeLane: JobIntake {
     private func succeed(_ work: IntakeBatch, _ outcome: IntakeBatch.Outcome) {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
-        context.begin(outcome.attempts)
+        work.begin(outcome.attempts)
         if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
-        if !outcome.queued.isEmpty {
-            if context.configuration.isWorker { context.specs.insert(outcome.queued) }
+        if !outcome.queued.isEmpty, context.configuration.isWorker {
+            context.specs.insert(outcome.queued)
             context.backlog.add(outcome.additions)
             wakeDispatcher(nil)
         }

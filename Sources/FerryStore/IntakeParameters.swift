@@ -11,6 +11,7 @@ extension IntakeBatch {
         appendPlaces(chosen, lots, to: &parameters)
         events(of: chosen).append(to: &parameters)
         parameters.append(int64: epoch)
+        appendConfirmations(chosen, to: &parameters)
         return parameters
     }
 
@@ -91,6 +92,7 @@ extension IntakeBatch {
         parameters.endArray()
         appendPlaces(chosen, lots, to: &parameters)
         parameters.append(int64: epoch)
+        appendConfirmations(chosen, to: &parameters)
         return parameters
     }
 
@@ -127,6 +129,13 @@ extension IntakeBatch {
             }
         }
         parameters.endArray()
+    }
+
+    /// Whether somebody is to be asked before it begins.
+    private func appendConfirmations(_ chosen: [Int], to parameters: inout Parameters) {
+        parameters.appendArray(.bool, chosen.flatMap { submissions[$0].jobs }) {
+            $0.append(bool: $1.spec.schedule.confirmsBeforeBegin)
+        }
     }
 
     func appendKeys(of chosen: [Int], to parameters: inout Parameters) {

@@ -1,7 +1,23 @@
 import FerryCore
 import Postgres
+import Synchronization
 
 extension IntakeLane {
+    /// The submissions that have room; the others are answered. Nil: there is no database, and nobody was
+    /// answered.
+    func admitted(_ batch: [Pending], _ lane: LaneConnection) -> [Pending]? {
+        let refused = batch.compactMap { pending in pending.refusal.map { (pending, $0) } }
+        guard !refused.isEmpty else { return batch }
+        guard let replays = replays(for: refused.map(\.0), lane) else { return nil }
+        for ((pending, refusal), replay) in zip(refused, replays) {
+            if replay == nil {
+                context.metrics.surplusJobs.add(Int64(pending.submission.jobs.count), ordering: .relaxed)
+            }
+            reply(pending, replay ?? .failure(refusal))
+        }
+        return batch.filter { $0.refusal == nil }
+    }
+
     /// The submissions whose sessions take them as they are, with the epoch that says so; the others are
     /// answered. Nil: there is no database, and nobody was answered.
     func acceptable(_ batch: [Pending], _ lane: LaneConnection) -> (batch: [Pending], epoch: Int64)? {
@@ -28,11 +44,13 @@ extension IntakeLane {
 
     /// Answers all but those that are accepted.
     private func settle(
-        _ parts: Verdicts, _ replays: [Result<Submission.Accepted, StoreError>]
+        _ parts: Verdicts, _ replays: [Result<Submission.Accepted, StoreError>?]
     ) -> [Pending] {
         for pending in parts.unreadable { reply(pending, .failure(.failed)) }
         for pending in parts.changed { reply(pending, .failure(.sessionsChanged)) }
-        for (pending, replay) in zip(parts.invalidated, replays) { reply(pending, replay) }
+        for (pending, replay) in zip(parts.invalidated, replays) {
+            reply(pending, replay ?? .failure(.sessionInvalidated))
+        }
         return parts.accepted
     }
 
@@ -56,10 +74,11 @@ extension IntakeLane {
         }
     }
 
-    /// What submissions to invalidated sessions get: whoever was accepted before gets that answer again.
+    /// What submissions get that are not to be accepted: whoever was accepted before gets that answer again.
+    /// Nil for the others.
     private func replays(
         for refused: [Pending], _ lane: LaneConnection
-    ) -> [Result<Submission.Accepted, StoreError>]? {
+    ) -> [Result<Submission.Accepted, StoreError>?]? {
         let submissions = refused.map(\.submission)
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         var known: [Int: Result<Submission.Accepted, StoreError>] = [:]
@@ -72,12 +91,9 @@ extension IntakeLane {
                 return nil
             }
         }
-        return submissions.indices.map { index in
-            switch known[index] {
+        return submissions.indices.map { index -> Result<Submission.Accepted, StoreError>? in
             // There is no such key.
-            case nil, .failure(.idempotencyKeyInProgress): .failure(.sessionInvalidated)
-            case .some(let replay): replay
-            }
+            if case .failure(.idempotencyKeyInProgress)? = known[index] { nil } else { known[index] }
         }
     }
 }

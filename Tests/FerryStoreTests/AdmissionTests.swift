@@ -35,6 +35,28 @@ struct AdmissionTests {
         #expect(admission.admit(1, of: "a") == nil)
     }
 
+    @Test("who repeats a submission gets its answer again, however many jobs the tenant has by then")
+    func repeated() throws {
+        let database = try TestDatabase(template: template)
+        let node = try TestNode(database.url, slots: 0) { $0.jobCountMax = 5 }
+        defer { node.store.stop() }
+        let jobs = (0..<5).map { _ in newJob() }
+        _ = try node.submit(jobs, key: key("a")).get()
+        eventually("the tenant is counted") {
+            node.store.control.context.admission.admit(1, of: "acme") != nil
+        }
+        let again = try node.submit((0..<5).map { _ in newJob() }, key: key("a")).get()
+        #expect(again.isReplay && again.jobs.map(\.id) == jobs.map(\.id))
+        guard case .failure(.idempotencyKeyReused) = node.submit([newJob()], key: key("a", fingerprint: 2)),
+            case .failure(.tooManyJobs(5, _)) = node.submit([newJob()], key: key("b"))
+        else {
+            Issue.record("another submission was accepted, or refused for another reason")
+            return
+        }
+        #expect(node.store.metrics.surplusJobs == 1 && node.store.intake.waitingCount == 0)
+        #expect(try countedStates(database.url) == ["queued": 5])
+    }
+
     @Test("a tenant with as many jobs as it may have gets no more until some have ended")
     func refused() throws {
         let database = try TestDatabase(template: template)

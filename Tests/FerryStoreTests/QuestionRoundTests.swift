@@ -12,9 +12,10 @@ struct QuestionRoundTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    private func confirmed(timeout: Double) -> NewJob {
+    private func confirmed(timeout: Double, on dependencies: [JobID] = []) -> NewJob {
         let plain = newJob()
         var spec = plain.spec
+        spec.schedule.dependsOn = dependencies
         spec.schedule.confirmsBeforeBegin = true
         spec.questions.timeout = timeout
         return NewJob(
@@ -50,6 +51,30 @@ struct QuestionRoundTests {
         #expect(try isAsked(late, node))
         try connection.execute(script: "COMMIT")
         #expect(try node.attempt().job == late.id)
+    }
+
+    @Test(
+        "one that was suspended until what it depends on had ended is asked about before it begins",
+        arguments: [nil, "a"])
+    func suspendedDependent(_ name: String?) throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let first = newJob()
+        _ = try node.submit(first)
+        let attempt = try node.attempt()
+        let control = node.store.control
+        let missing = try wait { control.prepareDependencies([first.id], tenant: "acme", reply: $0) }.get()
+        #expect(missing.isEmpty)
+        let dependent = confirmed(timeout: 600, on: [first.id])
+        _ = try node.submit([dependent], key: name.map { key($0) }).get()
+        _ = try wait { control.suspend(dependent.id, tenant: "acme", reply: $0) }.get()
+        node.end(attempt, success)
+        var connection = try Connection(url: database.url)
+        let left = Statement("left", "SELECT count(*) FROM job_dependencies")
+        try eventually("it depends on nothing any more") { try connection.execute(left).int64(0, 0) == 0 }
+        #expect(try wait { control.resume(dependent.id, tenant: "acme", reply: $0) }.get().state == .waiting)
+        try eventually("it is asked about") { try isAsked(dependent, node) }
+        #expect(node.runner.begun.count == 0)
     }
 
     @Test("many are asked about and decide by themselves once, on whichever node")

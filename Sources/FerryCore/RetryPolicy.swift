@@ -13,16 +13,21 @@ package struct RetryPolicy: Sendable {
     /// Seconds after which a job that finds no room for its file, or no disk, looks again at the latest.
     package static let storagePauseMax: Double = 60
 
-    /// Whether an attempt that ended like this counts: a disk that is full or away is nobody's failure, and
-    /// stays so for as long as it likes. A job that is to be tried once is tried once.
+    /// Whether an attempt that ended like this counts. A disk that is full or away is nobody's failure, and
+    /// stays so for as long as it likes; but a job that is to be tried once is tried once. A node that was
+    /// lost costs nobody anything, whether it has died or only lost touch with the database.
     package static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
-        let waitsForDisk = error.code == .storageFull || error.code == .storageUnavailable
-        return !waitsForDisk || !error.isRetryable || rules.attemptCountMax == 1
+        guard error.isRetryable else { return true }
+        switch error.code {
+        case .nodeLost: return false
+        case .storageFull, .storageUnavailable: return rules.attemptCountMax == 1
+        default: return true
+        }
     }
 
     /// The verdict on an attempt that uses up none; it was the job's `attempt`-th.
     package static func verdict(
-        rules: JobSpec.RetryRules, waitingForDisk error: TransferError, attempt: Int, now: Timestamp,
+        rules: JobSpec.RetryRules, uncounted error: TransferError, attempt: Int, now: Timestamp,
         expiry: Timestamp, jitter: Double, overdue: TransferError.Code
     ) -> Verdict {
         var rules = rules

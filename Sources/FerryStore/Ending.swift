@@ -146,7 +146,7 @@ extension Attempt {
         let overdue = spec.schedule.overdueCode(createdAt: createdAt)
         guard RetryPolicy.usesUpAttempt(error, rules: spec.retry) else {
             return RetryPolicy.verdict(
-                rules: spec.retry, waitingForDisk: error, attempt: Int(number), now: now, expiry: expiry,
+                rules: spec.retry, uncounted: error, attempt: Int(number), now: now, expiry: expiry,
                 jitter: jitter, overdue: overdue)
         }
         return RetryPolicy.verdict(

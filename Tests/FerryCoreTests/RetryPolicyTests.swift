@@ -50,7 +50,7 @@ struct RetryPolicyTests {
         let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)
         let verdict = { [now] (attempt: Int, expiry: Double) in
             RetryPolicy.verdict(
-                rules: .standard, waitingForDisk: full, attempt: attempt, now: now, expiry: now + expiry,
+                rules: .standard, uncounted: full, attempt: attempt, now: now, expiry: now + expiry,
                 jitter: 0.5, overdue: .resourceTimeout)
         }
         #expect(verdict(2, 1e6) == .retry(at: now + 2))
@@ -67,7 +67,12 @@ struct RetryPolicyTests {
         #expect(!RetryPolicy.usesUpAttempt(away, rules: rules))
         let hopeless = TransferError(.storageFull, "Too long.", phase: .receiving, isRetryable: false)
         #expect(RetryPolicy.usesUpAttempt(hopeless, rules: rules))
+        let lost = TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: true)
+        #expect(!RetryPolicy.usesUpAttempt(lost, rules: rules))
         rules.attemptCountMax = 1
         #expect(RetryPolicy.usesUpAttempt(full, rules: rules), "it is to be tried once")
+        #expect(!RetryPolicy.usesUpAttempt(lost, rules: rules), "as when the node has died")
+        let unrepeatable = TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: false)
+        #expect(RetryPolicy.usesUpAttempt(unrepeatable, rules: rules))
     }
 }

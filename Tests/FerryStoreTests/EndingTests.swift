@@ -83,6 +83,22 @@ struct EndingTests {
         #expect(once.record.state == .failed && once.record.failedAttemptCount == 1)
     }
 
+    @Test("a node that has lost touch with the database costs no attempt, not even the only one")
+    func lostNode() {
+        let lost = AttemptResult.Outcome.failed(
+            TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: true), retryAfter: nil)
+        for count in [1, 3] {
+            let last = attempt(
+                of: newJob(attemptCountMax: count, retryDelay: 10), failedAttemptCount: Int32(count - 1))
+            guard case .retry(let retry) = ending(last, lost) else {
+                Issue.record("it ends")
+                return
+            }
+            #expect(retry.failedAttemptCount == Int32(count - 1))
+            #expect(retry.instant == Timestamp(microseconds: 20_000_000))
+        }
+    }
+
     @Test("a lease that is given back uses up no attempt")
     func release() {
         let given = attempt(of: newJob())

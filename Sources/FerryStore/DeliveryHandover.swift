@@ -20,7 +20,7 @@ final class DeliveryHandover {
 
     /// Says of each of the drafts whether it is to be leased, until `leaseSeconds` from now.
     func offer(
-        _ drafts: [DeliveryDraft], _ connection: inout Connection
+        _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
     ) throws(PostgresError) -> [Bool] {
         guard places.isOpen else { return Array(repeating: false, count: drafts.count) }
         try learnLanes(drafts, &connection)
@@ -69,7 +69,7 @@ final class DeliveryHandover {
     // MARK: Lanes
 
     private func learnLanes(
-        _ drafts: [DeliveryDraft], _ connection: inout Connection
+        _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
     ) throws(PostgresError) {
         var unknown: [String: DeliveryDraft] = [:]
         for draft in drafts where draft.endpoint == nil {

@@ -55,12 +55,14 @@ struct EventRowDrafts {
     var isEmpty: Bool { drafts.isEmpty }
 
     /// Cuts the events of a session into rows. `entries`: of `packed`, the first one has the number
-    /// `sequence`.
+    /// `sequence`. Returns for each its event; nil: this version does not know the type.
     mutating func add(
         tenant: String, session: String, packed: [UInt8], _ entries: [EventRecord.Packed],
         from sequence: Int64,
         makeID: () -> EventID
-    ) {
+    ) -> [Event?] {
+        var events: [Event?] = []
+        events.reserveCapacity(entries.count)
         var start = 0
         while start < entries.count {
             var (first, last) = (entries[start].occurredAt, entries[start].occurredAt)
@@ -80,8 +82,12 @@ struct EventRowDrafts {
                 id: makeID(), tenant: tenant, session: session, firstSequence: sequence + Int64(start),
                 packed: Array(packed[bytes]))
             drafts.append(Draft(row: row, firstAt: first, lastAt: last, types: types))
+            for index in start..<end {
+                events.append(entries[index].record.map { row.event(index - start, $0) })
+            }
             start = end
         }
+        return events
     }
 
     /// The rows of jobs tell when they were created, started and ended; everything else is found by marks.

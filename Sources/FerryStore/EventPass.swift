@@ -11,6 +11,9 @@ struct EventPass {
         var deliveryCount = 0
         /// There may be more.
         var isFull = false
+        /// Who has made most of the deliveries, when that were as many as one pass may make: the other events
+        /// of it are left to the next ones.
+        var busyTenant: String?
         /// Sessions have drained: the end of their events is to be told, once their deliveries are over.
         var hasDrained = false
         /// Of the oldest event that was taken.
@@ -21,17 +24,15 @@ struct EventPass {
 
     /// "ferryeve"
     private static let lock: Int64 = 0x6665_7272_7965_7665
-    /// Rows of the inbox that one pass takes at most.
-    static let rowMax: Int32 = 200
-    /// Bytes of events, some thousands of them: a pass holds locks, and the jobs that somebody is told of.
-    private static let byteCountMax: Int64 = 300_000
 
     /// What the inbox had of one session.
-    struct Group {
+    private struct Group {
         let tenant: String
         let session: String
         var packed: [UInt8] = []
         var entries: [EventRecord.Packed] = []
+        /// Which of the events that are taken each of them is.
+        var places: [Int] = []
         var firstSequence: Int64 = 0
 
         var growth: Int64 {
@@ -46,25 +47,19 @@ struct EventPass {
     private let context: StoreContext
     private var outcome = Outcome()
     private var lastID: EventID?
-    private let rowMax: Int32
-    /// `InboxFloor.position`.
-    private let floor: Int64
-    /// False: nobody is told.
-    private let makesDeliveries: Bool
     private let handover: DeliveryHandover?
 
-    /// Waits for the pass of another node. `floor`: `InboxFloor.position`. `handover`: to be told of the
-    /// commit, or of the failure.
+    /// Waits for the pass of another node. `handover`: to be told of the commit, or of the failure.
     static func commit(
-        _ connection: inout Connection, _ context: StoreContext, rowMax: Int32 = rowMax, floor: Int64 = 0,
+        _ connection: inout Connection, _ context: StoreContext, _ selection: InboxSelection,
         handover: DeliveryHandover? = nil
     ) throws(PostgresError) -> Outcome {
         // Not inside the transaction: whoever changes sessions would wait for it, and everybody for them.
         let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
         if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
         return try connection.transaction { connection throws(PostgresError) in
-            var pass = EventPass(context, rowMax: rowMax, floor: floor, handover: handover)
-            try pass.run(&connection)
+            var pass = EventPass(context, handover)
+            try pass.run(selection, makesDeliveries: true, &connection)
             return pass.outcome
         }
     }
@@ -85,7 +80,7 @@ struct EventPass {
                 pipeline.send(Statements.lastEvent)
                 pipeline.send(Statements.drainSessions, parameters)
             }
-            var pass = EventPass(context, rowMax: 0, handover: handover)
+            var pass = EventPass(context, handover)
             pass.note(last: results.take(1))
             try pass.tell(results.take(2), &connection)
             return pass.outcome
@@ -94,25 +89,28 @@ struct EventPass {
 
     /// Sets the first row of the inbox aside, of which the database has refused what was made of it. Its
     /// events are kept with their numbers, but nobody is told of them; unless `isNumbered` is false: then
-    /// they are nowhere else. Nil: the inbox is empty.
+    /// they are nowhere else. `except`: tenants whose rows are left alone. Nil: there is no other row.
     static func reject(
-        _ connection: inout Connection, _ context: StoreContext, error: PostgresError, isNumbered: Bool
+        _ connection: inout Connection, _ context: StoreContext, except: [String], error: PostgresError,
+        isNumbered: Bool
     ) throws(PostgresError) -> Outcome? {
         try connection.transaction { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: "\(error)")
             parameters.append(bool: isNumbered)
+            parameters.appendArray(.text, except) { $0.append(text: $1) }
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.lockRescue, .int64(Self.lock))
                 pipeline.send(Statements.rejectEvents, parameters)
             }
             let rejected = results.take(1)
             guard rejected.rowCount == 1 else { return nil }
-            var pass = EventPass(context, rowMax: 1, makesDeliveries: false)
+            let first = InboxSelection(rowMax: 1, except: except)
+            var pass = EventPass(context, nil)
             if isNumbered {
-                try pass.run(&connection)
+                try pass.run(first, makesDeliveries: false, &connection)
             } else {
-                _ = try connection.execute(Statements.takeEvents, Self.most(1, behind: 0))
+                _ = try connection.execute(Statements.takeEvents, first.parameters)
             }
             pass.outcome.isFull = true
             pass.outcome.rejected = (rejected.text(0, 0), rejected.text(0, 1))
@@ -120,30 +118,30 @@ struct EventPass {
         }
     }
 
-    private init(
-        _ context: StoreContext, rowMax: Int32, floor: Int64 = 0, makesDeliveries: Bool = true,
-        handover: DeliveryHandover? = nil
-    ) {
+    private init(_ context: StoreContext, _ handover: DeliveryHandover?) {
         self.context = context
-        self.rowMax = rowMax
-        self.floor = floor
-        self.makesDeliveries = makesDeliveries
         self.handover = handover
     }
 
-    private mutating func run(_ connection: inout Connection) throws(PostgresError) {
+    /// `makesDeliveries`: false: nobody is told.
+    private mutating func run(
+        _ selection: InboxSelection, makesDeliveries: Bool, _ connection: inout Connection
+    ) throws(PostgresError) {
         var results = try connection.pipeline { pipeline in
             pipeline.send(Statements.lockRescue, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
-            pipeline.send(Statements.takeEvents, Self.most(rowMax, behind: floor))
+            pipeline.send(Statements.takeEvents, selection.parameters)
         }
         note(last: results.take(1))
         let taken = results.take(2)
         outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
-        var groups = group(taken)
+        var rows = unpack(taken)
+        var router = EventRouter(context, handover)
+        if makesDeliveries { try plan(&rows, &router, &connection) }
+        var groups = group(rows)
         guard !groups.isEmpty else { return }
         try number(&groups, &connection)
-        try keep(groups, &connection)
+        try keep(groups, router, &connection)
     }
 
     /// `last`: of last_event.sql.
@@ -151,38 +149,56 @@ struct EventPass {
         if last.rowCount == 1 { lastID = last.identifier(0, 0) }
     }
 
-    /// The parameters of take_events.sql.
-    private static func most(_ rowCount: Int32, behind floor: Int64) -> Parameters {
-        var parameters = Parameters.int32(rowCount)
-        parameters.append(int64: byteCountMax)
-        parameters.append(int64: floor)
-        return parameters
+    /// Reads rows of take_events.sql.
+    private func unpack(_ taken: borrowing ResultSet) -> [InboxRow] {
+        var rows: [InboxRow] = []
+        for row in 0..<taken.rowCount {
+            let packed = taken.bytes(row, 2)
+            let next = InboxRow(
+                position: taken.int64(row, 4), tenant: taken.text(row, 0), session: taken.text(row, 1),
+                packed: packed, entries: EventRecord.unpack(packed))
+            if (next.entries.last?.range.upperBound ?? 0) != packed.count {
+                context.logger.error("events are damaged", metadata: ["session": "\(next.session)"])
+            }
+            if !next.entries.isEmpty { rows.append(next) }
+        }
+        return rows
+    }
+
+    /// Leaves in `rows` those events of which one pass can make the deliveries. The others are put back: the
+    /// lock is let go in between, and nothing has to be in memory at once.
+    private mutating func plan(
+        _ rows: inout [InboxRow], _ router: inout EventRouter, _ connection: inout Connection
+    ) throws(PostgresError) {
+        let planned = try router.plan(rows, &connection)
+        guard let busyTenant = planned.busyTenant else { return }
+        let (first, rest) = rows.split(after: planned.eventCount)
+        _ = try connection.execute(Statements.putBackEvents, .inbox(rest))
+        rows = first
+        outcome.isFull = true
+        outcome.busyTenant = busyTenant
     }
 
     // MARK: Numbers
 
-    private mutating func group(_ taken: borrowing ResultSet) -> [Group] {
+    private mutating func group(_ rows: [InboxRow]) -> [Group] {
         var groups: [Group] = []
         var places: [[String]: Int] = [:]
         var oldest = Timestamp(microseconds: .max)
-        for row in 0..<taken.rowCount {
-            let (tenant, session) = (taken.text(row, 0), taken.text(row, 1))
-            let packed = taken.bytes(row, 2)
-            let entries = EventRecord.unpack(packed)
-            if (entries.last?.range.upperBound ?? 0) != packed.count {
-                context.logger.error("events are damaged", metadata: ["session": "\(session)"])
-            }
-            guard !entries.isEmpty else { continue }
-            let place = places[[tenant, session]] ?? groups.count
+        var count = 0
+        for row in rows {
+            let place = places[[row.tenant, row.session]] ?? groups.count
             if place == groups.count {
-                groups.append(Group(tenant: tenant, session: session))
-                places[[tenant, session]] = place
+                groups.append(Group(tenant: row.tenant, session: row.session))
+                places[[row.tenant, row.session]] = place
             }
             let offset = groups[place].packed.count
-            groups[place].packed.append(contentsOf: packed)
-            for entry in entries {
+            groups[place].packed.append(contentsOf: row.packed)
+            for entry in row.entries {
                 oldest = min(oldest, entry.occurredAt)
                 groups[place].entries.append(entry.moved(by: offset))
+                groups[place].places.append(count)
+                count += 1
             }
         }
         if !groups.isEmpty {
@@ -222,20 +238,20 @@ struct EventPass {
 
     // MARK: Rows and deliveries
 
+    /// `router`: has planned for these events.
     private mutating func keep(
-        _ groups: [Group], _ connection: inout Connection
+        _ groups: [Group], _ router: EventRouter, _ connection: inout Connection
     ) throws(PostgresError) {
         var rows = EventRowDrafts()
+        var events = [Event?](repeating: nil, count: groups.reduce(0) { $0 + $1.entries.count })
         for group in groups {
-            rows.add(
+            let numbered = rows.add(
                 tenant: group.tenant, session: group.session, packed: group.packed, group.entries,
                 from: group.firstSequence, makeID: { nextID() })
+            for (place, event) in zip(group.places, numbered) { events[place] = event }
         }
         try keep(rows, &connection)
-        guard makesDeliveries else { return }
-        var router = EventRouter(context, handover)
-        for draft in rows.drafts { router.add(draft.row) }
-        outcome.deliveryCount += try router.commit(&connection)
+        outcome.deliveryCount += try router.commit(events, &connection)
     }
 
     private func keep(_ rows: EventRowDrafts, _ connection: inout Connection) throws(PostgresError) {
@@ -253,21 +269,26 @@ struct EventPass {
         _ drained: consuming ResultSet, _ connection: inout Connection
     ) throws(PostgresError) {
         guard drained.rowCount > 0 else { return }
-        let now = context.clock.now()
         var packed: [UInt8] = []
-        EventRecord(.sessionEventsFinished, job: nil, at: now).pack(into: &packed)
+        EventRecord(.sessionEventsFinished, job: nil, at: context.clock.now()).pack(into: &packed)
         let entries = EventRecord.unpack(packed)
         var rows = EventRowDrafts()
+        var ends: [InboxRow] = []
+        var events: [Event?] = []
         for row in 0..<drained.rowCount {
-            rows.add(
-                tenant: drained.text(row, 0), session: drained.text(row, 1), packed: packed, entries,
+            let end = InboxRow(
+                position: 0, tenant: drained.text(row, 0), session: drained.text(row, 1), packed: packed,
+                entries: entries)
+            ends.append(end)
+            events += rows.add(
+                tenant: end.tenant, session: end.session, packed: packed, entries,
                 from: drained.int64(row, 2), makeID: { nextID() })
         }
         try keep(rows, &connection)
         var router = EventRouter(context, handover)
-        for draft in rows.drafts { router.add(draft.row) }
-        outcome.deliveryCount += try router.commit(&connection)
-        outcome.eventCount += rows.drafts.count
+        _ = try router.plan(ends, byteCountMax: .max, &connection)
+        outcome.deliveryCount += try router.commit(events, &connection)
+        outcome.eventCount += ends.count
     }
 }
 

@@ -32,6 +32,7 @@ final class EventRelay: Sendable {
         let handover = DeliveryHandover(context)
         var ends = SessionEnds(context)
         var floor = InboxFloor()
+        var rowMax = InboxSelection.rowMax
         var pace = RelayPace()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
@@ -52,15 +53,16 @@ final class EventRelay: Sendable {
             }
             if !isClosed, now >= nextPass {
                 if context.events.takePending() { isDue = true }
-                var eventCount = 0
+                var found = (eventCount: 0, isMore: false)
                 if isDue || now >= nextLook {
-                    eventCount = relay(lane, handover, &ends, &floor, isDue: isDue, looks: now >= nextLook)
+                    found = relay(
+                        lane, handover, &ends, &floor, &rowMax, isDue: isDue, looks: now >= nextLook)
                     if now >= nextLook { nextLook = now + Self.lookInterval }
                 }
-                isDue = false
+                isDue = found.isMore
                 lastPass = Sys.monotonicNanoseconds()
-                pace.ended(lastPass, eventCount: eventCount)
-                nextPass = lastPass + Self.writtenInterval
+                pace.ended(lastPass, eventCount: found.eventCount)
+                nextPass = lastPass + (found.isMore ? 0 : Self.writtenInterval)
             }
             for case .pass(let done) in messages { done() }
             if isClosed { return }
@@ -68,28 +70,31 @@ final class EventRelay: Sendable {
     }
 
     /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
-    /// events it found.
+    /// events it found, and whether it has left some that are there.
     private func relay(
         _ lane: LaneConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: inout InboxFloor, isDue: Bool, looks: Bool
-    ) -> Int {
+        _ floor: inout InboxFloor, _ rowMax: inout Int32, isDue: Bool, looks: Bool
+    ) -> (eventCount: Int, isMore: Bool) {
         do {
             return try lane.withConnection { connection throws(PostgresError) in
                 floor.connected(lane.connectionCount)
                 var isFound = false
                 if looks { isFound = try look(&connection, &ends, &floor) }
-                var eventCount = 0
-                if isDue || isFound { eventCount = try passes(&connection, handover, &ends, floor.position) }
+                var found = (eventCount: 0, isMore: false)
+                if isDue || isFound {
+                    found = try passes(&connection, handover, &ends, floor.position, &rowMax)
+                }
                 if context.events.takeEndedDeliveries() { ends.isDue = true }
-                // When no event waits for its number: each session would have to be looked for among them.
-                return eventCount + (try ends.tell(&connection, handover, floor: floor.position))
+                // After the passes: each session has to be looked for among what waits for its number.
+                found.eventCount += try ends.tell(&connection, handover, floor: floor.position)
+                return found
             }
         } catch {
             // What was written is still there, and is looked for when others are.
             if !error.isConnectionLost, !error.isRetryable {
                 context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
             }
-            return 0
+            return (0, false)
         }
     }
 
@@ -119,49 +124,53 @@ final class EventRelay: Sendable {
         return (look, found.bool(0, 1), found.bool(0, 2))
     }
 
-    /// Until the inbox is empty. What the database refuses is looked for with ever smaller passes, and set
-    /// aside: one row must not hold up all others.
+    /// Until the inbox is empty, but for the tenants that make more deliveries than fit into a pass: of each
+    /// of them it makes one, so that nobody waits for all that theirs are. `isMore`: they have others. What
+    /// the database refuses is looked for with ever smaller passes, and set aside: one row must not hold up
+    /// all others.
     private func passes(
         _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: Int64
-    ) throws(PostgresError) -> Int {
-        var rowMax = EventPass.rowMax
+        _ floor: Int64, _ rowMax: inout Int32
+    ) throws(PostgresError) -> (eventCount: Int, isMore: Bool) {
+        var busy: [String] = []
         var eventCount = 0
         while true {
             let outcome: EventPass.Outcome
             do throws(PostgresError) {
-                outcome = try EventPass.commit(
-                    &connection, context, rowMax: rowMax, floor: floor, handover: handover)
+                let selection = InboxSelection(rowMax: rowMax, floor: floor, except: busy)
+                outcome = try EventPass.commit(&connection, context, selection, handover: handover)
             } catch {
                 handover.discard()
+                // Whatever the reason is: it may be that there was too much at once.
+                let isSmallest = rowMax == 1
+                rowMax = max(1, rowMax / 2)
                 guard error.isOfData else { throw error }
-                if rowMax > 1 {
-                    rowMax /= 2
-                } else if try !reject(&connection, error) {
-                    throw error
-                }
+                if isSmallest, try !reject(&connection, error, except: busy) { throw error }
                 continue
             }
             committed(outcome, handedCount: handover.commit())
             if outcome.hasDrained { ends.isDue = true }
             eventCount += outcome.eventCount
-            if !outcome.isFull { return eventCount }
-            rowMax = min(EventPass.rowMax, rowMax * 2)
+            rowMax = min(InboxSelection.rowMax, rowMax * 2)
+            if let tenant = outcome.busyTenant { busy.append(tenant) }
+            if !outcome.isFull { return (eventCount, !busy.isEmpty) }
         }
     }
 
     /// False: there is nothing to set aside.
     private func reject(
-        _ connection: inout Connection, _ error: PostgresError
+        _ connection: inout Connection, _ error: PostgresError, except busy: [String]
     ) throws(PostgresError) -> Bool {
         var isNumbered = true
         let outcome: EventPass.Outcome?
         do throws(PostgresError) {
-            outcome = try EventPass.reject(&connection, context, error: error, isNumbered: true)
+            outcome = try EventPass.reject(
+                &connection, context, except: busy, error: error, isNumbered: true)
         } catch {
             guard error.isOfData else { throw error }
             isNumbered = false
-            outcome = try EventPass.reject(&connection, context, error: error, isNumbered: false)
+            outcome = try EventPass.reject(
+                &connection, context, except: busy, error: error, isNumbered: false)
         }
         guard let outcome, let rejected = outcome.rejected else { return false }
         context.metrics.rejectedEvents.add(1, ordering: .relaxed)

@@ -13,138 +13,242 @@ struct DeliveryDraft {
     let traceparent: String?
     /// Nil: to the job's own webhook.
     var endpoint: WebhookID?
+
+    /// What its row takes, about.
+    var byteCount: Int { EventRouter.byteCount(url, jobJSON) }
+}
+
+/// The same before the event has its number.
+private struct PlannedDelivery {
+    /// Which of the events it is.
+    let place: Int
+    let url: String
+    let jobJSON: [UInt8]
+    let secrets: [UInt8]?
+    let traceparent: String?
+    let endpoint: WebhookID?
 }
 
 /// A job's webhook that wants the events of its session: a row of add_session_receivers.sql.
 private struct SessionReceiver {
-    /// `job.created`.
-    let event: Event
+    let tenant: String
+    let session: String
+    let job: JobID
     let webhook: JobSpec.WebhookSpec
     /// The job's, sealed.
     let secrets: [UInt8]?
     let traceparent: String?
 }
 
-/// Who wants an event: makes the deliveries of a pass, inside its transaction.
+/// An event that somebody may want.
+private struct WantedEvent {
+    /// Which of the events it is.
+    let place: Int
+    let tenant: String
+    let session: String
+    let record: EventRecord
+    /// The webhook of its job wants it, or names itself for those of its session.
+    let isOfJob: Bool
+    let isOfEndpoints: Bool
+}
+
+/// Who wants events: makes the deliveries of a pass, inside its transaction. Planned before the events have
+/// their numbers, since a pass takes no more events than it can make the deliveries of.
 struct EventRouter {
-    /// Jobs that are read at once: each may have a body of some size.
-    private static let chunk = 100
+    /// Jobs that are read at once: each may have metadata of some size.
+    private static let jobMax = 32
+    /// Deliveries that one statement adds, and bytes of theirs; at least one.
+    private static let statementCountMax = 500
+    private static let statementByteCountMax = 8 << 20
+    /// Bytes of the deliveries that one pass makes, some thousands of them; of one event at least.
+    static let passByteCountMax = 16 << 20
+    /// Webhooks of jobs that are told at once of what happened to a session.
+    private static let receiverMax: Int32 = 1_000
 
     private let context: StoreContext
     private let handover: DeliveryHandover?
-    /// Events that the webhooks of their jobs want, or that name a webhook for those of their session.
-    private var ofJobs: [Event] = []
-    private var ofSessions: [Event] = []
-    /// For the endpoints.
-    private var rows: [EventRow] = []
+    private var deliveries: [PlannedDelivery] = []
+    private var receivers: [SessionReceiver] = []
+    /// Places of events of sessions.
+    private var ofSessions: [Int] = []
 
     init(_ context: StoreContext, _ handover: DeliveryHandover?) {
         self.context = context
         self.handover = handover
     }
 
-    mutating func add(_ row: EventRow) {
-        rows.append(row)
-        for event in row.events {
-            let record = event.record
-            if record.type.isOfSession {
-                ofSessions.append(event)
-            } else if record.isWanted || (record.type == .jobCreated && record.wantsSession) {
-                ofJobs.append(event)
-            }
-        }
+    /// What a row takes beside its URL and its job.
+    fileprivate static func byteCount(_ url: String, _ jobJSON: [UInt8]) -> Int {
+        1_024 + url.utf8.count + jobJSON.count
     }
 
-    /// Adds the deliveries and returns how many they are.
-    func commit(_ connection: inout Connection) throws(PostgresError) -> Int {
-        var count = 0
+    // MARK: Planning
+
+    /// Finds out who wants which of the events, from the first one on. When their deliveries are too many,
+    /// returns how many events they are of, and the tenant that has most of them.
+    mutating func plan(
+        _ rows: [InboxRow], byteCountMax: Int = EventRouter.passByteCountMax, _ connection: inout Connection
+    ) throws(PostgresError) -> (eventCount: Int, busyTenant: String?) {
+        let interests = try WebhookInterests.read(of: Set(rows.map(\.tenant)), &connection)
+        let wanted = wanted(rows, interests)
+        var byteCounts: [String: Int] = [:]
+        var byteCount = 0
         var start = 0
-        while start < ofJobs.count {
-            let some = ofJobs[start..<min(ofJobs.count, start + Self.chunk)]
+        while start < wanted.count {
+            let some = wanted[start..<min(wanted.count, start + Self.jobMax)]
             start += some.count
-            count += try commit(some, &connection)
+            let ids = Array(Set(some.compactMap(\.record.job)))
+            let jobs = ids.isEmpty ? [:] : try ControlLane.read(ids, &connection)
+            for event in some {
+                let stored = event.record.job.flatMap { jobs[$0] }
+                let (deliveries, receiver) = plan(event, stored, interests)
+                var added = deliveries.reduce(0) { $0 + Self.byteCount($1.url, $1.jobJSON) }
+                if let receiver { added += Self.byteCount(receiver.webhook.url, []) }
+                byteCounts[event.tenant, default: 0] += added
+                if byteCount > 0, added > byteCountMax - byteCount {
+                    return (event.place, byteCounts.max { $0.value < $1.value }?.key)
+                }
+                byteCount += added
+                self.deliveries += deliveries
+                if let receiver { receivers.append(receiver) }
+                if event.record.type.isOfSession { ofSessions.append(event.place) }
+            }
         }
-        // After those of the jobs: a job's webhook may have been named in this very pass.
-        if !ofSessions.isEmpty { count += try commitOfSessions(&connection) }
-        return count + (try EndpointRouting.commit(rows, &connection, context))
+        return (rows.reduce(0) { $0 + $1.entries.count }, nil)
     }
 
-    // MARK: Webhooks of jobs
-
-    private func commit(
-        _ events: ArraySlice<Event>, _ connection: inout Connection
-    ) throws(PostgresError) -> Int {
-        let jobs = try ControlLane.read(Array(Set(events.compactMap(\.record.job))), &connection)
-        var drafts: [DeliveryDraft] = []
-        var receivers: [SessionReceiver] = []
-        for event in events {
-            guard let job = event.record.job, let stored = jobs[job], let spec = spec(of: stored),
-                let webhook = spec.webhook
-            else {
-                context.logger.error(
-                    "nobody can be told of an event",
-                    metadata: ["event.id": "\(event.id)"])
-                continue
+    private func wanted(_ rows: [InboxRow], _ interests: WebhookInterests) -> [WantedEvent] {
+        let sessions = context.sessions.current
+        var wanted: [WantedEvent] = []
+        var count = 0
+        for row in rows {
+            let tells = sessions.record(row.tenant, row.session)?.configuration.sendsLaunchEvents ?? true
+            for (place, entry) in zip(count..., row.entries) {
+                guard let record = entry.record else { continue }
+                let isOfJob =
+                    !record.type.isOfSession
+                    && (record.isWanted || (record.type == .jobCreated && record.wantsSession))
+                let isOfEndpoints =
+                    tells
+                    && interests.mayWant(tenant: row.tenant, session: row.session, type: record.type)
+                guard isOfJob || isOfEndpoints || record.type.isOfSession else { continue }
+                wanted.append(
+                    WantedEvent(
+                        place: place, tenant: row.tenant, session: row.session, record: record,
+                        isOfJob: isOfJob, isOfEndpoints: isOfEndpoints))
             }
-            if event.record.isWanted {
-                var record = stored.record
-                record.spec = spec
-                drafts.append(
-                    DeliveryDraft(
-                        id: context.identifiers.make(), event: event, url: webhook.url,
-                        jobJSON: event.record.jobJSON(record),
-                        secrets: stored.sealedSecrets, traceparent: stored.traceparent))
-            }
-            if event.record.type == .jobCreated, event.record.wantsSession {
-                receivers.append(
-                    SessionReceiver(
-                        event: event, webhook: webhook, secrets: stored.sealedSecrets,
-                        traceparent: stored.traceparent))
-            }
+            count += row.entries.count
         }
+        return wanted
+    }
+
+    /// `stored`: nil for an event of a session, and of a job that was deleted.
+    private func plan(
+        _ event: WantedEvent, _ stored: StoredJob?, _ interests: WebhookInterests
+    ) -> (deliveries: [PlannedDelivery], receiver: SessionReceiver?) {
+        var record = stored?.record
+        let spec = record.flatMap { try? JobSpec(storedJSON: $0.specJSON) }
+        record?.spec = spec
+        let own = event.isOfJob ? spec?.webhook : nil
+        let wanting =
+            event.isOfEndpoints ? interests.wanting(event.record, event.tenant, event.session, spec) : []
+        if event.isOfJob, own == nil {
+            context.logger.error(
+                "nobody can be told of an event",
+                metadata: [
+                    "event.type": "\(event.record.type.rawValue)",
+                    "job.id": "\(event.record.job?.description ?? "none")",
+                ])
+        }
+        var deliveries: [PlannedDelivery] = []
+        let isTold = own != nil && event.record.isWanted
+        if isTold || !wanting.isEmpty {
+            let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
+            let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?) in
+                PlannedDelivery(
+                    place: event.place, url: url, jobJSON: json, secrets: secrets,
+                    traceparent: stored?.traceparent, endpoint: endpoint)
+            }
+            if isTold, let own { deliveries.append(add(own.url, stored?.sealedSecrets, nil)) }
+            deliveries += wanting.map { add($0.url, nil, $0.endpoint) }
+        }
+        guard let own, let job = event.record.job, event.record.type == .jobCreated,
+            event.record.wantsSession
+        else { return (deliveries, nil) }
+        return (
+            deliveries,
+            SessionReceiver(
+                tenant: event.tenant, session: event.session, job: job, webhook: own,
+                secrets: stored?.sealedSecrets, traceparent: stored?.traceparent)
+        )
+    }
+
+    // MARK: Making
+
+    /// Adds what was planned and returns how many deliveries that are. `events`: all of those that were
+    /// planned for, with their numbers.
+    func commit(_ events: [Event?], _ connection: inout Connection) throws(PostgresError) -> Int {
         if !receivers.isEmpty {
             _ = try connection.execute(Statements.addSessionReceivers, .receivers(receivers))
         }
-        return try Self.add(drafts, &connection, context, handover)
-    }
-
-    private func spec(of stored: StoredJob) -> JobSpec? { try? JobSpec(storedJSON: stored.record.specJSON) }
-
-    static func add(
-        _ drafts: [DeliveryDraft], _ connection: inout Connection, _ context: StoreContext,
-        _ handover: DeliveryHandover? = nil
-    ) throws(PostgresError) -> Int {
-        guard !drafts.isEmpty else { return 0 }
-        let areLeased =
-            try handover?.offer(drafts, &connection) ?? Array(repeating: false, count: drafts.count)
-        _ = try connection.execute(
-            Statements.addDeliveries,
-            .deliveries(drafts, areLeased: areLeased, by: context.configuration.node))
-        return drafts.count
-    }
-
-    // MARK: Events of sessions
-
-    /// To the webhooks of those jobs that had asked for it, each URL once.
-    private func commitOfSessions(_ connection: inout Connection) throws(PostgresError) -> Int {
-        var drafts: [DeliveryDraft] = []
-        for type in EventType.allCases where type.isOfSession {
-            let events = ofSessions.filter { $0.record.type == type }
-            guard !events.isEmpty else { continue }
-            let rows = try connection.execute(
-                Statements.takeSessionReceivers, .sessions(events, type: type))
-            for row in 0..<rows.rowCount {
-                let (tenant, session) = (rows.text(row, 0), rows.text(row, 1))
-                guard let event = events.first(where: { $0.tenant == tenant && $0.session == session })
-                else { continue }
-                drafts.append(
-                    DeliveryDraft(
-                        id: context.identifiers.make(), event: event, url: rows.text(row, 2),
-                        jobJSON: event.record.jobJSON(nil), secrets: rows.bytesOrNil(row, 3),
-                        traceparent: rows.textOrNil(row, 4)))
+        let drafts = deliveries.compactMap { planned in
+            events[planned.place].map { event in
+                DeliveryDraft(
+                    id: context.identifiers.make(), event: event, url: planned.url,
+                    jobJSON: planned.jobJSON, secrets: planned.secrets, traceparent: planned.traceparent,
+                    endpoint: planned.endpoint)
             }
         }
-        return try Self.add(drafts, &connection, context, handover)
+        let count = try add(drafts, &connection)
+        // After the receivers: a job's webhook may have been named in this very pass.
+        return count + (try tell(ofSessions.compactMap { events[$0] }, &connection))
+    }
+
+    /// To the webhooks of those jobs that had asked for it, each URL once.
+    private func tell(_ events: [Event], _ connection: inout Connection) throws(PostgresError) -> Int {
+        var count = 0
+        for type in EventType.allCases where type.isOfSession {
+            let events = events.filter { $0.record.type == type }
+            var isMore = !events.isEmpty
+            while isMore {
+                let rows = try connection.execute(
+                    Statements.takeSessionReceivers, .sessions(events, type: type, limit: Self.receiverMax))
+                isMore = rows.rowCount >= Int(Self.receiverMax)
+                var drafts: [DeliveryDraft] = []
+                for row in 0..<rows.rowCount {
+                    let (tenant, session) = (rows.text(row, 0), rows.text(row, 1))
+                    guard let event = events.first(where: { $0.tenant == tenant && $0.session == session })
+                    else { continue }
+                    drafts.append(
+                        DeliveryDraft(
+                            id: context.identifiers.make(), event: event, url: rows.text(row, 2),
+                            jobJSON: event.record.jobJSON(nil), secrets: rows.bytesOrNil(row, 3),
+                            traceparent: rows.textOrNil(row, 4)))
+                }
+                count += try add(drafts, &connection)
+            }
+        }
+        return count
+    }
+
+    /// Returns how many they are.
+    private func add(_ drafts: [DeliveryDraft], _ connection: inout Connection) throws(PostgresError) -> Int {
+        var start = 0
+        while start < drafts.count {
+            var byteCount = 0
+            let rest = drafts[start...].prefix(Self.statementCountMax)
+            let some = rest.prefix { draft in
+                byteCount += draft.byteCount
+                return byteCount <= Self.statementByteCountMax || byteCount == draft.byteCount
+            }
+            start += some.count
+            let areLeased =
+                try handover?.offer(some, &connection) ?? Array(repeating: false, count: some.count)
+            _ = try connection.execute(
+                Statements.addDeliveries,
+                .deliveries(some, areLeased: areLeased, by: context.configuration.node))
+        }
+        return drafts.count
     }
 }
 
@@ -152,10 +256,10 @@ extension Parameters {
     /// The parameters of add_session_receivers.sql.
     fileprivate static func receivers(_ receivers: [SessionReceiver]) -> Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.text, receivers) { $0.append(text: $1.event.tenant) }
-        parameters.appendArray(.text, receivers) { $0.append(text: $1.event.session) }
+        parameters.appendArray(.text, receivers) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, receivers) { $0.append(text: $1.session) }
         parameters.appendArray(.text, receivers) { $0.append(text: $1.webhook.url) }
-        parameters.appendArray(.uuid, receivers) { $0.append($1.event.record.job) }
+        parameters.appendArray(.uuid, receivers) { $0.append($1.job) }
         parameters.appendArray(.int32, receivers) {
             $0.append(int32: $1.webhook.events.mask & EventRecord.sessionTypes)
         }
@@ -165,20 +269,21 @@ extension Parameters {
     }
 
     /// The parameters of take_session_receivers.sql.
-    fileprivate static func sessions(_ events: [Event], type: EventType) -> Parameters {
+    fileprivate static func sessions(_ events: [Event], type: EventType, limit: Int32) -> Parameters {
         var parameters = Parameters()
         parameters.appendArray(.text, events) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, events) { $0.append(text: $1.session) }
         parameters.append(int32: [type].mask)
         parameters.append(int32: EventRecord.sessionTypes)
+        parameters.append(int32: limit)
         return parameters
     }
 
     /// The parameters of add_deliveries.sql.
     fileprivate static func deliveries(
-        _ drafts: [DeliveryDraft], areLeased: [Bool], by node: NodeID
+        _ drafts: ArraySlice<DeliveryDraft>, areLeased: [Bool], by node: NodeID
     ) -> Parameters {
-        var parameters = Parameters(capacity: drafts.reduce(512) { $0 + $1.jobJSON.count + 512 })
+        var parameters = Parameters(capacity: drafts.reduce(512) { $0 + $1.byteCount })
         parameters.appendArray(.uuid, drafts) { $0.append($1.id) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.event.id) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.event.record.job) }

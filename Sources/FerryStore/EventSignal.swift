@@ -7,7 +7,8 @@ final class EventSignal: Sendable {
         case wake
         /// Somebody listens: a moment later is early enough.
         case soon
-        /// Called once everything that was committed before it has its number, or that is not possible now.
+        /// Called once everything that was committed before it has its number, or that is not possible now:
+        /// the database is away, or the tenant has more than fits into a pass.
         case pass(done: @Sendable () -> Void)
     }
 

@@ -1,8 +1,10 @@
 -- Takes events that have no number yet, the earliest first. Locks: those rows. $1 how many rows at most, $2
 -- how many bytes of events (the first row is taken however long it is), $3 the position behind which they
--- are. Returns also whether there may be more.
+-- are, $4 tenants whose rows are left alone, $5 the only tenant whose rows are taken, or null. Returns also
+-- whether there may be more of them.
 WITH next AS MATERIALIZED (
-    SELECT position, octet_length(packed) AS length FROM event_inbox WHERE position > $3::bigint
+    SELECT position, octet_length(packed) AS length FROM event_inbox
+    WHERE position > $3::bigint AND tenant <> ALL ($4::text[]) AND ($5::text IS NULL OR tenant = $5::text)
     ORDER BY position LIMIT $1::integer
 ), fitting AS MATERIALIZED (
     SELECT position FROM (
@@ -13,5 +15,7 @@ WITH next AS MATERIALIZED (
     RETURNING position, tenant, session, packed
 )
 SELECT tenant, session, packed,
-    (SELECT count(*) FROM next) = $1::integer OR (SELECT count(*) FROM fitting) < (SELECT count(*) FROM next)
+    (SELECT count(*) FROM next) = $1::integer
+        OR (SELECT count(*) FROM fitting) < (SELECT count(*) FROM next),
+    position
 FROM taken ORDER BY position

@@ -1,0 +1,202 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("What one pass of the relay takes")
+struct EventPassTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func log() throws -> EventLog { try EventLog(database.url) }
+
+    /// Endpoints that want every event of a tenant.
+    private func addEndpoints(_ count: Int, to tenant: String) throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO webhooks (id, created_at, updated_at, disable_after, is_enabled, is_ordered,
+                    format, tenant, url, retry_delays, public_key, keys)
+                SELECT gen_random_uuid(), now(), now(), 3600, true, false, 'standard', '\(tenant)',
+                    'https://' || i || '.example/', '{}', '', ''
+                FROM generate_series(1, \(count)) i
+                """)
+    }
+
+    private func large(_ pairCount: Int) -> [JobSpec.Pair] {
+        let text = String(repeating: "x", count: 2_000)
+        return (0..<pairCount).map { JobSpec.Pair("\($0)", text) }
+    }
+
+    @Test("a tenant that makes more deliveries than fit gets them in several passes, between those of others")
+    func busyTenant() throws {
+        let (jobCount, endpointCount) = (40, 40)
+        try addEndpoints(endpointCount, to: "busy")
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        var holder = try Connection(url: database.url)
+        // As if another node's pass went on: "ferryeve".
+        let lock = 0x6665_7272_7965_7665
+        try holder.execute(script: "SELECT pg_advisory_lock(\(lock))")
+        let jobs = (0..<jobCount).map { _ in newJob(tenant: "busy", session: "s", metadata: large(10)) }
+        _ = try node.submit(jobs).get()
+        let other = try node.submit(newJob(tenant: "quiet", session: "s"))
+        try holder.execute(script: "SELECT pg_advisory_unlock(\(lock))")
+        try eventually("all have numbers") { try log().events.count == jobCount + 1 }
+        let found = try log()
+        #expect(found.isGapFree)
+        let place = try #require(found.events.firstIndex { $0.record.job == other.id })
+        #expect(place > 0 && place < jobCount, "it waits for one pass of the busy tenant")
+        let told = found.events.filter { $0.tenant == "busy" }.compactMap(\.record.job)
+        #expect(told.count == jobCount && Set(told) == Set(jobs.map(\.id)))
+        // What each transaction has made.
+        let rows = try holder.execute(
+            Statement(
+                "passes",
+                """
+                SELECT count(*), sum(octet_length(job_json))::bigint, count(DISTINCT (event, endpoint))
+                FROM deliveries GROUP BY xmin::text
+                """))
+        let passes = (0..<rows.rowCount).map { (rows.int64($0, 0), rows.int64($0, 1), rows.int64($0, 2)) }
+        let deliveryCount = Int64(jobCount * endpointCount)
+        #expect(passes.map(\.0).reduce(0, +) == deliveryCount)
+        #expect(passes.map(\.2).reduce(0, +) == deliveryCount)
+        let byteCountMax = Int64(EventRouter.passByteCountMax)
+        #expect(passes.count > 2 && passes.allSatisfy { $0.1 <= byteCountMax })
+    }
+
+    @Test("an event whose deliveries alone are more than one pass makes is told as well")
+    func largeEvent() throws {
+        try addEndpoints(200, to: "acme")
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let jobs = (0..<2).map { _ in newJob(session: "s", metadata: large(50)) }
+        _ = try node.submit(jobs).get()
+        try node.waitForDeliveries(400)
+        #expect(try log().isGapFree && log().events.count == 2)
+    }
+
+    @Test(
+        "a pass that the database has no time for is tried again with fewer events",
+        arguments: ["57014", "53200"])
+    func shortage(_ state: String) throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF (SELECT count(*) FROM added) > 60 THEN
+                        RAISE EXCEPTION 'too much' USING ERRCODE = '\(state)';
+                    END IF;
+                    RETURN NULL;
+                END $$;
+                CREATE TRIGGER refuse AFTER INSERT ON deliveries REFERENCING NEW TABLE AS added
+                    FOR EACH STATEMENT EXECUTE FUNCTION refuse()
+                """)
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        // A row of the inbox each.
+        let jobs = (0..<150).map { newJob(session: "\($0)", webhook: true, webhookEvents: [.jobCreated]) }
+        _ = try node.submit(jobs).get()
+        try node.waitForDeliveries(150)
+        #expect(node.store.metrics.rejectedEvents == 0)
+    }
+
+    @Test("the end of a session is told to each URL that its jobs have named, however many they are")
+    func manyReceivers() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob(session: "s"))
+        let attempt = try node.attempt()
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO session_receivers (tenant, session, url, job, wanted, changed_at)
+                SELECT 'acme', 's', 'https://' || i || '.example/', gen_random_uuid(),
+                    \([EventType.sessionEventsFinished].mask), now()
+                FROM generate_series(1, 2500) i
+                """)
+        node.end(attempt, success)
+        try node.waitForDeliveries(2_500)
+        let rows = try connection.execute(
+            Statement("urls", "SELECT count(DISTINCT url), count(DISTINCT event) FROM deliveries"))
+        #expect(rows.int64(0, 0) == 2_500 && rows.int64(0, 1) == 1)
+        let left = try connection.execute(Statement("left_over", "SELECT url FROM session_receivers"))
+        #expect(left.rowCount == 0)
+    }
+
+    @Test("rows of the inbox are cut between events, and keep what cannot be understood at their end")
+    func split() {
+        func row(_ position: Int64, _ eventCount: Int, damage: [UInt8] = []) -> InboxRow {
+            var packed: [UInt8] = []
+            for index in 0..<eventCount {
+                let at = Timestamp(microseconds: Int64(index))
+                EventRecord(.jobCreated, job: newJob().id, at: at, detail: Array(repeating: 7, count: index))
+                    .pack(into: &packed)
+            }
+            packed += damage
+            return InboxRow(
+                position: position, tenant: "a", session: "s", packed: packed,
+                entries: EventRecord.unpack(packed))
+        }
+        let rows = [row(1, 3), row(2, 1), row(3, 4, damage: [1, 2, 3])]
+        let all = rows.flatMap(\.packed)
+        for count in 0...8 {
+            let (first, rest) = rows.split(after: count)
+            #expect(first.reduce(0) { $0 + $1.entries.count } == count)
+            #expect((first + rest).flatMap(\.packed) == all)
+            for part in first + rest {
+                #expect(part.entries == EventRecord.unpack(part.packed))
+                #expect(rows.contains { $0.position == part.position })
+            }
+        }
+    }
+
+    @Test("what a reader has seen is known until something that followed it is removed, also of one job")
+    func known() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let control = node.store.control
+        let empty = try wait { control.lastEvent(reply: $0) }.get()
+        let job = try node.submit(newJob(session: "s"))
+        let begun = try wait { control.lastEvent(reply: $0) }.get()
+        node.end(try node.attempt(), success)
+        let last = try wait { control.lastEvent(reply: $0) }.get()
+        func ofJob(_ after: EventID) throws -> EventReplay {
+            try wait { control.events(of: job.id, tenant: "acme", after: after, limit: 1, reply: $0) }.get()
+        }
+        func isKnown(_ after: EventID) throws -> Bool {
+            try wait { control.replay(tenant: "acme", session: nil, after: after, limit: 1, reply: $0) }.get()
+                .isKnown
+        }
+        #expect(empty == EventID(high: 0, low: 0))
+        for id in [empty, begun, last] {
+            let replay = try ofJob(id)
+            #expect(try replay.isKnown && isKnown(id))
+            #expect(replay.isOver == (id == last) && replay.entries.count == (id == last ? 0 : 1))
+        }
+        #expect(try ofJob(empty).hasMore && !ofJob(begun).isOver)
+        let unknown = EventID(high: .max, low: 0)
+        #expect(try !ofJob(unknown).isKnown && !isKnown(unknown))
+        var connection = try Connection(url: database.url)
+        try eventually("its session is over") {
+            try log().events.last?.record.type == .sessionEventsFinished
+        }
+        var parameters = Parameters()
+        parameters.append(float64: 0)
+        parameters.append(int32: 1)
+        #expect(try connection.execute(Statements.removeOldEvents, parameters).int64(0, 0) == 1)
+        #expect(try !ofJob(empty).isKnown && !isKnown(empty), "the first row is gone")
+        #expect(try ofJob(last).isKnown && isKnown(last))
+        parameters = Parameters()
+        parameters.append(float64: 0)
+        parameters.append(int32: 100)
+        _ = try connection.execute(Statements.removeOldEvents, parameters)
+        let afterwards = try wait { control.lastEvent(reply: $0) }.get()
+        #expect(afterwards == empty)
+        #expect(try !ofJob(last).isKnown && !isKnown(last) && !isKnown(empty))
+    }
+}

@@ -35,9 +35,14 @@ final class EventStream: ResponseStream {
         var position = 0
         var offset = 0
         var byteCount = 0
-        /// Held back: in their order.
+        /// Texts at the front of `queue` that answer the reader itself, a page or a snapshot. Who reads too
+        /// slowly gets them all the same: without them he would never get on.
+        var answerCount = 0
+        /// Held back while a page is on its way: in their order.
         var held: [(id: EventID, text: [UInt8], isLast: Bool)] = []
         var heldByteCount = 0
+        /// There was more to hold back than may wait: it comes with another page.
+        var hasMissed = false
         var last = EventID(high: 0, low: 0)
         var writtenAt: Int64 = 0
         /// The next page of the log is not asked for yet.
@@ -100,9 +105,11 @@ final class EventStream: ResponseStream {
         if state.position == state.queue.count {
             state.queue.removeAll(keepingCapacity: state.queue.count < 64)
             state.position = 0
+            state.answerCount = 0
         } else if state.position * 2 >= state.queue.count {
             // A reader that never catches up leaves no more behind than what is ahead of it.
             state.queue.removeFirst(state.position)
+            state.answerCount = max(0, state.answerCount - state.position)
             state.position = 0
         }
         guard count == 0 else { return .bytes(count) }
@@ -115,7 +122,7 @@ final class EventStream: ResponseStream {
             state.phase = .ended
             state.waker = nil
             state.queue = []
-            state.held = []
+            Self.releaseHeld(&state)
         }
         whenOver(self)
     }
@@ -133,8 +140,14 @@ final class EventStream: ResponseStream {
             switch state.phase {
             case .ended: return false
             case .catchingUp:
+                // The next page will have it.
+                if state.needsPage || state.hasMissed { return false }
+                guard state.heldByteCount + text.count <= Limits.eventQueueByteCountMax else {
+                    Self.releaseHeld(&state)
+                    state.hasMissed = true
+                    return false
+                }
                 state.heldByteCount += text.count
-                if state.heldByteCount > Limits.eventQueueByteCountMax { return Self.drop(&state) }
                 state.held.append((id, text, isLast))
                 return false
             case .live: return Self.append(&state, id, text, isLast)
@@ -150,26 +163,36 @@ final class EventStream: ResponseStream {
             for entry in page {
                 _ = Self.append(&state, entry.id, entry.text, entry.isLast, isBounded: false)
             }
+            state.answerCount = state.queue.count
             guard case .catchingUp = state.phase else { return true }
-            guard isWhole else {
+            let held = state.held
+            let fits = state.byteCount + state.heldByteCount <= Limits.eventQueueByteCountMax
+            let isCaughtUp = isWhole && !state.hasMissed && fits
+            Self.releaseHeld(&state)
+            state.hasMissed = false
+            guard isCaughtUp else {
                 state.needsPage = true
                 return true
             }
             state.phase = .live
-            let held = state.held
-            state.held = []
             for entry in held { _ = Self.append(&state, entry.id, entry.text, entry.isLast) }
             return true
         }
     }
 
+    private static func releaseHeld(_ state: inout State) {
+        state.held = []
+        state.heldByteCount = 0
+    }
+
     /// What the client has seen already.
     func start(after id: EventID) { state.withLock { $0.last = id } }
 
-    /// What stands for everything up to `id`.
+    /// What stands for everything up to `id`, whatever the client has said that it has seen. To be followed
+    /// by `add`.
     func addSnapshot(_ text: [UInt8], upTo id: EventID) {
         change { state in
-            state.last = max(state.last, id)
+            state.last = id
             return Self.enqueue(&state, text)
         }
     }
@@ -236,14 +259,15 @@ final class EventStream: ResponseStream {
         return true
     }
 
-    /// The reader is too slow: what it has begun to get is finished, the rest it asks for again.
+    /// The reader is too slow: what it has begun to get, and what answers it, is finished, the rest it asks
+    /// for again.
     private static func drop(_ state: inout State) -> Bool {
-        let current = state.offset > 0 ? [Array(state.queue[state.position][state.offset...])] : []
-        state.queue = current + [Array(": too slow, come again\n\n".utf8)]
+        let begun = state.position + (state.offset > 0 ? 1 : 0)
+        let left = state.queue[state.position..<max(begun, state.answerCount)]
+        state.queue = Array(left) + [Array(": too slow, come again\n\n".utf8)]
         state.position = 0
-        state.offset = 0
-        state.byteCount = state.queue.reduce(0) { $0 + $1.count }
-        state.held = []
+        state.answerCount = 0
+        state.byteCount = state.queue.reduce(0) { $0 + $1.count } - state.offset
         state.phase = .ended
         return true
     }

@@ -29,7 +29,6 @@ final class EventStreams: EventSink {
     }
 
     private static let pageLimit = 100
-    private static let snapshotMax = 500
 
     private let events: any EventReader
     private let jobs: any JobReader
@@ -109,53 +108,52 @@ final class EventStreams: EventSink {
 
     // MARK: A job's
 
-    /// The job as it is, then what happens to it, until it has ended.
+    /// The job as it is, or what the client has missed; then what happens to it, until it has ended.
     private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ call: Call) {
+        guard let after else { return beginJob(id, stream, call) }
+        follow(id, after: after, stream) { [self] result in
+            switch result {
+            case .failure(let error): refuse(stream, error, call)
+            // Some are missing: how it stands instead.
+            case .success(let replay) where !replay.isKnown: beginJob(id, stream, call)
+            case .success(let replay) where replay.isOver:
+                // There is nothing to come; 204 tells an EventSource not to try again.
+                leave(stream)
+                call.send(Response(status: 204))
+            case .success(let replay):
+                addOfJob(replay, to: stream)
+                answer(stream, call)
+            }
+        }
+    }
+
+    private func beginJob(_ id: JobID, _ stream: EventStream, _ call: Call) {
         events.lastEvent { [self] last in
             guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
             jobs.job(id, tenant: stream.subject.query.tenant) { [self] found in
                 switch found {
                 case .failure(let error): refuse(stream, error, call)
                 case .success(let job):
-                    guard let after else {
-                        stream.addSnapshot(snapshot(of: job, id: last), upTo: last)
-                        stream.add([], isWhole: true)
-                        if job.state.isTerminal { stream.end() }
-                        return answer(stream, call)
-                    }
-                    resume(job, after: after, stream, call)
+                    stream.addSnapshot(snapshot(of: job, id: last), upTo: last)
+                    stream.add([], isWhole: true)
+                    if job.state.isTerminal { stream.end() }
+                    answer(stream, call)
                 }
             }
         }
     }
 
-    private func resume(_ job: JobRecord, after: EventID, _ stream: EventStream, _ call: Call) {
-        follow(job.id, after: after, stream) { [self] result in
-            switch result {
-            case .failure(let error): refuse(stream, error, call)
-            case .success(let entries):
-                if entries.isEmpty, job.state.isTerminal {
-                    // There is nothing to come; 204 tells an EventSource not to try again.
-                    leave(stream)
-                    return call.send(Response(status: 204))
-                }
-                add(entries, to: stream)
-                answer(stream, call)
-            }
-        }
-    }
-
-    /// Asks for one more event than a page has.
     private func follow(
-        _ job: JobID, after: EventID, _ stream: EventStream, reply: @escaping Reply<[EventEntry]>
+        _ job: JobID, after: EventID, _ stream: EventStream, reply: @escaping Reply<EventReplay>
     ) {
         let tenant = stream.subject.query.tenant
-        events.events(of: job, tenant: tenant, after: after, limit: Self.pageLimit + 1, reply: reply)
+        events.events(of: job, tenant: tenant, after: after, limit: Self.pageLimit, reply: reply)
     }
 
-    private func add(_ entries: [EventEntry], to stream: EventStream) {
-        var page = texts(of: entries.prefix(Self.pageLimit), for: stream)
-        let isWhole = page.count == entries.count
+    private func addOfJob(_ replay: EventReplay, to stream: EventStream) {
+        let entries = replay.entries
+        var page = texts(of: entries[...], for: stream)
+        let isWhole = !replay.hasMore && page.count == entries.count
         // Of a job that has ended there may be reminders (`job.unacknowledged`).
         if isWhole, let last = page.indices.last, entries[last].job?.state.isTerminal == true {
             page[last].isLast = true
@@ -191,16 +189,17 @@ final class EventStreams: EventSink {
             switch result {
             case .failure(let error): refuse(stream, error, call)
             case .success(let replay) where replay.isKnown:
-                add(replay, to: stream)
+                addOfLog(replay, to: stream)
                 answer(stream, call)
             case .success:
                 // Some are missing: how things stand instead.
                 events.lastEvent { [self] last in
                     guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
-                    gather(query, JobState.allCases.filter { !$0.isTerminal }, []) { [self] jobs in
-                        // Without all of them the client would believe what is not so: it comes again.
-                        guard let jobs else { return refuse(stream, .unavailable, call) }
-                        stream.addSnapshot(snapshot(of: jobs, id: last), upTo: last)
+                    gather(EventSnapshot(query)) { [self] snapshot in
+                        // Without what was to be read the client would believe what is not so: it comes
+                        // again.
+                        guard let snapshot else { return refuse(stream, .unavailable, call) }
+                        stream.addSnapshot(snapshot.event(id: last), upTo: last)
                         stream.add([], isWhole: true)
                         answer(stream, call)
                     }
@@ -210,22 +209,22 @@ final class EventStreams: EventSink {
     }
 
     private func readPage(_ stream: EventStream, after: EventID) {
+        // Without an answer, or when some have been removed meanwhile, the client comes again.
         if let job = stream.subject.job {
             return follow(job, after: after, stream) { [self] result in
-                guard case .success(let entries) = result else { return stream.end() }
-                add(entries, to: stream)
+                guard case .success(let replay) = result, replay.isKnown else { return stream.end() }
+                addOfJob(replay, to: stream)
             }
         }
         let query = stream.subject.query
         events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
             [self] result in
-            // Without an answer the client comes again.
-            guard case .success(let replay) = result else { return stream.end() }
-            add(replay, to: stream)
+            guard case .success(let replay) = result, replay.isKnown else { return stream.end() }
+            addOfLog(replay, to: stream)
         }
     }
 
-    private func add(_ replay: EventReplay, to stream: EventStream) {
+    private func addOfLog(_ replay: EventReplay, to stream: EventStream) {
         let admitted = replay.entries.filter { stream.subject.admits($0.event) }
         var page = texts(of: admitted[...], for: stream)
         guard page.count == admitted.count else { return stream.add(page, isWhole: false) }
@@ -251,32 +250,17 @@ final class EventStreams: EventSink {
         return texts
     }
 
-    /// Unfinished jobs, newest first in each state; nil: they could not be read.
+    /// Reads what belongs into a snapshot; nil: that was not possible.
     private func gather(
-        _ query: EventQuery, _ states: [JobState], _ found: [JobRecord],
-        done: @escaping @Sendable ([JobRecord]?) -> Void
+        _ snapshot: EventSnapshot, done: @escaping @Sendable (EventSnapshot?) -> Void
     ) {
-        guard let state = states.first, found.count < Self.snapshotMax else { return done(found) }
-        var next = JobQuery(tenant: query.tenant)
-        next.session = query.session
-        next.states = [state]
-        next.limit = Self.snapshotMax - found.count
+        guard let next = snapshot.next else { return done(snapshot) }
         jobs.jobs(next) { [self] result in
-            guard case .success(let more) = result else { return done(nil) }
-            gather(query, Array(states.dropFirst()), found + more, done: done)
+            guard case .success(let found) = result else { return done(nil) }
+            var snapshot = snapshot
+            snapshot.add(found, progress: progress)
+            gather(snapshot, done: done)
         }
-    }
-
-    private func snapshot(of jobs: [JobRecord], id: EventID) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 256 + jobs.count * 2_560)
-        writer.beginObject()
-        writer.name("jobs")
-        writer.beginArray()
-        for job in jobs { job.write(into: &writer, progress: progress(job.id)) }
-        writer.endArray()
-        writer.member("complete", jobs.count < Self.snapshotMax)
-        writer.endObject()
-        return serverSentEvent("snapshot", id: id, writer.bytes)
     }
 
     // MARK: What happens

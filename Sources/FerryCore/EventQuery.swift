@@ -38,11 +38,14 @@ package struct EventReplay: Sendable {
     /// False: the event it follows is not in the log, so that some may be missing.
     package var isKnown: Bool
     package var hasMore: Bool
+    /// Nothing will ever follow: it is about a job, which has ended.
+    package var isOver: Bool
 
-    package init(entries: [EventEntry], isKnown: Bool, hasMore: Bool) {
+    package init(entries: [EventEntry], isKnown: Bool, hasMore: Bool, isOver: Bool = false) {
         self.entries = entries
         self.isKnown = isKnown
         self.hasMore = hasMore
+        self.isOver = isOver
     }
 }
 

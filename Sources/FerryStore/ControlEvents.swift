@@ -10,6 +10,8 @@ extension ControlLane {
     private static let clockSeconds = 60.0
     /// Jobs that are read at once: each may have a body of some size.
     private static let jobChunk = 50
+    /// Passes that the deletion of a job waits for.
+    private static let passMax = 5
 
     /// A page of events, newest first, those that were committed before included.
     package func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
@@ -25,17 +27,26 @@ extension ControlLane {
     package func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
-        eventsOfJob(job, tenant, reply) { events in
+        eventsOfJob(job, tenant, reply) { events, record, _ throws(PostgresError) in
             let earlier = before.map { before in events.filter { $0.id < before } } ?? events
-            return Array(earlier.reversed().prefix(limit))
+            return earlier.reversed().prefix(limit).map { EventEntry(event: $0, job: record) }
         }
     }
 
-    /// The first events of a job that follow another one.
+    /// The first events of a job that follow another one, which need not be one of its own.
     package func events(
-        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        eventsOfJob(job, tenant, reply) { events in Array(events.filter { $0.id > after }.prefix(limit)) }
+        eventsOfJob(job, tenant, reply) { events, record, connection throws(PostgresError) in
+            let later = events.filter { $0.id > after }
+            var isOver = later.isEmpty && record.state.isTerminal
+            // What has no number yet is to come.
+            if isOver { isOver = try !Self.hasUnnumberedEvents(record, &connection) }
+            return EventReplay(
+                entries: later.prefix(limit).map { EventEntry(event: $0, job: record) },
+                isKnown: try Self.isKnown(EventRow.row(of: after), &connection),
+                hasMore: later.count > limit, isOver: isOver)
+        }
     }
 
     /// Events that follow another one, of a tenant or one of its sessions; `after` itself need not be there.
@@ -73,9 +84,10 @@ extension ControlLane {
         if !context.events.mailbox.send(.pass(done: body)) { body() }
     }
 
-    private func eventsOfJob(
-        _ id: JobID, _ tenant: String, _ reply: @escaping Reply<[EventEntry]>,
-        _ choose: @escaping @Sendable ([Event]) -> [Event]
+    /// `choose` gets all events of the job in their order, and the job without its body.
+    private func eventsOfJob<Value: Sendable>(
+        _ id: JobID, _ tenant: String, _ reply: @escaping Reply<Value>,
+        _ choose: @escaping @Sendable ([Event], JobRecord, inout Connection) throws(PostgresError) -> Value
     ) {
         numbered { [self] in
             perform("job_events", isRead: true, reply) { connection throws(PostgresError) in
@@ -83,7 +95,7 @@ extension ControlLane {
                     return .failure(.notFound)
                 }
                 let events = try Self.events(of: stored.record, &connection)
-                return .success(choose(events).map { EventEntry(event: $0, job: stored.record.withoutBody) })
+                return .success(try choose(events, stored.record.withoutBody, &connection))
             }
         }
     }
@@ -140,12 +152,11 @@ extension ControlLane {
         return EventRow.all(try connection.execute(Statements.followEvents, parameters))
     }
 
-    /// Whether nothing that follows a row has been removed. Zero is what an empty log begins with.
+    /// Whether nothing that follows a row has been removed.
     private static func isKnown(
         _ row: EventID, _ connection: inout Connection
     ) throws(PostgresError) -> Bool {
-        if row == EventID(high: 0, low: 0) { return true }
-        return try connection.execute(Statements.hasEvent, .identifier(row)).bool(0, 0)
+        try connection.execute(Statements.hasEvent, .identifier(row)).bool(0, 0)
     }
 
     static func lastEvent(_ connection: inout Connection) throws(PostgresError) -> EventID {
@@ -170,18 +181,28 @@ extension ControlLane {
     // MARK: Before a job goes
 
     /// Numbers what a job has said, so that nothing is lost when its row goes: events without a number still
-    /// need it.
+    /// need it. False: too much of its tenant's comes before that.
     static func numberEvents(
         of job: JobRecord, _ connection: inout Connection, _ context: StoreContext
-    ) throws(PostgresError) {
-        var parameters = Parameters()
-        parameters.append(text: job.tenant)
-        parameters.append(job.id)
-        while try connection.execute(Statements.hasUnnumberedEvents, parameters).bool(0, 0) {
-            let outcome = try EventPass.commit(&connection, context)
+    ) throws(PostgresError) -> Bool {
+        var passCount = 0
+        while try hasUnnumberedEvents(job, &connection) {
+            guard passCount < passMax else { return false }
+            passCount += 1
+            let outcome = try EventPass.commit(&connection, context, InboxSelection(tenant: job.tenant))
             context.events.numbered()
             if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
         }
+        return true
+    }
+
+    private static func hasUnnumberedEvents(
+        _ job: JobRecord, _ connection: inout Connection
+    ) throws(PostgresError) -> Bool {
+        var parameters = Parameters()
+        parameters.append(text: job.tenant)
+        parameters.append(job.id)
+        return try connection.execute(Statements.hasUnnumberedEvents, parameters).bool(0, 0)
     }
 }
 

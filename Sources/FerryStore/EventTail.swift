@@ -97,6 +97,9 @@ package final class EventTail: Sendable {
 
     /// What has been read, and who gets it.
     private struct Reader {
+        /// Events that are handed on together: with each of them comes its job.
+        private static let eventMax = 50
+
         let sink: any EventSink
         /// Above everything that was received; nil: nothing was read yet.
         var next: EventID?
@@ -112,7 +115,11 @@ package final class EventTail: Sendable {
                 let rows = try ControlLane.rows(from: from, nil, nil, &connection)
                 guard let last = rows.last else { return }
                 let events = rows.flatMap(\.events).filter { sink.wants($0) }
-                if !events.isEmpty { sink.receive(try ControlLane.entries(events, &connection)) }
+                // After a failure the first of them come again: a listener skips what it has.
+                for start in stride(from: 0, to: events.count, by: Self.eventMax) {
+                    let some = Array(events[start..<min(events.count, start + Self.eventMax)])
+                    sink.receive(try ControlLane.entries(some, &connection))
+                }
                 from = last.id.rowEnd.successor
                 next = from
             }

@@ -58,7 +58,7 @@ struct EventStreamTests {
         fixture.store.happen(.jobStarted, job, session: "a")
         fixture.store.happen(.jobCreated, job, tenant: "other", session: "a")
         fixture.store.happen(.jobSucceeded, job, session: "a")
-        #expect(reader.woken.wait(milliseconds: 30_000).isEmpty == false)
+        #expect(reader.woken.wait(milliseconds: 120_000).isEmpty == false)
         let text = reader.text(pieceMax: 7)
         #expect(types(text) == ["job.created", "job.succeeded"] && reader.last == .wait)
         let data = try #require(text.split(separator: "\n").first { $0.hasPrefix("data: ") })
@@ -207,7 +207,7 @@ struct EventStreamTests {
             ]
         }
         for reader in [readers[0], readers[2]] {
-            #expect(reader.woken.wait(milliseconds: 30_000).isEmpty == false)
+            #expect(reader.woken.wait(milliseconds: 120_000).isEmpty == false)
             let text = reader.text()
             #expect(types(text) == ["progress"] && text.contains(#""bytes_received":7"#))
         }

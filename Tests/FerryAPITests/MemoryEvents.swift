@@ -33,18 +33,28 @@ extension MemoryStore {
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
         events(of: job, tenant: tenant, after: EventID(high: 0, low: 0), limit: .max) { result in
-            reply(result.map { Array($0.reversed().prefix(limit)) })
+            reply(result.map { Array($0.entries.reversed().prefix(limit)) })
         }
     }
 
     func events(
-        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
         self.job(job, tenant: tenant) { [self] found in
             let events = state.withLock { $0.events }
             let later = events.filter { $0.event.record.job == job && $0.event.id > after }
-            reply(found.map { _ in Array(later.prefix(limit)) })
+            reply(
+                found.map { job in
+                    EventReplay(
+                        entries: Array(later.prefix(limit)), isKnown: isKnown(after),
+                        hasMore: later.count > limit, isOver: later.isEmpty && job.state.isTerminal)
+                })
         }
+    }
+
+    /// Zero: nothing is ever removed.
+    private func isKnown(_ id: EventID) -> Bool {
+        id == EventID(high: 0, low: 0) || state.withLock { $0.events }.contains { $0.event.id == id }
     }
 
     func replay(
@@ -55,7 +65,7 @@ extension MemoryStore {
         reply(
             .success(
                 EventReplay(
-                    entries: Array(next.prefix(limit)), isKnown: all.contains { $0.event.id == after },
+                    entries: Array(next.prefix(limit)), isKnown: isKnown(after),
                     hasMore: next.count > limit)))
     }
 

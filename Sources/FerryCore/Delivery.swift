@@ -41,16 +41,18 @@ package struct Delivery: Sendable {
     /// What an endpoint says about its deliveries; shared by them.
     package final class Endpoint: Sendable {
         package let id: WebhookID
+        package let revision: Int32
         package let keys: WebhookKeys
         package let format: WebhookEndpoint.Format
         package let isOrdered: Bool
         package let retryDelays: [Double]
 
         package init(
-            id: WebhookID, keys: WebhookKeys, format: WebhookEndpoint.Format, isOrdered: Bool,
-            retryDelays: [Double]
+            id: WebhookID, revision: Int32, keys: WebhookKeys, format: WebhookEndpoint.Format,
+            isOrdered: Bool, retryDelays: [Double]
         ) {
             self.id = id
+            self.revision = revision
             self.keys = keys
             self.format = format
             self.isOrdered = isOrdered
@@ -80,6 +82,9 @@ package struct Delivery: Sendable {
         self.tryNumber = tryNumber
     }
 
+    /// What it counts where memory is bounded: one, as most do, and one more for each of so many bytes of its
+    /// job. The SQL counts like this.
+    package var weight: Int { 1 + jobJSON.count / Limits.deliveryWeightByteCount }
     package var isPing: Bool { type == WebhookPing.type }
     /// Whether nothing of its lane may overtake it.
     package var isOrdered: Bool { !isPing && endpoint?.isOrdered ?? false }
@@ -138,6 +143,7 @@ package struct DeliveryTry: Sendable {
 
 /// How many deliveries a sender can take.
 package struct DeliveryRooms: Sendable {
+    /// Of all lanes together, by their weights.
     package var total: Int
     /// Of lanes that the sender has to do with; 0: none, for now.
     package var lanes: [LaneID: Int]

@@ -78,7 +78,7 @@ extension ControlLane {
                 if after == before { return .success(.success(before)) }
                 let rows = try connection.execute(Statements.editWebhook, .edited(after))
                 guard rows.rowCount == 1 else { continue }
-                // What waits for one that was disabled may be due.
+                // What waits for one that was disabled may be due, what was claimed is to be let go.
                 context.commitObserver?.deliveriesAdded(0)
                 return .success(.success(WebhookRecord(rows, 0)))
             }
@@ -90,6 +90,7 @@ extension ControlLane {
     package func deleteWebhook(
         _ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
+        let context = context
         perform("delete_webhook", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             for _ in 0..<10 {
@@ -103,7 +104,10 @@ extension ControlLane {
                     parameters.append(id)
                     parameters.append(int32: record.revision)
                     let gone = try connection.execute(Statements.deleteWebhook, parameters)
-                    if gone.affectedRowCount == 1 { return .success(()) }
+                    guard gone.affectedRowCount == 1 else { continue }
+                    // What was claimed is to be let go.
+                    context.commitObserver?.deliveriesAdded(0)
+                    return .success(())
                 }
             }
             return .failure(.unavailable)

@@ -85,7 +85,7 @@ private struct Outbox {
     /// A round through all lanes that one claim did not end: where it began, and whether it has passed the
     /// last of them.
     private var round: (begin: LaneID, hasTurned: Bool)?
-    private var endpoints: [WebhookID: (revision: Int32, endpoint: Delivery.Endpoint)] = [:]
+    private var endpoints: [WebhookID: Delivery.Endpoint] = [:]
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
     private var restsUntil: Int64 = 0
 
@@ -158,13 +158,14 @@ private struct Outbox {
             parameters.appendArray(.int32, chosen) { $0.append(int32: $1.room) }
             parameters.appendArray(.bool, chosen) { $0.append(bool: $1.isOrdered) }
             parameters.append(context.configuration.node)
+            parameters.append(int32: Int32(Limits.deliveryWeightByteCount))
             try lane.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.claimDeliveries, parameters)
                 for row in 0..<rows.rowCount {
                     found.due.append(delivery(rows, row))
                 }
-                if rows.rowCount >= rooms.total { found.isMore = true }
             }
+            if found.due.weight >= rooms.total { found.isMore = true }
             if let last = Self.lastServed(chosen, found.due, total: rooms.total) { position = last }
         } catch {
             context.logger.debug("no deliveries could be claimed", metadata: ["error": "\(error)"])
@@ -238,12 +239,12 @@ private struct Outbox {
     /// The last lane that got anything of a claim that could not take everything. Each kind of lanes is cut
     /// by itself (claim_deliveries.sql): of two the earlier one.
     private static func lastServed(_ chosen: [ChosenLane], _ due: [Delivery], total: Int) -> LaneID? {
-        guard due.count >= total else { return nil }
+        guard due.weight >= total else { return nil }
         var places: [LaneID: Int] = [:]
         for (place, lane) in chosen.enumerated() { places[lane.lane] = place }
-        let cuts = [false, true].compactMap { isOrdered in
-            let served = due.compactMap { places[$0.lane] }.filter { chosen[$0].isOrdered == isOrdered }
-            return served.count >= total ? served.max() : nil
+        let cuts = [false, true].compactMap { isOrdered -> Int? in
+            let served = due.filter { one in places[one.lane].map { chosen[$0].isOrdered } == isOrdered }
+            return served.weight >= total ? served.compactMap { places[$0.lane] }.max() : nil
         }
         return cuts.min().map { chosen[$0].lane }
     }
@@ -281,14 +282,15 @@ private struct Outbox {
         guard !rows.isNull(row, 18) else { return nil }
         let id: WebhookID = rows.identifier(row, 14)
         let revision = rows.int32(row, 18)
-        if let known = endpoints[id], known.revision == revision { return known.endpoint }
+        if let known = endpoints[id], known.revision == revision { return known }
         guard let keys = context.configuration.openWebhookKeys(rows.bytes(row, 19)) else { return nil }
         let endpoint = Delivery.Endpoint(
-            id: id, keys: keys, format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
+            id: id, revision: revision, keys: keys,
+            format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
             isOrdered: rows.bool(row, 15), retryDelays: rows.float64Array(row, 17).compactMap { $0 })
         // As many as are in use at once, many times over.
         if endpoints.count >= 10_000 { endpoints = [:] }
-        endpoints[id] = (revision, endpoint)
+        endpoints[id] = endpoint
         return endpoint
     }
 
@@ -307,6 +309,10 @@ private struct Outbox {
         let pause: Int64 = (removed ?? 0) >= Int64(Self.sweepMax) ? 250_000_000 : 30_000_000_000
         sweepAt = now + pause
     }
+}
+
+extension [Delivery] {
+    fileprivate var weight: Int { reduce(0) { $0 + $1.weight } }
 }
 
 extension Parameters {

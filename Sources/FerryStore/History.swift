@@ -14,6 +14,9 @@ struct History {
     private static let lateCountMax = 1_000
     /// Nanoseconds after which a partition that had to stay is looked through again.
     private static let lateInterval: Int64 = 3_600_000_000_000
+    private static let firstDelivery = DeliveryID(high: 0, low: 0)
+    /// As many times as long as a look through all deliveries is the pause until the next one.
+    private static let pauseOfDeliveryLooks: Int64 = 50
     /// Seconds; what stays for less is deleted in batches.
     private static let shortRetention = 86_400.0
     /// By how much the clocks of nodes may differ.
@@ -45,6 +48,10 @@ struct History {
     private let context: StoreContext
     /// By partition; instants of the monotonic clock.
     private var nextLooks: [String: Int64] = [:]
+    /// Older deliveries have been looked at; those that were pending are looked at again with all others.
+    private var deliveryPlace = firstDelivery
+    /// Of the monotonic clock.
+    private var nextDeliveryLook: Int64 = 0
 
     init(_ context: StoreContext) { self.context = context }
 
@@ -187,7 +194,7 @@ struct History {
 
     // MARK: Batches
 
-    private func deleteExpired(_ lane: LaneConnection) throws(PostgresError) {
+    private mutating func deleteExpired(_ lane: LaneConnection) throws(PostgresError) {
         let now = context.clock.now()
         for record in context.sessions.current.records.values {
             guard let own = record.configuration.retention, own < retention else { continue }
@@ -209,10 +216,7 @@ struct History {
         parameters.append(int32: Self.batchMax)
         let statement = isShort ? Statements.oldJobs : Statements.oldRestJobs
         try delete(statement, parameters, since: now + -retention, lane)
-        var old = Parameters()
-        old.append(DeliveryID.first(at: now + -retention))
-        old.append(int32: Self.batchMax)
-        try deleteDeliveries(old, lane)
+        try deleteDeliveries(before: DeliveryID.first(at: now + -retention), lane)
     }
 
     /// In small transactions: a day's submissions may be as many millions.
@@ -274,16 +278,30 @@ struct History {
         return false
     }
 
-    private func deleteDeliveries(
-        _ parameters: Parameters, _ lane: LaneConnection
+    /// What is still pending is passed once, not by each batch of each round: there may be millions.
+    private mutating func deleteDeliveries(
+        before end: DeliveryID, _ lane: LaneConnection
     ) throws(PostgresError) {
+        let start = Sys.monotonicNanoseconds()
+        let isWhole = start >= nextDeliveryLook
+        if isWhole { deliveryPlace = Self.firstDelivery }
         while !context.chores.isClosed {
-            let count =
-                try exclusively(lane) { connection throws(PostgresError) in
-                    try connection.execute(Statements.expireDeliveries, parameters).rowCount
-                } ?? 0
-            if count < Int(Self.batchMax) { return }
+            var parameters = Parameters()
+            parameters.append(end)
+            parameters.append(int32: Self.batchMax)
+            parameters.append(deliveryPlace)
+            let gone: [DeliveryID]? = try exclusively(lane) {
+                [parameters] connection throws(PostgresError) in
+                try connection.execute(Statements.expireDeliveries, parameters).identifiers()
+            }
+            guard let gone else { return }
+            guard gone.count == Int(Self.batchMax), let last = gone.max() else { break }
+            deliveryPlace = last
         }
+        deliveryPlace = max(deliveryPlace, end)
+        guard isWhole else { return }
+        let now = Sys.monotonicNanoseconds()
+        nextDeliveryLook = now + (now - start) * Self.pauseOfDeliveryLooks
     }
 }
 

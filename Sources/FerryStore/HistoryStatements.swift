@@ -6,7 +6,7 @@ extension Statements {
         "detach_history", PackageResources.detach_history_sql, parameters: 2)
     package static let dropHistory = make("drop_history", PackageResources.drop_history_sql, parameters: 2)
     package static let expireDeliveries = make(
-        "expire_deliveries", PackageResources.expire_deliveries_sql, parameters: 2)
+        "expire_deliveries", PackageResources.expire_deliveries_sql, parameters: 3)
     package static let hasEventsUntil = make(
         "has_events_until", PackageResources.has_events_until_sql, parameters: 1)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)

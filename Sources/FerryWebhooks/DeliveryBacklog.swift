@@ -34,7 +34,7 @@ struct DeliveryBacklog {
     private final class Tenant {
         let name: String
         var laneCount = 0
-        var waitingCount = 0
+        var waitingWeight = 0
         var inFlightCount = 0
         /// Lanes with something that may start, the next one first.
         var turns = Queue<Lane>()
@@ -83,21 +83,14 @@ struct DeliveryBacklog {
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
-        func append(_ item: Item) {
-            items.append(item)
-            tenant.waitingCount += 1
+        /// Whether what waits was claimed when its endpoint was another one.
+        func isOutdated(_ revision: Int32) -> Bool {
+            items.first?.delivery.endpoint.map { $0.revision != revision } ?? false
         }
 
-        func popFirst() -> Item? {
-            guard let item = items.popFirst() else { return nil }
-            tenant.waitingCount -= 1
-            return item
-        }
-
-        func removeAll() -> [Item] {
-            tenant.waitingCount -= items.count
-            return items.removeAll()
-        }
+        func append(_ item: Item) { items.append(item) }
+        func popFirst() -> Item? { items.popFirst() }
+        func removeAll() -> [Item] { items.removeAll() }
     }
 
     private let concurrency: Int
@@ -107,6 +100,8 @@ struct DeliveryBacklog {
     /// Tenants with something that may start, the next one first.
     private var turns = Queue<Tenant>()
     private(set) var waitingCount = 0
+    /// Of those, in `Delivery.weight`.
+    private(set) var waitingWeight = 0
     private(set) var inFlightCount = 0
     /// Lanes whose `handRoom` may be another one than when it was told last.
     private var changed: Set<LaneID> = []
@@ -119,7 +114,7 @@ struct DeliveryBacklog {
 
     // MARK: Claiming
 
-    /// What the next claim may bring; `total`: all lanes together.
+    /// What the next claim may bring; `total`: all lanes together, by their weights.
     func rooms(total: Int, now: Timestamp) -> DeliveryRooms {
         var rooms = DeliveryRooms(
             total: total, lanes: lanes.mapValues { $0.room(now) },
@@ -130,11 +125,11 @@ struct DeliveryBacklog {
 
     /// Of which more waits here than there is room for others.
     private var fullTenants: Set<String> {
-        guard waitingCount * 2 > waitingMax else { return [] }
+        guard waitingWeight * 2 > waitingMax else { return [] }
         return Set(tenants.values.lazy.filter { isFull($0) }.map(\.name))
     }
 
-    private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingCount > waitingMax - waitingCount }
+    private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingWeight > waitingMax - waitingWeight }
 
     /// Takes in what a claim has brought. `rooms`: what it was allowed to.
     mutating func add(_ items: [Item], rooms: DeliveryRooms, now: Timestamp) {
@@ -158,10 +153,24 @@ struct DeliveryBacklog {
         lane.usedAt = now
         lane.isOrdered = item.delivery.isOrdered
         lane.append(item)
-        waitingCount += 1
+        waits(item, 1, lane)
         changed.insert(id)
         makeReady(lane)
         return lane
+    }
+
+    /// An item has come (1), or is taken out (-1).
+    private mutating func waits(_ item: Item, _ change: Int, _ lane: Lane) {
+        waitingCount += change
+        waitingWeight += change * item.delivery.weight
+        lane.tenant.waitingWeight += change * item.delivery.weight
+    }
+
+    /// Takes out everything that waits in a lane.
+    private mutating func removeAll(_ lane: Lane) -> [Item] {
+        let removed = lane.removeAll()
+        for item in removed { waits(item, -1, lane) }
+        return removed
     }
 
     private mutating func tenant(_ name: String) -> Tenant {
@@ -190,12 +199,17 @@ struct DeliveryBacklog {
         return (rooms, gone.filter { lanes[$0] == nil })
     }
 
-    /// The endpoints of lanes that are held, as they are now.
-    mutating func note(_ revisions: [LaneID: Int32]) {
+    /// The endpoints of lanes that are held, as they are now. Returns what was claimed when they were others:
+    /// it has to go back, since its URL or keys may be old ones, or nobody wants it any more.
+    mutating func note(_ revisions: [LaneID: Int32]) -> [Item] {
+        var returned: [Item] = []
         for (id, revision) in revisions {
-            lanes[id]?.breaker.note(revision: revision)
             changed.insert(id)
+            guard let lane = lanes[id] else { continue }
+            lane.breaker.note(revision: revision)
+            if lane.isOutdated(revision) { returned += removeAll(lane) }
         }
+        return returned
     }
 
     /// Whether a lane that has more, and may have it, has nearly nothing left here.
@@ -236,7 +250,7 @@ struct DeliveryBacklog {
         while let lane = tenant.turns.popFirst() {
             lane.isReady = false
             guard let item = lane.popFirst() else { continue }
-            waitingCount -= 1
+            waits(item, -1, lane)
             count(1, lane)
             makeReady(lane)
             return item
@@ -256,8 +270,7 @@ struct DeliveryBacklog {
         guard let lane = lanes[id] else { return [] }
         changed.insert(id)
         count(-1, lane)
-        let returned = lane.isOrdered ? lane.removeAll() : []
-        waitingCount -= returned.count
+        let returned = lane.isOrdered ? removeAll(lane) : []
         makeReady(lane)
         return returned
     }
@@ -284,8 +297,7 @@ struct DeliveryBacklog {
         }
         var returned: [Item] = []
         if hasOpened || outcome == .gone || (lane.isOrdered && endsRun) {
-            returned = lane.removeAll()
-            waitingCount -= returned.count
+            returned = removeAll(lane)
         }
         makeReady(lane)
         return returned
@@ -310,10 +322,7 @@ struct DeliveryBacklog {
     /// Takes out everything that waits.
     mutating func removeWaiting() -> [Item] {
         var removed: [Item] = []
-        for lane in lanes.values {
-            removed += lane.removeAll()
-        }
-        waitingCount = 0
+        for lane in lanes.values { removed += removeAll(lane) }
         return removed
     }
 

@@ -58,7 +58,7 @@ final class DeliveryDesk {
             claimsAgain = true
             return
         }
-        let free = configuration.waitingMax - backlog.waitingCount
+        let free = configuration.waitingMax - backlog.waitingWeight
         guard free > 0, hasLease() else {
             claimsAgain = true
             return
@@ -84,7 +84,13 @@ final class DeliveryDesk {
         guard stopped == nil else { return }
         let now = doors.clock.now()
         let poll = now + configuration.pollSeconds
-        backlog.note(found.revisions)
+        let outdated = backlog.note(found.revisions)
+        if !outdated.isEmpty {
+            giveBack(outdated, now)
+            // Some of it may come back here, once it is said to be free.
+            report()
+            claimsAgain = true
+        }
         nextClaimAt = min(found.next ?? poll, backlog.nextProbe(after: now) ?? poll, poll)
         if let at = nextRetryAt, at <= claimedAt { nextRetryAt = nil }
         let leasedUntil = claimedAt + configuration.leaseSeconds
@@ -133,7 +139,7 @@ final class DeliveryDesk {
     /// Says what may be handed over from now on.
     private func publish(arrived: [LaneID] = []) {
         isPublishing = false
-        let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingCount) : 0
+        let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingWeight) : 0
         let (rooms, gone) = backlog.takeHandRooms(total: total)
         configuration.places.publish(rooms, gone: gone, arrived: arrived)
     }
@@ -297,7 +303,7 @@ final class DeliveryDesk {
 
     /// After a try: claims what has become possible, in no small steps.
     private func claimIfWorthwhile(_ lane: LaneID, _ now: Timestamp) {
-        let free = configuration.waitingMax - backlog.waitingCount
+        let free = configuration.waitingMax - backlog.waitingWeight
         let isHalfEmpty = free * 2 >= configuration.waitingMax
         guard isHalfEmpty || free * 8 >= configuration.claimMax else { return }
         if (isHalfEmpty && (claimsAgain || isHeldBack)) || backlog.isHungry(lane, now) { claim() }

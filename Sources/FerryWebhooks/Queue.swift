@@ -4,6 +4,7 @@ struct Queue<Element> {
     private var head = 0
 
     var count: Int { elements.count - head }
+    var first: Element? { head < elements.count ? elements[head] : nil }
 
     mutating func append(_ element: Element) { elements.append(element) }
 

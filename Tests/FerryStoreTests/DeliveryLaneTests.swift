@@ -1,9 +1,10 @@
 import FerryCore
-import FerryStore
 import Postgres
 import Sys
 import TestSupport
 import Testing
+
+@testable import FerryStore
 
 @Suite("Claims of many lanes")
 struct DeliveryLaneTests {
@@ -35,6 +36,99 @@ struct DeliveryLaneTests {
             served.formUnion(found.map(\.lane))
         }
         #expect(served.count == laneCount)
+    }
+
+    @Test("of a delivery that was deleted while it was under way nothing is kept")
+    func deleted() throws {
+        defer { node.store.stop() }
+        try addDeliveries(2, database.url)
+        let due = try claim(DeliveryRooms(total: 2, other: 2)).due
+        try #require(due.count == 2)
+        var connection = try Connection(url: database.url)
+        let statement = Statement("delete_one", "DELETE FROM deliveries WHERE id = $1::uuid", parameters: 1)
+        var parameters = Parameters()
+        parameters.append(due[0].id)
+        _ = try connection.execute(statement, parameters)
+        node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
+        let kept = Statement("kept", "SELECT delivery FROM delivery_tries")
+        try eventually("the other is told of") { try connection.execute(kept).rowCount > 0 }
+        let rows = try connection.execute(kept)
+        #expect(rows.rowCount == 1 && rows.identifier(0, 0) == due[1].id)
+    }
+
+    @Test("a claim ends with the delivery whose job is more than there is room for, and others take the rest")
+    func weights() throws {
+        defer { node.store.stop() }
+        try addDeliveries(60, receiverCount: 3, database.url)
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE deliveries SET job_json = repeat('x', 100000) WHERE sequence % 4 = 0")
+        let heavy = 1 + 100_000 / Limits.deliveryWeightByteCount
+        var claimed: [DeliveryID] = []
+        while true {
+            let found = try claim(DeliveryRooms(total: 20, other: 100))
+            let weight = found.due.reduce(0) { $0 + $1.weight }
+            claimed += found.due.map(\.id)
+            #expect(weight < 20 + heavy && found.isMore == (weight >= 20))
+            if !found.isMore { break }
+        }
+        #expect(claimed.count == 60 && Set(claimed).count == 60)
+    }
+
+    @Test("of an ordered lane the first deliveries come, without a gap, as many as there is room for")
+    func orderedWeights() throws {
+        defer { node.store.stop() }
+        let endpoint = try addEndpoint(isOrdered: true)
+        try addDeliveriesInOrder(8, to: endpoint)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE deliveries SET job_json = repeat('x', 100000)")
+        let found = try claim(DeliveryRooms(total: 20, other: 100))
+        #expect(found.due.map(\.sequence) == [1, 2, 3] && found.isMore)
+    }
+
+    @Test("who has claimed something of an endpoint hears of another revision, also when it is deleted")
+    func revisions() throws {
+        defer { node.store.stop() }
+        let endpoint = try addEndpoint(isOrdered: false)
+        try addDeliveriesInOrder(3, to: endpoint)
+        let due = try claim(DeliveryRooms(total: 2, other: 2)).due
+        #expect(due.count == 2 && due.allSatisfy { $0.endpoint?.revision == 1 })
+        let lane = try #require(due.first).lane
+        let none = DeliveryRooms(total: 1, lanes: [lane: 0], other: 0)
+        #expect(try claim(none).revisions == [lane: 1])
+        _ = try wait {
+            node.store.control.deleteWebhook(endpoint, tenant: "acme", revision: nil, reply: $0)
+        }.get()
+        #expect(try claim(none).revisions == [lane: 2])
+    }
+
+    private func addEndpoint(isOrdered: Bool) throws -> WebhookID {
+        var endpoint = WebhookEndpoint(url: "https://hooks.example/in")
+        endpoint.isOrdered = isOrdered
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        let record = WebhookRecord(
+            id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
+            endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode())
+        let new = NewWebhook(record: record, idempotency: nil)
+        _ = try wait { node.store.control.createWebhook(new, reply: $0) }.get()
+        return record.id
+    }
+
+    private func addDeliveriesInOrder(_ count: Int, to endpoint: WebhookID) throws {
+        var connection = try Connection(url: database.url)
+        var parameters = Parameters()
+        parameters.append(endpoint)
+        parameters.append(int32: Int32(count))
+        _ = try connection.execute(
+            Statement(
+                "add_some",
+                """
+                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                    session, url, job_json, endpoint)
+                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                    'job.succeeded', 'acme', 'default', 'https://old.example/', '{}', $1::uuid
+                FROM generate_series(1, $2::integer) i
+                """, parameters: 2), parameters)
     }
 
     @Test("a round through more lanes than one claim looks at comes to its end, wherever it began")

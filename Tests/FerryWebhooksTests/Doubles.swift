@@ -20,6 +20,7 @@ final class MemoryQueue: DeliveryQueue {
     private struct State {
         var rows: [Row] = []
         var claimCount = 0
+        var revisions: [LaneID: Int32] = [:]
     }
     private let state = Mutex(State())
     private let clock: ManualClock
@@ -35,6 +36,17 @@ final class MemoryQueue: DeliveryQueue {
         state.withLock { $0.rows += deliveries.map { Row(delivery: $0, dueAt: now) } }
     }
 
+    /// The endpoint is changed: what is claimed from now on has it as it is.
+    func change(_ endpoint: Delivery.Endpoint) {
+        state.withLock { state in
+            for index in state.rows.indices where state.rows[index].delivery.endpoint?.id == endpoint.id {
+                let delivery = state.rows[index].delivery
+                state.rows[index].delivery = delivery.copy(endpoint: endpoint)
+                state.revisions[delivery.lane] = endpoint.revision
+            }
+        }
+    }
+
     var unfinishedCount: Int { state.withLock { $0.rows.count } }
     var claimCount: Int { state.withLock { $0.claimCount } }
 
@@ -46,6 +58,7 @@ final class MemoryQueue: DeliveryQueue {
             state.withLock { state in
                 state.claimCount += 1
                 var found = ClaimedDeliveries()
+                found.revisions = state.revisions.filter { rooms.lanes[$0.key] != nil }
                 var counts: [LaneID: Int] = [:]
                 // Ordered lanes in which something is pending that is not due.
                 var held: Set<LaneID> = []
@@ -91,11 +104,14 @@ final class MemoryQueue: DeliveryQueue {
 }
 
 extension Delivery {
-    var nextTry: Delivery {
+    var nextTry: Delivery { copy(endpoint: endpoint, tryNumber: tryNumber + 1) }
+
+    func copy(endpoint: Endpoint?, jobJSON: [UInt8]? = nil, tryNumber: Int32? = nil) -> Delivery {
         Delivery(
             id: id, lane: lane, event: event, type: type, tenant: tenant, session: session, job: job,
             sequence: sequence, occurredAt: occurredAt, url: url, secret: secret, endpoint: endpoint,
-            jobJSON: jobJSON, traceparent: traceparent, tryNumber: tryNumber + 1)
+            jobJSON: jobJSON ?? self.jobJSON, traceparent: traceparent,
+            tryNumber: tryNumber ?? self.tryNumber)
     }
 
     static func example(
@@ -116,10 +132,10 @@ extension Delivery {
     }
 }
 
-/// Messages until `count` have come or half a minute is over.
+/// Messages until `count` have come or two minutes are over.
 func take<Message>(_ count: Int, from box: Mailbox<Message>) -> [Message] {
     var messages: [Message] = []
-    let deadline = monotonicNanoseconds() + 30_000_000_000
+    let deadline = monotonicNanoseconds() + 120_000_000_000
     while messages.count < count, monotonicNanoseconds() < deadline {
         messages += box.wait(milliseconds: 100)
     }

@@ -16,12 +16,14 @@ struct LaneTests {
             url: try WebURL.parse(url), startBefore: now + 10)
     }
 
-    private func ordered() throws -> Delivery.Endpoint {
+    private func ordered() throws -> Delivery.Endpoint { try endpoint(isOrdered: true) }
+
+    private func endpoint(isOrdered: Bool, revision: Int32 = 1) throws -> Delivery.Endpoint {
         let secret = try #require(serviceSecret)
         return Delivery.Endpoint(
-            id: WebhookID(high: 5, low: 5),
+            id: WebhookID(high: 5, low: 5), revision: revision,
             keys: WebhookKeys(.init(secret: secret, seed: Array(repeating: 1, count: 32))),
-            format: .standard, isOrdered: true, retryDelays: [1])
+            format: .standard, isOrdered: isOrdered, retryDelays: [1])
     }
 
     @Test("a window grows while answers come quickly, stays small for slow ones, and halves at a failure")
@@ -156,6 +158,49 @@ struct LaneTests {
         #expect(backlog.takeHandRooms(total: 8).rooms.fullTenants == ["a"])
         for _ in 0..<3 { _ = backlog.next() }
         #expect(backlog.rooms(total: 4, now: now).fullTenants.isEmpty)
+    }
+
+    @Test("a delivery of a large job counts as several, and fills its tenant's part sooner")
+    func weights() throws {
+        var backlog = DeliveryBacklog(concurrency: 4, waitingMax: 100)
+        let plain = try item(0, lane: "a", tenant: "a")
+        let json = Array(repeating: UInt8(ascii: "0"), count: 300_000)
+        let heavy = plain.delivery.copy(endpoint: nil, jobJSON: json)
+        #expect(plain.delivery.weight == 1 && heavy.weight == 19)
+        let items = (0..<3).map { _ in
+            DeliveryBacklog.Item(delivery: heavy, url: plain.url, startBefore: plain.startBefore)
+        }
+        backlog.hand(items + [try item(1, lane: "b", tenant: "b")], overflowing: [], now: now)
+        #expect(backlog.waitingCount == 4 && backlog.waitingWeight == 58)
+        #expect(backlog.rooms(total: 4, now: now).fullTenants == ["a"])
+        for _ in 0..<2 { _ = backlog.next() }
+        #expect(backlog.waitingWeight < 40 && backlog.rooms(total: 4, now: now).fullTenants.isEmpty)
+        let removed = backlog.removeWaiting()
+        #expect(removed.count == 2 && backlog.waitingCount == 0 && backlog.waitingWeight == 0)
+    }
+
+    @Test("what was claimed of an endpoint before it was changed goes back", arguments: [false, true])
+    func changed(isOrdered: Bool) throws {
+        var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
+        let lane = LaneID(high: 5, low: 5)
+        let before = try endpoint(isOrdered: isOrdered)
+        let rooms = backlog.rooms(total: 100, now: now)
+        backlog.add(
+            try (0..<8).map { try item($0, lane: "a", endpoint: before) } + [item(8, lane: "b")],
+            rooms: rooms, now: now)
+        let first = backlog.next()
+        #expect(first != nil)
+        let same = backlog.note([lane: 1])
+        #expect(same.isEmpty)
+        let waitingCount = backlog.waitingCount
+        let returned = backlog.note([lane: 2])
+        // Not that of another receiver, nor what is on its way.
+        #expect(returned.map(\.delivery.id.low) == Array(1..<8))
+        #expect(backlog.waitingCount == waitingCount - 7 && backlog.inFlightCount == 1)
+        let after = try endpoint(isOrdered: isOrdered, revision: 2)
+        backlog.add([try item(1, lane: "a", endpoint: after)], rooms: rooms, now: now)
+        let again = backlog.note([lane: 2])
+        #expect(again.isEmpty)
     }
 
     @Test("when a breaker opens, what waits goes back, and the lane claims one at most")

@@ -24,6 +24,30 @@ struct LeaseTests {
         #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
     }
 
+    @Test("what waits for an endpoint goes back when that is changed, and is claimed as it is then")
+    func changedEndpoint() throws {
+        let receiver = try Receiver(.silence)
+        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (600_000, 600_000) }
+        defer {
+            bench.sender.stop(graceSeconds: 0)
+            receiver.stop()
+        }
+        let secret = try #require(serviceSecret)
+        let revisions = (1...2 as ClosedRange<Int32>).map { revision in
+            Delivery.Endpoint(
+                id: WebhookID(high: 9, low: 1), revision: revision,
+                keys: WebhookKeys(.init(secret: secret, seed: Array(repeating: 1, count: 32))),
+                format: .standard, isOrdered: false, retryDelays: [1])
+        }
+        bench.queue.add((1...10).map { .example($0, url: receiver.url, endpoint: revisions[0]) })
+        bench.sender.wake()
+        #expect(take(4, from: receiver.requests).count == 4)
+        bench.queue.change(revisions[1])
+        bench.sender.wake()
+        let returned = take(6, from: bench.queue.tries)
+        #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
+    }
+
     @Test("in doubt, requests are cut off without a word, and what waited goes back; then it goes on")
     func doubt() throws {
         let receiver = try Receiver(.silence)

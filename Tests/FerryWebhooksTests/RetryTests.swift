@@ -21,7 +21,7 @@ struct RetryTests {
         }
         let secret = try #require(serviceSecret)
         let endpoint = Delivery.Endpoint(
-            id: WebhookID(high: 9, low: 1),
+            id: WebhookID(high: 9, low: 1), revision: 1,
             keys: WebhookKeys(.init(secret: secret, seed: Array(repeating: 1, count: 32))),
             format: .standard, isOrdered: false, retryDelays: [1, 1])
         let failed = bench.deliver([.example(1, url: "\(origin.url)/", endpoint: endpoint)])

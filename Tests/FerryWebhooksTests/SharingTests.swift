@@ -40,8 +40,8 @@ struct SharingTests {
         bench.queue.add(
             (0..<100 as Range<UInt64>).map { number in
                 let endpoint = Delivery.Endpoint(
-                    id: WebhookID(high: 9, low: number), keys: keys, format: .standard, isOrdered: false,
-                    retryDelays: [3_600])
+                    id: WebhookID(high: 9, low: number), revision: 1, keys: keys, format: .standard,
+                    isOrdered: false, retryDelays: [3_600])
                 return .example(number, url: silent.url, endpoint: endpoint, tenant: "many")
             })
         bench.sender.wake()

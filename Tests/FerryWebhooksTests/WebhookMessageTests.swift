@@ -80,7 +80,8 @@ struct EndpointMessageTests {
         var keys = WebhookKeys(try key(1))
         keys.rotate(to: try key(2), overlap: 60, now: now)
         return Delivery.Endpoint(
-            id: WebhookID(high: 7, low: 7), keys: keys, format: format, isOrdered: false, retryDelays: [1])
+            id: WebhookID(high: 7, low: 7), revision: 1, keys: keys, format: format, isOrdered: false,
+            retryDelays: [1])
     }
 
     private func message(_ delivery: Delivery, at now: Timestamp) -> WebhookMessage {

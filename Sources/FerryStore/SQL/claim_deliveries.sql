@@ -2,16 +2,20 @@
 -- due from the first pending one on, without a gap, if it gets that one: who claims at the same time has it,
 -- and what comes after it is his or has to wait. Locks: due rows that nobody else has locked; of ordered
 -- lanes also rows that somebody has. The rows' own state is compared by what it is not: see record_tries.sql.
--- One that a sender still has has lost him, and the try. $1 how many at most of either kind of lanes, $2
--- seconds of the lease; one array element a lane: $3 lanes, $4 how many at most of it, $5 whether it is
--- ordered. $6 the sender's node.
+-- One that a sender still has has lost him, and the try. Of either kind of lanes it takes deliveries until
+-- their weights come to $1: each has one, and one more for every $7 bytes of its job. $2 seconds of the
+-- lease; one array element a lane: $3 lanes, $4 how many deliveries at most of it, $5 whether it is ordered.
+-- $6 the sender's node.
 WITH free AS (
-    SELECT d.id FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
-    CROSS JOIN LATERAL (
-        SELECT id FROM deliveries
-        WHERE lane = l.lane AND state = 'pending' AND next_try_at <= now()
-        ORDER BY next_try_at LIMIT l.room FOR UPDATE SKIP LOCKED
-    ) d WHERE NOT l.is_ordered LIMIT $1::integer
+    SELECT id FROM (
+        SELECT d.id, sum(d.weight) OVER (ROWS UNBOUNDED PRECEDING) - d.weight AS before
+        FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+        CROSS JOIN LATERAL (
+            SELECT id, 1 + octet_length(job_json) / $7::integer AS weight FROM deliveries
+            WHERE lane = l.lane AND state = 'pending' AND next_try_at <= now()
+            ORDER BY next_try_at LIMIT l.room FOR UPDATE SKIP LOCKED
+        ) d WHERE NOT l.is_ordered LIMIT $1::integer
+    ) w WHERE before < $1::integer
 ), heads AS (
     SELECT l.lane, l.room FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
     CROSS JOIN LATERAL (
@@ -23,14 +27,18 @@ WITH free AS (
         FOR UPDATE SKIP LOCKED
     ) h WHERE l.is_ordered
 ), ordered AS (
-    SELECT d.id FROM heads l
-    CROSS JOIN LATERAL (
-        SELECT f.id, bool_and(f.next_try_at <= now()) OVER (ORDER BY f.position) AS is_due
-        FROM (
-            SELECT id, position, next_try_at FROM deliveries
-            WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL ORDER BY position LIMIT l.room
-        ) f
-    ) d WHERE d.is_due LIMIT $1::integer
+    SELECT id FROM (
+        SELECT d.id, sum(d.weight) OVER (ROWS UNBOUNDED PRECEDING) - d.weight AS before
+        FROM heads l CROSS JOIN LATERAL (
+            SELECT f.id, f.weight, bool_and(f.next_try_at <= now()) OVER (ORDER BY f.position) AS is_due
+            FROM (
+                SELECT id, position, next_try_at, 1 + octet_length(job_json) / $7::integer AS weight
+                FROM deliveries
+                WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL
+                ORDER BY position LIMIT l.room
+            ) f
+        ) d WHERE d.is_due LIMIT $1::integer
+    ) w WHERE before < $1::integer
 ), claimed AS (
     UPDATE deliveries SET
         tries = tries + 1, next_try_at = clock_timestamp() + make_interval(secs => $2::double precision),

@@ -1,4 +1,5 @@
--- Keeps what came of tries. A try that was recorded before is left as it is; the verdict of a try that is not
+-- Keeps what came of tries. A try that was recorded before is left as it is, one of a delivery that was
+-- deleted meanwhile is not kept; the verdict of a try that is not
 -- the last one any more (its lease ended, or somebody asked for a redelivery) changes nothing unless it is
 -- acceptance. A delivery that was returned untried is due at once, and the try does not count. The state is
 -- compared by what it is not, so that no plan can start from the index of what is pending. An endpoint
@@ -15,7 +16,8 @@ WITH u AS (
     ) AS u(delivery, number, started_at, duration, status, error, answer, state, next_try_at)
 ), kept AS (
     INSERT INTO delivery_tries (delivery, number, started_at, duration, status, error, answer)
-    SELECT delivery, number, started_at, duration, status, error, answer FROM u WHERE state <> 'returned'
+    SELECT delivery, number, started_at, duration, status, error, answer FROM u
+    WHERE state <> 'returned' AND EXISTS (SELECT FROM deliveries d WHERE d.id = ANY (ARRAY[u.delivery]))
     ON CONFLICT DO NOTHING
 ), changed AS (
     UPDATE deliveries d SET

@@ -103,7 +103,7 @@ extension JobDraft {
             draft = try merging(patch, node: node, refusal: refusal)
             answers.isConfirmed = true
         case (.follow, .redirect(_, let hop)):
-            answers.approved.append(hop.url)
+            answers.approve(hop.url)
             (answers.start, answers.startAttempt) = (hop, attempt + 1)
         case (.reject, _): answers.rejectsRedirects = true
         case (.performDefaultHandling, _): answers.usesDefaultHandling = true

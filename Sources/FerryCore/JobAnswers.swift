@@ -98,8 +98,8 @@ package struct JobAnswers: Sendable, Equatable {
     }
 
     package var isConfirmed = false
-    /// Where redirects may lead.
-    package var approved: [String] = []
+    /// Where redirects may lead: as many as one attempt can follow, the latest.
+    package private(set) var approved: [String] = []
     /// Where the attempt of this number begins.
     package var start: JobQuestion.Hop?
     package var startAttempt: Int32 = 0
@@ -111,6 +111,12 @@ package struct JobAnswers: Sendable, Equatable {
     package var proxyFailureCount = 0
     package var last: Last?
     package init() {}
+
+    /// A server that leads elsewhere each time does not make its job longer for ever.
+    package mutating func approve(_ url: String) {
+        approved.append(url)
+        approved.removeFirst(max(0, approved.count - Limits.redirectCountMax))
+    }
 }
 
 extension JobSpec {

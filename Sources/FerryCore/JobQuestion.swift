@@ -208,4 +208,10 @@ extension EventType {
 extension Delivery {
     /// What the receiver's answer may decide.
     package var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
+
+    /// Which question the receiver was shown.
+    package var askedAt: Timestamp? {
+        guard let job = try? JSON.parse(jobJSON) else { return nil }
+        return job["question"]?["asked_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
+    }
 }

@@ -11,11 +11,12 @@ struct WebhookAnswers: Sendable {
     let node: NodeAbilities
     let logger: Logger
 
-    /// A body without a `disposition` says nothing. The first valid answer counts; what comes later, or is
-    /// wrong, changes nothing. `done`: false when the answer could not be kept, for a reason that passes.
+    /// A body without a `disposition` says nothing. The first valid answer to the question that the receiver
+    /// was shown counts; what comes later, or is wrong, changes nothing. `done`: false when the answer could
+    /// not be kept, for a reason that passes.
     func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
         guard let kind = delivery.question, let job = delivery.job,
-            let json = try? JSON.parse(body), json["disposition"] != nil
+            let json = try? JSON.parse(body), json["disposition"] != nil, let askedAt = delivery.askedAt
         else { return done(true) }
         let answer: JobAnswer
         do throws(InvalidFields) {
@@ -27,7 +28,7 @@ struct WebhookAnswers: Sendable {
         let source = AnswerSource(.webhook, name: delivery.id.description)
         let (clock, egress, node) = (clock, egress, node)
         control.answer(
-            job, tenant: delivery.tenant, kind: kind,
+            job, tenant: delivery.tenant, kind: kind, askedAt: askedAt,
             { draft, question, attempt throws(InvalidFields) in
                 try draft.answered(
                     question, answer, from: source, at: clock.now(), attempt: attempt, node: node

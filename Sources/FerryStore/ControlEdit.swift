@@ -42,7 +42,7 @@ extension ControlLane {
                 } catch {
                     return .success(.refused(error))
                 }
-                if after == before { return .success(.done(record)) }
+                if after.isIdentical(to: before) { return .success(.done(record)) }
                 guard record.allows(after, before) else {
                     return .failure(.invalidState(of: record))
                 }
@@ -63,7 +63,8 @@ extension ControlLane {
         let spec = draft.spec
         let now = context.clock.now()
         let isRescheduled = spec.begins(otherwiseThan: before.spec, record)
-        let isMoved = isRescheduled || spec.leavesHost(record)
+        let isMoved =
+            isRescheduled || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
         let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
         let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
         let begin = isRescheduled ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
@@ -86,12 +87,15 @@ extension ControlLane {
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
         let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary
-        var results = try connection.pipeline { pipeline in
-            pipeline.send(Statements.editJob, parameters)
-            if isDeferred { pipeline.send(Statements.deferJobs, .deferred([(record.id, spec)], now: now)) }
+        let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
+            guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }
+            if isDeferred {
+                _ = try connection.execute(
+                    Statements.deferJobs, .deferred([(record.id, spec)], now: now))
+            }
+            return true
         }
-        guard results.take(0).rowCount == 1,
-            let edited = try read([record.id], &connection)[record.id]
+        guard isWritten, let edited = try read([record.id], &connection)[record.id]
         else { return nil }
         context.adopt(edited.record)
         if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
@@ -132,6 +136,17 @@ extension JobRecord {
             || new.isDiscretionary != old.isDiscretionary
         if attempt > 0, isBeginChanged { return false }
         return state != .running || after.differsOnlyWhileRunning(from: before)
+    }
+}
+
+extension JobDraft {
+    /// Whether what is asked about an attempt was asked about another request: it is tried anew, so that an
+    /// answer, which may be a credential, goes nowhere but where the question came from.
+    fileprivate func outdatesQuestion(since before: JobDraft, _ record: JobRecord) -> Bool {
+        guard [.redirect, .challenge].contains(record.waitingFor) else { return false }
+        return secrets != before.secrets || spec.request != before.spec.request
+            || spec.redirects != before.spec.redirects
+            || spec.asksOnChallenge != before.spec.asksOnChallenge
     }
 }
 

@@ -3,9 +3,11 @@ import Postgres
 
 extension ControlLane {
     /// Takes an answer to what is asked about a job. `resolve`: what follows from it; may be asked more than
-    /// once. `invalidState` when nothing of this kind is asked; `stale` when `revision` differs.
+    /// once. `invalidState` when nothing of this kind is asked, or not since `askedAt`; `stale` when
+    /// `revision` differs.
     package func answer(
         _ id: JobID, tenant: String, revision: Int32? = nil, kind: JobQuestion.Kind,
+        askedAt: Timestamp? = nil,
         _ resolve:
             @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
         reply: @escaping Reply<JobEdit>
@@ -20,7 +22,8 @@ extension ControlLane {
                 }
                 let record = stored.record
                 guard record.state == .waiting, let asked = record.questionJSON,
-                    let question = try? JobQuestion(storedJSON: asked), question.kind == kind
+                    let question = try? JobQuestion(storedJSON: asked), question.kind == kind,
+                    askedAt == nil || question.askedAt == askedAt
                 else { return .failure(.invalidState(of: record)) }
                 if let revision, revision != record.revision {
                     return .failure(.stale(revision: record.revision))
@@ -66,7 +69,7 @@ extension JobDraft {
 extension Parameters {
     /// Whether the secrets have changed, and as what they are to be kept.
     mutating func appendSecrets(_ draft: JobDraft, _ before: JobDraft, _ context: StoreContext) {
-        let isChanged = draft.secrets != before.secrets
+        let isChanged = !draft.secrets.isIdentical(to: before.secrets)
         append(bool: isChanged)
         append(
             bytea: isChanged && !draft.secrets.isEmpty

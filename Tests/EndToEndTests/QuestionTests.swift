@@ -36,6 +36,9 @@ struct QuestionTests {
         return (answer.status, try answer.json)
     }
 
+    /// Where the redirect leads that is asked about.
+    private static func target(_ job: JSON?) -> String? { job?["question"]?["redirect"]?["url"]?.string }
+
     private func paths(_ origin: ScriptedOrigin) -> [String] { origin.requests.map(\.path) }
 
     @Test("a job that has to be confirmed begins after the webhook's answer, and says who gave it")
@@ -177,6 +180,66 @@ struct QuestionTests {
         let end = try ferry.finished(id)
         #expect(end["state"]?.string == "succeeded", "\(end)")
         #expect(!"\(end)".contains("hush") && end["request"]?["auth"]?["password"]?["set"]?.bool == true)
+    }
+
+    @Test("a webhook's answer counts for the question that it was shown, not for a later one")
+    func earlierQuestion() throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let next = ["/a": "/b", "/b": "/c"][request.path]
+            let head = next.map { "302 Found\r\nLocation: \($0)" } ?? "200 OK"
+            return Array("HTTP/1.1 \(head)\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let receiver = try ScriptedOrigin.answering { [url = origin.url] _, body in
+            let isFirst = Self.target((try? JSON.parse(body))?["data"]?["job"]) == "\(url)/b"
+            let answer = isFirst ? #"{"disposition":"follow"}"# : ""
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: \(answer.utf8.count)\r\n\r\n\(answer)".utf8)
+        }
+        defer { receiver.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/a"},"redirects":{"policy":"ask"},"#
+                + #""webhook":{"url":"\#(receiver.url)/h","events":["job.redirect"]}}"#)
+        let isSecond = { Self.target(try ferry.json("GET", "/v1/jobs/\(id)")) == "\(origin.url)/c" }
+        #expect(becomes(isSecond))
+        let deliveries = {
+            let all = try ferry.json("GET", "/v1/jobs/\(id)/deliveries")["data"]?.array ?? []
+            return all.filter { $0["url"]?.string == receiver.url + "/h" }
+        }
+        #expect(becomes { try deliveries().count { $0["state"]?.string == "accepted" } == 2 })
+        // The first one once more: it is answered as before.
+        for delivery in try deliveries() {
+            let path = "/v1/deliveries/\(delivery["id"]?.string ?? "")"
+            #expect(try ferry.call("POST", path + "/redeliver", "{}").status == 200)
+            #expect(becomes { try ferry.json("GET", path)["tries"]?.array?.count == 2 })
+        }
+        #expect(try isSecond() && paths(origin) == ["/a", "/b"], "nobody has said anything about /c")
+        #expect(try answer(id, "redirect", #"{"disposition":"follow"}"#).status == 200)
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+    }
+
+    @Test("a change of the request takes the question back: no answer goes where it was not asked for")
+    func changedRequest() throws {
+        let (origin, other) = (try makeOrigin(), try makeOrigin())
+        defer {
+            origin.stop()
+            other.stop()
+        }
+        let id = try ferry.submit(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/secret"},"on_challenge":"ask"}"#)
+        _ = try asked(id, "challenge")
+        let elsewhere = #"{"request":{"url":"\#(other.url)/secret"}}"#
+        let changed = try ferry.call("PATCH", "/v1/jobs/\(id)", elsewhere)
+        #expect(try changed.status == 200 && changed.json["question"]?.isNull == true)
+        let isAskedAnew = becomes {
+            let challenge = try ferry.json("GET", "/v1/jobs/\(id)")["question"]?["challenge"]
+            return challenge?["protection_space"]?["url"]?.string == other.url
+        }
+        #expect(isAskedAnew)
+        // What has nothing to do with the request leaves the question as it is.
+        let before = try ferry.json("GET", "/v1/jobs/\(id)")["question"]
+        let described = try ferry.call("PATCH", "/v1/jobs/\(id)", #"{"description":"x"}"#)
+        #expect(try described.status == 200 && described.json["question"] == before)
+        #expect(try ferry.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
     }
 
     @Test("protection spaces can be rejected one by one; default handling fails as without asking")

@@ -95,6 +95,14 @@ struct QuestionTests {
         #expect(rejected.spec.answers?.rejectsRedirects == true)
     }
 
+    @Test("what a server may ask for does not make its job longer for ever")
+    func manyRedirects() throws {
+        var answers = JobAnswers()
+        for number in 0..<(2 * Limits.redirectCountMax) { answers.approve("https://b.example/\(number)") }
+        #expect(answers.approved.count == Limits.redirectCountMax)
+        #expect(answers.approved.last == "https://b.example/\(2 * Limits.redirectCountMax - 1)")
+    }
+
     @Test("a credential is sealed and takes the place of what was refused; the wrong kind is not taken")
     func credential() throws {
         let before = try draft().merging(

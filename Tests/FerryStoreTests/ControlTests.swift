@@ -1,6 +1,7 @@
 import FerryCore
 import FerryStore
 import Postgres
+import Synchronization
 import Sys
 import TestSupport
 import Testing
@@ -65,10 +66,32 @@ struct ControlTests {
         #expect(try edit(id, revision: 2) { $0.schedule.priority = 0.9 }.get().revision == 2)
         let back = try edit(id) { $0.schedule.earliestBeginAt = nil }.get()
         #expect(back.state == .queued && back.nextAttemptAt == nil && back.revision == 3)
+        // To Swift these are equal; to file systems they are not.
+        #expect(try edit(id) { $0.description = "\u{E9}" }.get().revision == 4)
+        #expect(try edit(id) { $0.description = "e\u{301}" }.get().revision == 5)
         let status = try node.status()
         #expect(status.waiting == 0 && status.queued == 1)
         _ = try cancel(id).get()
         #expect(failure(edit(id) { $0.description = "x" }) == .invalidState(.cancelled))
+    }
+
+    @Test("a change that comes too late changes nothing, not even when the job may begin")
+    func lateEdit() throws {
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let id = try node.submit(newJob(beginAt: later)).id
+        let url = database.url
+        let isFirst = Atomic(true)
+        let late = edit(id, revision: 1) { spec in
+            // Another node is quicker.
+            if isFirst.exchange(false, ordering: .relaxed) {
+                var connection = try? Connection(url: url)
+                try? connection?.execute(script: "UPDATE jobs SET revision = revision + 1")
+            }
+            spec.schedule.isDiscretionary = true
+            spec.schedule.earliestBeginAt = nil
+        }
+        #expect(failure(late) == .stale(revision: 2))
+        #expect(try node.job(id).get().record.waitingFor == .beginDate)
     }
 
     @Test("a job that runs learns of its change on the node that runs it, and its end is not lost")
@@ -344,8 +367,9 @@ struct ControlTests {
         defer { node.store.stop() }
         let control = node.store.control
         #expect(try wait { control.setting("a", reply: $0) }.get() == nil)
-        #expect(try wait { control.putSettingIfAbsent("a", [1], reply: $0) }.get() == [1])
-        #expect(try wait { control.putSettingIfAbsent("a", [2], reply: $0) }.get() == [1])
+        var settings = try FirstSettings(url: database.url)
+        #expect(try settings.keep("a", [1]) == [1])
+        #expect(try settings.keep("a", [2]) == [1])
         #expect(try wait { control.setting("a", reply: $0) }.get() == [1])
     }
 
@@ -355,7 +379,7 @@ struct ControlTests {
         _ = try node.submit((0..<3).map { newJob(priority: Double($0) / 3) }).get()
         let status = try node.status()
         #expect(status.queued == 3 && status.nodes.map(\.id) == [node.id])
-        #expect(status.nodes[0].heartbeatAgeSeconds < 10 && status.roundTripSeconds != nil)
-        #expect(status.oldestQueuedSeconds.map { $0 >= 0 && $0 < 10 } == true)
+        #expect(status.nodes[0].heartbeatAgeSeconds < 60 && status.roundTripSeconds != nil)
+        #expect(status.oldestQueuedSeconds.map { $0 >= 0 && $0 < 60 } == true)
     }
 }

@@ -27,14 +27,16 @@ package struct FieldReader {
     }
 
     /// Whether the member is there, null included.
-    package func has(_ name: String) -> Bool { members.contains { $0.name == name } }
+    package func has(_ name: String) -> Bool { members.contains { $0.name.hasSameBytes(as: name) } }
 
     /// Whether the member is there and not null.
-    package func hasValue(_ name: String) -> Bool { members.contains { $0.name == name && !$0.value.isNull } }
+    package func hasValue(_ name: String) -> Bool {
+        members.contains { $0.name.hasSameBytes(as: name) && !$0.value.isNull }
+    }
 
     /// The member as it is; nil when absent.
     package mutating func value(_ name: String) -> JSON? {
-        guard let index = members.firstIndex(where: { $0.name == name }) else { return nil }
+        guard let index = members.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return nil }
         isRead[index] = true
         return members[index].value
     }
@@ -74,9 +76,9 @@ package struct FieldReader {
         guard let value = present(name, isNullable) else { return nil }
         var number = value.integer
         // `5.0` is an integer as well (JSON Schema 2020-12 §6.1.1).
-        if number == nil, case .number(let double) = value { number = Int64(exactly: double) }
+        if number == nil, let double = value.double { number = Int64(exactly: double) }
         guard let number else {
-            if case .number(let double) = value, abs(double) >= 9.2e18 {
+            if let double = value.double, abs(double) >= 9.2e18 {
                 return outOfRange(name, "\(range.lowerBound)", "\(range.upperBound)")
             }
             return wrongType(name, "an integer", value)

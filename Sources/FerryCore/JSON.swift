@@ -4,7 +4,10 @@ package indirect enum JSON: Sendable, Equatable {
     case bool(Bool)
     /// A number without fraction or exponent that fits.
     case integer(Int64)
+    /// One whose text is that of the double.
     case number(Double)
+    /// Any other number, as its text says it: `18446744073709551615`, `1.0`, `1e2`.
+    case literal(String)
     case string(String)
     case array([JSON])
     case object([Member])
@@ -21,7 +24,7 @@ package indirect enum JSON: Sendable, Equatable {
     /// The member of an object with this name; nil for other values.
     package subscript(name: String) -> JSON? {
         guard case .object(let members) = self else { return nil }
-        return members.first { $0.name == name }?.value
+        return members.first { $0.name.hasSameBytes(as: name) }?.value
     }
 
     package var string: String? { if case .string(let value) = self { value } else { nil } }
@@ -33,6 +36,7 @@ package indirect enum JSON: Sendable, Equatable {
         switch self {
         case .integer(let value): Double(value)
         case .number(let value): value
+        case .literal(let text): Double(text)
         default: nil
         }
     }
@@ -43,7 +47,7 @@ package indirect enum JSON: Sendable, Equatable {
         switch self {
         case .null: "null"
         case .bool: "a boolean"
-        case .integer, .number: "a number"
+        case .integer, .number, .literal: "a number"
         case .string: "a string"
         case .array: "an array"
         case .object: "an object"
@@ -137,7 +141,7 @@ struct JSONParser {
         index += 1
         var members: [JSON.Member] = []
         // Beyond a handful of members a linear search for duplicates would be quadratic.
-        var seen: Set<String> = []
+        var seen: Set<ByteKey> = []
         skipSpace()
         if index < text.count, text[index] == UInt8(ascii: "}") {
             index += 1
@@ -150,12 +154,14 @@ struct JSONParser {
             }
             let name = try string()
             if members.count < 8 {
-                guard !members.contains(where: { $0.name == name }) else {
+                guard !members.contains(where: { $0.name.hasSameBytes(as: name) }) else {
                     throw failure("the name \"\(name)\" occurs twice")
                 }
             } else {
-                if seen.isEmpty { seen = Set(members.map(\.name)) }
-                guard seen.insert(name).inserted else { throw failure("the name \"\(name)\" occurs twice") }
+                if seen.isEmpty { seen = Set(members.map { ByteKey($0.name) }) }
+                guard seen.insert(ByteKey(name)).inserted else {
+                    throw failure("the name \"\(name)\" occurs twice")
+                }
             }
             skipSpace()
             guard index < text.count, text[index] == UInt8(ascii: ":") else {
@@ -314,8 +320,26 @@ struct JSONParser {
             try digits()
         }
         let literal = String(decoding: text[start..<index], as: UTF8.self)
-        if isInteger, let integer = Int64(literal) { return .integer(integer) }
+        if isInteger, let integer = Int64(literal), literal != "-0" { return .integer(integer) }
         guard let double = Double(literal), double.isFinite else { throw failure("a number is too large") }
-        return .number(double)
+        return decimalText(double) == literal ? .number(double) : .literal(literal)
     }
+}
+
+/// A text as a key that is the same only as the same bytes.
+struct ByteKey: Hashable {
+    private let text: String
+
+    init(_ text: String) { self.text = text }
+
+    static func == (a: Self, b: Self) -> Bool { a.text.hasSameBytes(as: b.text) }
+
+    func hash(into hasher: inout Hasher) {
+        for byte in text.utf8 { hasher.combine(byte) }
+    }
+}
+
+extension String {
+    /// To `==` é is the same as e with an accent.
+    func hasSameBytes(as other: String) -> Bool { self == other && utf8.elementsEqual(other.utf8) }
 }

@@ -69,6 +69,9 @@ package struct JSONWriter: Sendable {
         case .bool(let value): self.value(value)
         case .integer(let value): self.value(value)
         case .number(let value): self.value(value)
+        case .literal(let text):
+            separate()
+            bytes.append(contentsOf: text.utf8)
         case .string(let value): self.value(value)
         case .array(let values):
             beginArray()

@@ -6,9 +6,9 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
 
     package static func < (a: Self, b: Self) -> Bool { a.microseconds < b.microseconds }
     package static func + (a: Self, seconds: Double) -> Self {
-        // Clamped: a delay from outside may be far beyond the calendar.
+        // Clamped: a delay from outside may be far beyond the calendar, which goes from the year 1 to 9999.
         let added = Double(a.microseconds) + seconds * 1_000_000
-        return Timestamp(microseconds: Int64(min(max(added, -9e15), 9e15)))
+        return Timestamp(microseconds: Int64(min(max(added, -62_135_596_800e6), 253_402_300_799e6)))
     }
     /// Seconds from `b` to `a`.
     package static func - (a: Self, b: Self) -> Double { Double(a.microseconds - b.microseconds) / 1_000_000 }
@@ -40,8 +40,11 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
         return text
     }
 
+    /// The years 0001 to 9999 in UTC.
+    private static let secondsWithText: Range<Int64> = -62_135_596_800..<253_402_300_800
+
     /// Reads an RFC 3339 `date-time` (§5.6) with any offset and up to nine digits of a second, years 0001 to
-    /// 9999. Nil otherwise.
+    /// 9999, also in UTC. Nil otherwise.
     package init?(rfc3339 text: some StringProtocol) {
         let b = Array(text.utf8)
         guard b.count >= 20, b[4] == UInt8(ascii: "-"), b[7] == UInt8(ascii: "-"),
@@ -67,6 +70,8 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
         guard index < b.count, let offset = offsetSeconds(b[index...]) else { return nil }
         let seconds =
             CivilCalendar.days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+        // The offset or a leap second may lead out of the years that have a text.
+        guard Self.secondsWithText.contains(seconds) else { return nil }
         self.init(microseconds: seconds * 1_000_000 + fraction)
     }
 }

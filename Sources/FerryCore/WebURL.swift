@@ -171,14 +171,14 @@ extension WebURL {
         guard lower.count <= 253 else { throw .invalidHost }
         let name = String(decoding: lower, as: UTF8.self)
         let end = length == 0 ? lower.count - 1 : lower.count
-        // A name whose last label is a number is an IPv4 address or nothing (WHATWG URL, "ends in a number").
+        // A name whose last label is a number is an IPv4 address or nothing (WHATWG URL, "ends in a number"),
+        // and libcurl reads none with a dot at its end.
         guard (48...57).contains(lower[last]),
             IPAddress.isNumber(String(decoding: lower[last..<end], as: UTF8.self)[...])
         else { return (name, nil) }
-        guard let address = IPAddress(legacyV4: String(decoding: lower[..<end], as: UTF8.self)) else {
-            throw .invalidHost
-        }
-        return (name, address)
+        let text = String(decoding: lower[..<end], as: UTF8.self)
+        guard let address = IPAddress(legacyV4: text) else { throw .invalidHost }
+        return (text, address)
     }
 
     private static func bracketed(_ host: Substring) throws(Failure) -> (String, IPAddress?) {

@@ -117,14 +117,39 @@ struct JSONTests {
         }
     }
 
-    @Test("numbers keep what fits, and escapes mean what they say")
+    @Test("numbers are read as what they are, and escapes mean what they say")
     func values() throws {
         let read = try JSON.parse(
-            Array(#"[9223372036854775807,-0,1.5e3,1e2,9223372036854775808,"\ud83d\udea2\/"]"#.utf8))
+            Array(#"[9223372036854775807,-0,1.5e3,0.25,9223372036854775808,"\ud83d\udea2\/"]"#.utf8))
+        #expect(read.array?[0] == .integer(.max) && read.array?[3] == .number(0.25))
         #expect(
-            read.array?.prefix(4).map { $0 } == [.integer(.max), .integer(0), .number(1500), .number(100)])
-        #expect(read.array?[4].double == 9_223_372_036_854_775_808)
+            read.array?.prefix(5).compactMap(\.double)
+                == [9_223_372_036_854_775_808, 0, 1_500, 0.25, 9_223_372_036_854_775_808])
         #expect(read.array?[5] == .string("🚢/"))
+    }
+
+    @Test(
+        "a number is written as it was read",
+        arguments: [
+            "0", "-0", "7", "-7", "9223372036854775807", "9223372036854775808", "18446744073709551615",
+            "-9223372036854775809", "1.0", "1.50", "0.1", "0.12345678901234567890123", "1e2", "1E+2", "1e-7",
+            "1e20", "123456789012345678901234567890", "4.9e-324", "1e-999", "-0.0",
+        ])
+    func numbers(_ text: String) throws {
+        let array = Array("[\(text)]".utf8)
+        #expect(Self.written(try JSON.parse(array)) == array)
+    }
+
+    @Test("names are the same when their bytes are", arguments: [0, 20])
+    func names(_ others: Int) throws {
+        let more = (0..<others).map { #""n\#($0)":0,"# }.joined()
+        let json = try JSON.parse(Array("{\(more)\"\u{E9}\":1,\"e\u{301}\":2}".utf8))
+        #expect(json["\u{E9}"] == .integer(1) && json["e\u{301}"] == .integer(2))
+        #expect(throws: JSON.SyntaxError.self) {
+            try JSON.parse(Array("{\(more)\"\u{E9}\":1,\"\u{E9}\":2}".utf8))
+        }
+        let patched = json.merged(with: .object([.init("e\u{301}", .integer(3))]))
+        #expect(patched["\u{E9}"] == .integer(1) && patched["e\u{301}"] == .integer(3))
     }
 
     @Test("names that occur twice are found in large objects as well")

@@ -16,7 +16,7 @@ struct WebURLTests {
             ("http://example.com/../../c/", "http://example.com/c/"),
             ("http://example.com/ä?ö", "http://example.com/%C3%A4?%C3%B6"),
             ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
-            ("http://127.1/", "http://127.1/"),
+            ("http://127.1/", "http://127.1/"), ("http://192.0.2.1.:81/x", "http://192.0.2.1:81/x"),
             ("http://a_b.example./", "http://a_b.example./"),
             ("http://xn--bcher-kva.example/", "http://xn--bcher-kva.example/"),
         ])

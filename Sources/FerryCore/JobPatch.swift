@@ -3,13 +3,14 @@ extension JSON {
     package func merged(with patch: JSON) -> JSON {
         guard case .object(let changes) = patch else { return patch }
         var members: [JSON.Member?] = self.members ?? []
-        var places: [String: Int] = [:]
-        for (place, member) in members.enumerated() { if let member { places[member.name] = place } }
+        var places: [ByteKey: Int] = [:]
+        for (place, member) in members.enumerated() { if let member { places[ByteKey(member.name)] = place } }
         for change in changes {
-            let place = places[change.name]
+            let key = ByteKey(change.name)
+            let place = places[key]
             if change.value.isNull {
                 if let place { members[place] = nil }
-                places[change.name] = nil
+                places[key] = nil
                 continue
             }
             let before = place.flatMap { members[$0]?.value } ?? .null
@@ -17,7 +18,7 @@ extension JSON {
             if let place {
                 members[place] = after
             } else {
-                places[change.name] = members.count
+                places[key] = members.count
                 members.append(after)
             }
         }
@@ -46,10 +47,20 @@ extension JobDraft {
 }
 
 extension JobDraft {
+    /// Whether nothing is different, also no byte of a text: to `==` é is the same as e with an accent.
+    package func isIdentical(to other: JobDraft) -> Bool {
+        secrets.isIdentical(to: other.secrets) && spec.encodeStored() == other.spec.encodeStored()
+    }
+
     /// Whether nothing is different but what may change while the job runs.
     package func differsOnlyWhileRunning(from other: JobDraft) -> Bool {
-        secrets == other.secrets && spec.differsOnlyWhileRunning(from: other.spec)
+        secrets.isIdentical(to: other.secrets) && spec.differsOnlyWhileRunning(from: other.spec)
     }
+}
+
+extension JobSecrets {
+    /// As that of `JobDraft`.
+    package func isIdentical(to other: JobSecrets) -> Bool { encode() == other.encode() }
 }
 
 extension JobSpec {
@@ -60,7 +71,7 @@ extension JobSpec {
         other.metadata = metadata
         other.bytesPerSecondMax = bytesPerSecondMax
         other.schedule.priority = schedule.priority
-        return self == other
+        return encodeStored() == other.encodeStored()
     }
 }
 
@@ -68,7 +79,8 @@ extension JobDraft {
     /// Whether something that was sealed still goes out with the request.
     fileprivate func keepsCredentials(of before: JobDraft) -> Bool {
         secrets.headers.contains { before.secrets.headers.contains($0) }
-            || spec.request.connection?.authentication != nil || spec.request.connection?.tls != nil
+            || spec.request.connection?.authentication != nil
+            || spec.request.connection?.tls?.hasClientCertificate == true
     }
 }
 
@@ -87,7 +99,7 @@ extension JobDecoding {
         else { return draft }
         var result = draft
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
-            if patchRule(&result.spec, member.name, &merged) { continue }
+            if patchRule(&result.spec, member, &merged) { continue }
             switch member.name {
             case "request": patchRequest(&result, member.value)
             case let name where Self.fixed.contains(name): refuse(fields.pointer(name))
@@ -98,19 +110,32 @@ extension JobDecoding {
             &merged, result.spec.asksOnChallenge, result.spec.redirects, result.spec.retry,
             result.spec.request)
         keepCredentials(from: draft, to: result)
-        checkBackground(result.spec, at: "#")
+        // The session may have become a background session after the job was accepted.
+        if result.spec.redirects.policy != spec.redirects.policy {
+            checkBackgroundRedirects(result.spec, at: "#")
+        }
         checkSize(result.spec, at: "#")
         return result
     }
 
     /// False: this is none of the members that are read like those of a submission.
-    private func patchRule(_ spec: inout JobSpec, _ name: String, _ merged: inout FieldReader) -> Bool {
-        switch name {
+    private func patchRule(
+        _ spec: inout JobSpec, _ member: JSON.Member, _ merged: inout FieldReader
+    ) -> Bool {
+        switch member.name {
         case "description":
             spec.description = text(
                 &merged, "description", byteCountMax: Limits.descriptionByteCountMax)
         case "metadata": spec.metadata = metadata(&merged)
-        case "destination": spec.destination = destination(&merged, spec.kind)
+        case "destination":
+            let before = spec.destination
+            spec.destination = destination(&merged, spec.kind)
+            // What holds for the file that the job named holds for none that the server names.
+            if before?.isDirectory == false, spec.destination?.isDirectory == true,
+                spec.destination?.ifExists == .replace, member.value["if_exists"] == nil
+            {
+                spec.destination?.ifExists = .rename
+            }
         case "integrity": spec.integrity = integrity(&merged)
         case "redirects": spec.redirects = redirects(&merged)
         case "accept": spec.accept = acceptance(&merged, spec.kind)
@@ -152,7 +177,7 @@ extension JobDecoding {
         let before = draft.spec.request
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
             switch member.name {
-            case "url": if let url = url(&fields, "url") { draft.spec.request.url = url.string }
+            case "url": patchURL(&draft, &fields)
             case "headers": patchHeaders(&draft, member.value)
             case "timeout_for_request":
                 draft.spec.request.timeoutForRequest =
@@ -168,6 +193,14 @@ extension JobDecoding {
         // Without a validator nothing would tell another file from this one.
         guard isOther, before.original == nil, !draft.spec.retry.resumesWithoutValidator else { return }
         draft.spec.request.original = OriginalRequest(url: before.url, headers: before.headers)
+    }
+
+    private func patchURL(_ draft: inout JobDraft, _ fields: inout FieldReader) {
+        guard let url = url(&fields, "url") else { return }
+        if url.scheme == .http, draft.spec.request.connection?.tls != nil {
+            fields.complain("url", "invalid_combination", "The job's TLS settings need an https URL.")
+        }
+        draft.spec.request.url = url.string
     }
 
     /// Names are the same whatever their case; null removes a field.

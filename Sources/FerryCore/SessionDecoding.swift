@@ -151,10 +151,13 @@ extension JobDecoding {
                 "\(prefix)/source", "invalid_combination",
                 "An upload of a background session sends a file or what another job has left.")
         }
-        if spec.redirects.policy != .follow {
-            complaints.add(
-                "\(prefix)/redirects/policy", "invalid_combination",
-                "In a background session redirects are followed.")
-        }
+        checkBackgroundRedirects(spec, at: prefix)
+    }
+
+    func checkBackgroundRedirects(_ spec: JobSpec, at prefix: String) {
+        guard session?.configuration.kind == .background, spec.redirects.policy != .follow else { return }
+        complaints.add(
+            "\(prefix)/redirects/policy", "invalid_combination",
+            "In a background session redirects are followed.")
     }
 }

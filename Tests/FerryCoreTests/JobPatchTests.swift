@@ -73,6 +73,56 @@ struct JobPatchTests {
         for patch in elsewhere { _ = try JobDraft(free.spec, free.secrets).merging(json(patch)) { _ in nil } }
     }
 
+    @Test("of the TLS settings only a client certificate stays with its server, and all of them with https")
+    func tls() throws {
+        var spec = try decode(
+            #"{"kind":"data","request":{"url":"https://a.example/x","tls":{"minimum_version":"1.3"}}}"#
+        ).spec
+        let other = try json(#"{"request":{"url":"https://b.example/"}}"#)
+        let plain = try json(#"{"request":{"url":"http://a.example/"}}"#)
+        let moved = try JobDraft(spec, JobSecrets()).merging(other) { _ in nil }
+        #expect(moved.spec.request.url == "https://b.example/")
+        #expect(moved.spec.request.connection?.tls?.versionMin == .v13)
+        #expect(throws: InvalidFields.self) {
+            try JobDraft(spec, JobSecrets()).merging(plain) { _ in nil }
+        }
+        spec.request.connection?.tls?.hasClientCertificate = true
+        #expect(throws: InvalidFields.self) {
+            try JobDraft(spec, JobSecrets()).merging(other) { _ in nil }
+        }
+    }
+
+    @Test("a name that the server chooses takes no other file's place, unless somebody says so")
+    func directory() throws {
+        let changed = { (destination: String, patch: String) throws -> JobSpec.Destination? in
+            let spec = try decode(
+                #"{"kind":"download","request":{"url":"https://a.example/"},"destination":\#(destination)}"#
+            ).spec
+            return try JobDraft(spec, JobSecrets()).merging(
+                json(#"{"destination":\#(patch)}"#), refusal: { _ in nil }
+            ).spec.destination
+        }
+        let file = #"{"path":"a/b"}"#
+        #expect(try changed(file, #"{"path":"a/"}"#)?.ifExists == .rename)
+        #expect(try changed(file, #"{"path":"a/","if_exists":null}"#)?.ifExists == .rename)
+        #expect(try changed(file, #"{"path":"a/","if_exists":"replace"}"#)?.ifExists == .replace)
+        #expect(try changed(file, #"{"path":"a/c"}"#)?.ifExists == .replace)
+        #expect(try changed(#"{"path":"a/b","if_exists":"fail"}"#, #"{"path":"a/"}"#)?.ifExists == .fail)
+        let replacing = #"{"path":"a/","if_exists":"replace"}"#
+        #expect(try changed(replacing, #"{"path":"b/"}"#)?.ifExists == .replace)
+    }
+
+    @Test("a text in another Unicode form is another one")
+    func unicodeForms() throws {
+        let job = try decode(
+            #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"caf\u00e9"}}"#)
+        let before = JobDraft(job.spec, job.secrets)
+        let after = try before.merging(json(#"{"destination":{"path":"cafe\u0301"}}"#)) { _ in nil }
+        #expect(after == before && !after.isIdentical(to: before))
+        #expect(!after.differsOnlyWhileRunning(from: before))
+        #expect(before.isIdentical(to: before) && before.differsOnlyWhileRunning(from: before))
+    }
+
     @Test("header fields are merged by name, whatever its case; secrets stay apart, and may be new elsewhere")
     func headers() throws {
         let job = try decode(

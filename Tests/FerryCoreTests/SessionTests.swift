@@ -161,6 +161,19 @@ struct SessionTests {
             {"kind":"upload","session":"s","request":{"url":"http://a.example/"},"source":{"path":"x"}}
             """#
         #expect(try job(upload, in: scope).spec.retry.attemptCountMax == Limits.jobAttemptCountMax)
+        // What was accepted before the session became one can still be changed.
+        let patched = { (body: String, patch: String) throws -> JobDraft in
+            let before = try decode(body)
+            return try JobDraft(before.spec, before.secrets).merging(
+                JSON.parse(Array(patch.utf8)), session: scope.record("s"), refusal: { _ in nil })
+        }
+        for body in bodies {
+            #expect(try patched(body, #"{"description":"d"}"#).spec.description == "d")
+            #expect(try patched(body, #"{"redirects":{"max":3}}"#).spec.redirects.countMax == 3)
+        }
+        let rejecting = #"{"redirects":{"policy":"reject"}}"#
+        #expect(throws: InvalidFields.self) { try patched(upload, rejecting) }
+        #expect(try patched(bodies[2], #"{"redirects":null}"#).spec.redirects.policy == .follow)
     }
 
     @Test("names are those that paths can have")

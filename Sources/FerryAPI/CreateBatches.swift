@@ -44,7 +44,12 @@ extension API {
                 if errors.count >= Complaints.countMax { break }
             }
         }
-        guard errors.isEmpty else { throw Problem(InvalidFields(Array(errors.prefix(Complaints.countMax)))) }
+        guard errors.isEmpty else {
+            let invalid = InvalidFields(Array(errors.prefix(Complaints.countMax)))
+            return unlessKnown(idempotency, call, then: { sendBatch($0, call) }) {
+                call.fail(Problem(invalid))
+            }
+        }
         afterReferences(of: jobs, call, idempotency, place: { "#/jobs/\($0)" }) { [self, jobs] in
             ports.intake.submit(
                 Submission(jobs: jobs, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) {

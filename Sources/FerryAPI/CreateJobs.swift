@@ -8,9 +8,15 @@ extension API {
     func submitJob(_ call: Call) {
         call.answering { () throws(Problem) in
             let sessions = scope(call)
-            let job = try validated(try call.json(), at: "#", call, sessions)
-            let new = newJob(job, call, trace: traceContext(call.fields), retryOf: nil)
+            let json = try call.json()
             let idempotency = try idempotency(call)
+            let job: ValidatedJob
+            do throws(InvalidFields) {
+                job = try validate(json, at: "#", call, sessions)
+            } catch {
+                return refuse(call, idempotency, Problem(error))
+            }
+            let new = newJob(job, call, trace: traceContext(call.fields), retryOf: nil)
             afterReferences(of: [new], call, idempotency, place: { _ in "#" }) { [self] in
                 submit(new, call, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) { [self] in
                     submitJob(call)
@@ -32,18 +38,33 @@ extension API {
             let idempotency = try idempotency(call)
             let tenant = call.principal.tenant
             ports.control.retrySource(id, tenant: tenant) { [self] result in
-                call.answering { () throws(Problem) in
+                let job: NewJob
+                do throws(Problem) {
                     let source = try result.mapError { Problem($0) }.get()
-                    let job = newJob(
+                    job = newJob(
                         try repeated(source, call), call, trace: traceContext(call.fields), retryOf: id)
-                    afterSources(of: job.spec, call, idempotency, place: "#") { [self] in
-                        // It keeps the configuration with which it was accepted first.
-                        submit(job, call, idempotency: idempotency, sessionEpoch: nil) {
-                            call.fail(StoreError.unavailable)
-                        }
+                } catch {
+                    return refuse(call, idempotency, error)
+                }
+                afterSources(of: job.spec, call, idempotency, place: "#") { [self] in
+                    // It keeps the configuration with which it was accepted first.
+                    submit(job, call, idempotency: idempotency, sessionEpoch: nil) {
+                        call.fail(StoreError.unavailable)
                     }
                 }
             }
+        }
+    }
+
+    /// What cannot be accepted, unless it was accepted before: a session, the egress policy or the job to
+    /// repeat may have changed since, or be gone.
+    private func refuse(_ call: Call, _ key: Submission.Idempotency?, _ problem: Problem) {
+        unlessKnown(key, call) { [self] accepted in
+            replay(accepted, call) { _, error in
+                call.fail(error == .notFound ? problem : Problem(error))
+            }
+        } refuse: {
+            call.fail(problem)
         }
     }
 
@@ -71,16 +92,6 @@ extension API {
         // The schedule has submitted the job that this one repeats.
         spec.occurrence = nil
         return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
-    }
-
-    func validated(
-        _ json: JSON, at prefix: String, _ call: Call, _ sessions: SessionScope
-    ) throws(Problem) -> ValidatedJob {
-        do throws(InvalidFields) {
-            return try validate(json, at: prefix, call, sessions)
-        } catch {
-            throw Problem(error)
-        }
     }
 
     func validate(
@@ -156,8 +167,9 @@ extension API {
         let tenant = job.tenant
         let wait = SubmissionWait()
         let answer: @Sendable (Submission.Accepted) -> Void = { [self] accepted in
-            ports.reader.job(job.id, tenant: tenant) { [self] in
-                sendCreated($0, job, accepted, call, waited: seconds)
+            ports.reader.job(job.id, tenant: tenant) { [self] result in
+                guard case .success(let record) = result else { return sendAccepted(job, accepted, call) }
+                sendCreated(record, isReplay: false, call, waited: seconds)
             }
         }
         // Registered before the submission: the job may end before its acceptance is told here.
@@ -174,46 +186,66 @@ extension API {
                     ports.waiters.remove(token)
                     call.fail(error)
                 case .success(let accepted) where accepted.isReplay:
-                    guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
                     ports.waiters.remove(token)
-                    whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] in
-                        sendCreated($0, job, accepted, call, waited: seconds)
-                    }
+                    sendAccepted(job, accepted, call)
                 case .success(let accepted):
                     if wait.accept(accepted) { answer(accepted) }
                 }
             })
     }
 
-    /// The answer to a submission as soon as it is committed; a repeated one gets the first answer again.
+    /// The answer to a submission as soon as it is committed. What is accepted is told, whatever a look at it
+    /// says: the job may have been deleted since, and the database may be away. An error would be a reason to
+    /// submit it again.
     private func sendAccepted(_ job: NewJob, _ accepted: Submission.Accepted, _ call: Call) {
-        guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
-        var record = JobRecord(
-            id: first.id, tenant: job.tenant, state: first.state, waitingFor: first.waitingFor, revision: 1,
-            attempt: first.state == .running ? 1 : 0, failedAttemptCount: 0, node: first.node,
-            createdAt: first.createdAt, startedAt: first.startedAt, finishedAt: nil,
-            nextAttemptAt: first.nextAttemptAt, retryOf: job.retryOf, specJSON: job.specJSON,
-            responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
-        record.spec = job.spec
-        record.pendingDependencies = job.spec.schedule.dependsOn
-        send(record, 201, call, location(of: first.id) + (accepted.isReplay ? replayed : []))
+        guard accepted.isReplay else {
+            guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
+            return sendCreated(JobRecord(first, of: job), isReplay: false, call, waited: nil)
+        }
+        replay(accepted, call) { [self] first, _ in
+            sendCreated(JobRecord(first, of: job), isReplay: true, call, waited: nil)
+        }
     }
 
-    /// What is accepted is told, whatever the last look at it says: the job may have been deleted since, and
-    /// the database may be away. An error would be a reason to submit it again.
-    private func sendCreated(
-        _ result: Result<JobRecord, StoreError>, _ job: NewJob, _ accepted: Submission.Accepted, _ call: Call,
-        waited: Double
+    /// The first answer again. What the job's session said then, its row knows, not the request. `otherwise`:
+    /// when the row cannot be read.
+    private func replay(
+        _ accepted: Submission.Accepted, _ call: Call,
+        otherwise: @escaping @Sendable (Submission.Accepted.Job, StoreError) -> Void
     ) {
-        guard case .success(let record) = result else { return sendAccepted(job, accepted, call) }
+        guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
+        let tenant = call.principal.tenant
+        if let seconds = preferredWait(call.fields), seconds > 0 {
+            whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] result in
+                switch result {
+                case .failure(let error): otherwise(first, error)
+                case .success(let record): sendCreated(record, isReplay: true, call, waited: seconds)
+                }
+            }
+            return
+        }
+        ports.reader.job(first.id, tenant: tenant) { [self] result in
+            switch result {
+            case .failure(let error): otherwise(first, error)
+            case .success(let found):
+                guard var spec = try? JobSpec(storedJSON: found.specJSON) else {
+                    return otherwise(first, .failed)
+                }
+                // What somebody has said about it since.
+                spec.answers = nil
+                let record = JobRecord(
+                    first, tenant: tenant, spec: spec, specJSON: found.specJSON, retryOf: found.retryOf)
+                sendCreated(record, isReplay: true, call, waited: nil)
+            }
+        }
+    }
+
+    private func sendCreated(_ record: JobRecord, isReplay: Bool, _ call: Call, waited: Double?) {
+        let applied: [(name: String, value: String)] =
+            waited.map { [("Preference-Applied", "wait=\(Int($0))")] } ?? []
         send(
             record, 201, call,
-            location(of: record.id) + [("Preference-Applied", "wait=\(Int(waited))")]
-                + (accepted.isReplay ? replayed : []))
-    }
-
-    private func location(of id: JobID) -> [(name: String, value: String)] {
-        [("Location", "/v1/jobs/\(id)")]
+            [("Location", "/v1/jobs/\(record.id)")] + applied + (isReplay ? replayed : []))
     }
 }
 

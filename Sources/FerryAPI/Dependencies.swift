@@ -9,8 +9,9 @@ package protocol DependencyKeeper: Sendable {
     /// not have.
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
 
-    /// Whether a submission with this key was accepted before.
-    func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>)
+    /// What a submission with this key was answered before; nil: none was accepted. Another one is
+    /// `idempotencyKeyReused`.
+    func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)
 }
 
 extension API {
@@ -21,7 +22,7 @@ extension API {
         place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
     ) {
         let refuse = { @Sendable [self] (missing: [JobID]) in
-            unlessKnown(key, call, then: then) {
+            unlessKnown(key, call, then: { _ in then() }) {
                 call.fail(Problem(unknownJobs(Set(missing), of: jobs.map(\.spec), place: place)))
             }
         }
@@ -51,7 +52,7 @@ extension API {
             case .failure(let error): call.fail(error)
             case .success(let missing) where missing.isEmpty: then()
             case .success(let missing):
-                unlessKnown(key, call, then: then) {
+                unlessKnown(key, call, then: { _ in then() }) {
                     call.fail(Problem(unknownJobs(Set(missing), of: [spec]) { _ in place }))
                 }
             }
@@ -75,17 +76,18 @@ extension API {
         }
     }
 
-    /// Goes on when the key was accepted before: the store gives its first answer again, whatever has been
+    /// Goes on when the key was accepted before: it gets its first answer again, whatever has changed or was
     /// deleted since.
-    private func unlessKnown(
-        _ key: Submission.Idempotency?, _ call: Call, then: @escaping @Sendable () -> Void,
-        refuse: @escaping @Sendable () -> Void
+    func unlessKnown(
+        _ key: Submission.Idempotency?, _ call: Call,
+        then: @escaping @Sendable (Submission.Accepted) -> Void, refuse: @escaping @Sendable () -> Void
     ) {
         guard let key else { return refuse() }
-        ports.dependencies.isKnown(key) { result in
+        ports.dependencies.firstAnswer(to: key) { result in
             switch result {
             case .failure(let error): call.fail(error)
-            case .success(let isKnown): isKnown ? then() : refuse()
+            case .success(let first?): then(first)
+            case .success(nil): refuse()
             }
         }
     }

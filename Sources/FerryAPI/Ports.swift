@@ -113,7 +113,7 @@ package protocol EventReader: Sendable {
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>)
     /// What follows an event, in its order.
     func events(
-        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>)
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>)
     /// What follows an event, in its order.
     func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>)

@@ -17,6 +17,9 @@ package protocol ScheduleStore: Sendable {
     func create(
         _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>)
+    /// The one that was created with this key; `notFound` also when it was deleted since. Of another request
+    /// the key is `idempotencyKeyReused`.
+    func schedule(createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>)
     func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>)
     /// Newest first, only those before `before`.
     func schedules(
@@ -36,22 +39,36 @@ extension API {
     /// `POST /v1/schedules`
     func createSchedule(_ call: Call) {
         call.answering { () throws(Problem) in
-            let valid = try validatedSchedule(call)
+            let idempotency = try idempotency(call)
+            let valid: ValidatedSchedule
+            do throws(Problem) {
+                valid = try validatedSchedule(call)
+            } catch {
+                return refuseSchedule(call, idempotency, error)
+            }
             let schedule = NewSchedule(
                 id: identifiers.make(), tenant: call.principal.tenant, spec: valid.spec,
                 template: template(valid.job))
-            let idempotency = try idempotency(call)
             afterSources(of: valid.job.spec, call, idempotency, place: "#/job") { [self] in
                 ports.schedules.create(schedule, idempotency: idempotency) { result in
                     switch result {
                     case .failure(let error): call.fail(error)
-                    case .success(let created):
-                        sendSchedule(
-                            created.record, 201, call,
-                            [("Location", "/v1/schedules/\(created.record.id)")]
-                                + (created.isReplay ? replayed : []))
+                    case .success(let created): sendCreatedSchedule(created, call)
                     }
                 }
+            }
+        }
+    }
+
+    /// What cannot be accepted, unless it was accepted before: time, a session or the egress policy may have
+    /// made it wrong since.
+    private func refuseSchedule(_ call: Call, _ key: Submission.Idempotency?, _ problem: Problem) {
+        guard let key else { return call.fail(problem) }
+        ports.schedules.schedule(createdWith: key) { result in
+            switch result {
+            case .failure(.notFound): call.fail(problem)
+            case .failure(let error): call.fail(error)
+            case .success(let record): sendCreatedSchedule(Created(record, isReplay: true), call)
             }
         }
     }
@@ -151,20 +168,39 @@ extension API {
     }
 
     /// `POST /v1/schedules/{id}/pause`
-    func pauseSchedule(_ call: Call) { enable(call, false) }
-
-    /// `POST /v1/schedules/{id}/resume`
-    func resumeSchedule(_ call: Call) { enable(call, true) }
-
-    private func enable(_ call: Call, _ isEnabled: Bool) {
+    func pauseSchedule(_ call: Call) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             try needEmptyObject(call)
-            change(id, call, template: nil) { spec in
-                var spec = spec
-                spec.isEnabled = isEnabled
-                return spec
+            enable(id, call, false)
+        }
+    }
+
+    /// `POST /v1/schedules/{id}/resume`. Without the rules of its zone nobody could say when it runs.
+    func resumeSchedule(_ call: Call) {
+        call.answering { () throws(Problem) in
+            let id = try call.identifier(ScheduleID.self)
+            try needEmptyObject(call)
+            ports.schedules.schedule(id, tenant: call.principal.tenant) { [self] result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(let record) where ports.zones.rules(named: record.spec.timeZone) == nil:
+                    call.fail(
+                        Problem(
+                            InvalidFields(
+                                "#/time_zone", "invalid_value",
+                                "The schedule's time zone is not known here any more.")))
+                case .success: enable(id, call, true)
+                }
             }
+        }
+    }
+
+    private func enable(_ id: ScheduleID, _ call: Call, _ isEnabled: Bool) {
+        change(id, call, template: nil) { spec in
+            var spec = spec
+            spec.isEnabled = isEnabled
+            return spec
         }
     }
 
@@ -187,6 +223,12 @@ private func answer(_ result: Result<ScheduleRecord, StoreError>, _ call: Call) 
     case .failure(let error): call.fail(error)
     case .success(let record): sendSchedule(record, 200, call)
     }
+}
+
+private func sendCreatedSchedule(_ created: Created<ScheduleRecord>, _ call: Call) {
+    sendSchedule(
+        created.record, 201, call,
+        [("Location", "/v1/schedules/\(created.record.id)")] + (created.isReplay ? replayed : []))
 }
 
 private func sendSchedule(

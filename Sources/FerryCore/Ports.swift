@@ -75,6 +75,28 @@ package struct Submission: Sendable {
     }
 }
 
+extension JobRecord {
+    /// A job as the answer to its submission tells of it.
+    package init(
+        _ accepted: Submission.Accepted.Job, tenant: String, spec: JobSpec, specJSON: [UInt8], retryOf: JobID?
+    ) {
+        self.init(
+            id: accepted.id, tenant: tenant, state: accepted.state, waitingFor: accepted.waitingFor,
+            revision: 1, attempt: accepted.state == .running ? 1 : 0, failedAttemptCount: 0,
+            node: accepted.node, createdAt: accepted.createdAt, startedAt: accepted.startedAt,
+            finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf, specJSON: specJSON,
+            responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
+        self.spec = spec
+        pendingDependencies = spec.schedule.dependsOn
+    }
+
+    /// `job`: as it was submitted.
+    package init(_ accepted: Submission.Accepted.Job, of job: NewJob) {
+        self.init(
+            accepted, tenant: job.tenant, spec: job.spec, specJSON: job.specJSON, retryOf: job.retryOf)
+    }
+}
+
 /// Why the store could not do what it was asked.
 package enum StoreError: Error, Sendable, Equatable {
     /// The database cannot be reached or did not answer in time. Nothing is known to be stored: ask again.

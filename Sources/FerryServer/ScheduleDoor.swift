@@ -28,6 +28,10 @@ extension StoreDoor: ScheduleStore {
         }
     }
 
+    func schedule(createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>) {
+        control.schedule(createdWith: key, reply: reply)
+    }
+
     func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
         control.schedule(id, tenant: tenant, reply: reply)
     }
@@ -50,7 +54,7 @@ extension StoreDoor: ScheduleStore {
     }
 
     func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
-        control.deleteSchedule(id, tenant: tenant, revision: revision) { reply($0.map { _ in }) }
+        control.deleteSchedule(id, tenant: tenant, revision: revision, reply: reply)
     }
 
     func run(

@@ -105,8 +105,8 @@ extension StoreDoor: DependencyKeeper {
         control.prepareDependencies(jobs, tenant: tenant, reply: reply)
     }
 
-    func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>) {
-        control.isKnown(key, reply: reply)
+    func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+        control.firstAnswer(to: key, reply: reply)
     }
 }
 
@@ -122,7 +122,7 @@ extension StoreDoor: EventReader {
     }
 
     func events(
-        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<[EventEntry]>
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
         control.events(of: job, tenant: tenant, after: after, limit: limit, reply: reply)
     }

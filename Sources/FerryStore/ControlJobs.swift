@@ -107,21 +107,22 @@ extension ControlLane {
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
         let context = context
-        perform("delete", isRead: false, reply) { connection throws(PostgresError) in
-            guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
-                return .failure(.notFound)
-            }
+        // A finished job changes as well: it is acknowledged, or given up.
+        change("delete", id, tenant, nil, reply) {
+            (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
             guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             if let revision, revision != record.revision {
                 return .failure(.stale(revision: record.revision))
             }
-            try Self.numberEvents(of: record, &connection, context)
+            guard try Self.numberEvents(of: record, &connection, context) else {
+                return .failure(.unavailable)
+            }
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: record.revision)
             let gone = try connection.execute(Statements.deleteJob, parameters)
-            return gone.rowCount == 1 ? .success(record) : .failure(.notFound)
+            return gone.rowCount == 1 ? .success(record) : nil
         }
     }
 

@@ -166,15 +166,8 @@ extension ControlLane {
         }
     }
 
-    /// Keeps a setting unless there is one, and answers with the one that counts.
-    package func putSettingIfAbsent(_ name: String, _ value: [UInt8], reply: @escaping Reply<[UInt8]>) {
-        perform("put_setting", isRead: false, reply) { connection throws(PostgresError) in
-            try Self.putSetting(name, value, &connection).map { .success($0) } ?? .failure(.unavailable)
-        }
-    }
-
-    /// The value that counts; nil when it could not be seen.
-    private static func putSetting(
+    /// Keeps a setting unless there is one. Returns the one that counts; nil when it could not be seen.
+    static func putSetting(
         _ name: String, _ value: [UInt8], _ connection: inout Connection
     ) throws(PostgresError) -> [UInt8]? {
         var parameters = Parameters()

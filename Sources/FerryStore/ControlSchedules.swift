@@ -1,4 +1,5 @@
 package import FerryCore
+import Logging
 import Postgres
 import Synchronization
 
@@ -36,32 +37,75 @@ extension ControlLane {
             parameters.append(bytea: idempotency?.fingerprint)
             parameters.append(context.configuration.node)
             let isNew = try connection.execute(Statements.createSchedule, parameters).rowCount == 1
-            var id = schedule.id
-            if !isNew, let idempotency {
-                switch try Self.first(idempotency, &connection) {
-                case .failure(let error): return .failure(error)
-                case .success(let first): id = first
+            guard !isNew, let idempotency else {
+                return try Self.readSchedule(schedule.id, schedule.tenant, &connection).map {
+                    Accepted(record: $0.record, isReplay: false)
                 }
             }
-            return try Self.readSchedule(id, schedule.tenant, &connection).map {
-                Accepted(record: $0.record, isReplay: !isNew)
+            return try Self.replay(schedule, idempotency, &connection, context).map {
+                Accepted(record: $0, isReplay: true)
             }
         }
     }
 
-    /// What a key has made before.
-    private static func first(
-        _ idempotency: Submission.Idempotency, _ connection: inout Connection
-    ) throws(PostgresError) -> Result<ScheduleID, StoreError> {
-        var parameters = Parameters()
-        parameters.append(keys: [idempotency], numbered: [0])
-        let rows = try connection.execute(Statements.readKeys, parameters)
+    /// The first answer again: the schedule as it is, and as it was made when it was deleted since.
+    private static func replay(
+        _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
+        let first: FirstAnswer
+        switch try firstAnswer(to: key, &connection) {
+        case .failure(let error): return .failure(error)
         // A key that housekeeping has just removed: the client's next try will find it free.
-        guard rows.rowCount == 1, let id = rows.uuidArray(0, 2).first ?? nil else {
-            return .failure(.idempotencyKeyInProgress)
+        case .success(nil): return .failure(.idempotencyKeyInProgress)
+        case .success(let found?): first = found
         }
-        guard rows.bytes(0, 1) == idempotency.fingerprint else { return .failure(.idempotencyKeyReused) }
-        return .success(ScheduleID(high: id.high, low: id.low))
+        let found = try readSchedule(first.schedule, schedule.tenant, &connection)
+        guard case .failure(.notFound) = found else { return found.map(\.record) }
+        var record = ScheduleRecord(
+            id: first.schedule, tenant: schedule.tenant, revision: 1, createdAt: first.at,
+            updatedAt: first.at, spec: schedule.spec, jobJSON: schedule.template.specJSON)
+        if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
+            (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
+        }
+        return .success(record)
+    }
+
+    /// What a key has made before.
+    private struct FirstAnswer {
+        let identifier: (high: UInt64, low: UInt64)
+        let at: Timestamp
+        var schedule: ScheduleID { ScheduleID(high: identifier.high, low: identifier.low) }
+        var job: JobID { JobID(high: identifier.high, low: identifier.low) }
+    }
+
+    /// Nil: there is no such key.
+    private static func firstAnswer(
+        to key: Submission.Idempotency, _ connection: inout Connection
+    ) throws(PostgresError) -> Result<FirstAnswer?, StoreError> {
+        var parameters = Parameters()
+        parameters.append(keys: [key], numbered: [0])
+        let rows = try connection.execute(Statements.readKeys, parameters)
+        guard rows.rowCount == 1, let identifier = rows.uuidArray(0, 2).first ?? nil else {
+            return .success(nil)
+        }
+        guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
+        return .success(FirstAnswer(identifier: identifier, at: rows.instant(0, 6)))
+    }
+
+    /// The one that was created with this key; `notFound` also when it was deleted since.
+    package func schedule(
+        createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>
+    ) {
+        perform("keyed_schedule", isRead: true, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
+            switch try Self.firstAnswer(to: key, &connection) {
+            case .failure(let error): return .failure(error)
+            case .success(nil): return .failure(.notFound)
+            case .success(let first?):
+                return try Self.readSchedule(first.schedule, key.tenant, &connection).map(\.record)
+            }
+        }
     }
 
     package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
@@ -70,21 +114,33 @@ extension ControlLane {
         }
     }
 
-    /// A page, newest first, only those before `before`.
+    /// A page, newest first, only those before `before`. Damaged ones are left out, and logged.
     package func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
     ) {
+        let context = context
         perform("schedules", isRead: true, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[ScheduleRecord], StoreError> in
-            var parameters = Parameters()
-            parameters.append(text: tenant)
-            parameters.append(before ?? .last)
-            parameters.append(int32: Int32(clamping: limit))
-            let rows = try connection.execute(Statements.listSchedules, parameters)
             var records: [ScheduleRecord] = []
-            for row in 0..<rows.rowCount {
-                guard let stored = try? StoredSchedule(rows, row) else { return .failure(.failed) }
-                records.append(stored.record)
+            var last: ScheduleID = before ?? .last
+            var isEnd = false
+            while records.count < limit, !isEnd {
+                let asked = limit - records.count
+                var parameters = Parameters()
+                parameters.append(text: tenant)
+                parameters.append(last)
+                parameters.append(int32: Int32(clamping: asked))
+                let rows = try connection.execute(Statements.listSchedules, parameters)
+                for row in 0..<rows.rowCount {
+                    last = rows.identifier(row, 0)
+                    if let stored = try? StoredSchedule(rows, row) {
+                        records.append(stored.record)
+                    } else {
+                        context.logger.error(
+                            "a schedule cannot be read", metadata: ["schedule.id": "\(last)"])
+                    }
+                }
+                isEnd = rows.rowCount < asked
             }
             return .success(records)
         }
@@ -124,21 +180,26 @@ extension ControlLane {
         }
     }
 
-    /// Removes a schedule; its jobs stay.
+    /// Removes a schedule, also a damaged one; its jobs stay.
     package func deleteSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<ScheduleRecord>
+        _ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
-        changeScheduleRow("delete_schedule", id, tenant, revision, reply) {
-            (stored, connection) throws(PostgresError) -> ScheduleRecord? in
+        perform("delete_schedule", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             var parameters = Parameters()
             parameters.append(id)
-            parameters.append(int32: stored.record.revision)
-            return try connection.execute(Statements.deleteSchedule, parameters).rowCount == 1
-                ? stored.record : nil
+            parameters.append(text: tenant)
+            parameters.append(int32: revision)
+            if try connection.execute(Statements.deleteSchedule, parameters).rowCount == 1 {
+                return .success(())
+            }
+            let rows = try Self.scheduleRows(id, tenant, &connection)
+            return .failure(rows.rowCount == 1 ? .stale(revision: rows.int32(0, 2)) : .notFound)
         }
     }
 
-    /// Submits a schedule's job now, whatever its times say.
+    /// Submits a schedule's job now, whatever its times say. What was accepted before gets that answer again,
+    /// whatever has become of the schedule, its session or its tenant since.
     package func runSchedule(
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
         reply: @escaping Reply<Accepted<JobRecord>>
@@ -146,34 +207,49 @@ extension ControlLane {
         let context = context
         perform("run_schedule", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> in
-            let stored: StoredSchedule
-            switch try Self.readSchedule(id, tenant, &connection) {
-            case .failure(let error): return .failure(error)
-            case .success(let found): stored = found
-            }
-            if let refusal = try Self.refusal(of: tenant, idempotency, &connection, context) {
-                return .failure(refusal)
-            }
-            let now = context.clock.now()
-            let job = stored.job(
-                at: now, id: context.identifiers.make(), traceparent: traceparent,
-                context.configuration.zones)
-            guard let job else { return .failure(.failed) }
-            let outcome: IntakeBatch.Outcome
-            switch try Self.submitRun(job, of: id, idempotency, now: now, &connection, context) {
-            case .failure(let error): return .failure(error)
-            case .success(let submitted): outcome = submitted
-            }
-            if outcome.jobCount == 1 { context.noteSubmitted(outcome) }
-            switch outcome.results.first {
-            case .failure(let error): return .failure(error)
-            case .success(let accepted):
-                guard let first = accepted.jobs.first?.id,
-                    let record = try Self.read([first], &connection)[first]?.record
-                else { return .failure(.notFound) }
+            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
+            guard case .failure = result, let idempotency,
+                case .success(let first?) = try Self.firstAnswer(to: idempotency, &connection),
+                let record = try Self.read([first.job], &connection)[first.job]?.record
+            else { return result }
+            return .success(Accepted(record: record, isReplay: true))
+        }
+    }
+
+    private static func run(
+        _ id: ScheduleID, _ tenant: String, _ idempotency: Submission.Idempotency?, _ traceparent: String,
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> {
+        let stored: StoredSchedule
+        switch try readSchedule(id, tenant, &connection) {
+        case .failure(let error): return .failure(error)
+        case .success(let found): stored = found
+        }
+        if let refusal = try refusal(of: tenant, idempotency, &connection, context) {
+            return .failure(refusal)
+        }
+        let zones = context.configuration.zones
+        let now = context.clock.now()
+        guard let job = stored.job(at: now, id: context.identifiers.make(), traceparent: traceparent, zones)
+        else { return .failure(.failed) }
+        let outcome: IntakeBatch.Outcome
+        switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
+        case .failure(let error): return .failure(error)
+        case .success(let submitted): outcome = submitted
+        }
+        if outcome.jobCount == 1 { context.noteSubmitted(outcome) }
+        switch outcome.results.first {
+        case .failure(let error): return .failure(error)
+        case .success(let accepted):
+            guard let first = accepted.jobs.first else { return .failure(.failed) }
+            if let record = try read([first.id], &connection)[first.id]?.record {
                 return .success(Accepted(record: record, isReplay: accepted.isReplay))
-            case nil: return .failure(.failed)
             }
+            // Deleted since.
+            let again = stored.job(at: first.createdAt, id: first.id, traceparent: traceparent, zones)
+            return .success(
+                Accepted(record: JobRecord(first, of: again ?? job), isReplay: accepted.isReplay))
+        case nil: return .failure(.failed)
         }
     }
 
@@ -183,7 +259,7 @@ extension ControlLane {
         _ context: StoreContext
     ) throws(PostgresError) -> StoreError? {
         guard let seconds = context.admission.admit(1, of: tenant) else { return nil }
-        if let idempotency, case .success = try first(idempotency, &connection) { return nil }
+        if let idempotency, case .success(_?) = try firstAnswer(to: idempotency, &connection) { return nil }
         context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return .tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
     }
@@ -225,13 +301,19 @@ extension ControlLane {
 
     // MARK: Rows
 
-    private static func readSchedule(
+    private static func scheduleRows(
         _ id: ScheduleID, _ tenant: String, _ connection: inout Connection
-    ) throws(PostgresError) -> Result<StoredSchedule, StoreError> {
+    ) throws(PostgresError) -> ResultSet {
         var parameters = Parameters()
         parameters.append(id)
         parameters.append(text: tenant)
-        let rows = try connection.execute(Statements.readSchedule, parameters)
+        return try connection.execute(Statements.readSchedule, parameters)
+    }
+
+    private static func readSchedule(
+        _ id: ScheduleID, _ tenant: String, _ connection: inout Connection
+    ) throws(PostgresError) -> Result<StoredSchedule, StoreError> {
+        let rows = try scheduleRows(id, tenant, &connection)
         guard rows.rowCount == 1 else { return .failure(.notFound) }
         guard let stored = try? StoredSchedule(rows, 0) else { return .failure(.failed) }
         return .success(stored)
@@ -272,17 +354,27 @@ extension ScheduleSpec {
     }
 }
 
+extension ScheduleSpec {
+    /// The next occurrence, and when it runs; nil: there is none.
+    fileprivate func next(
+        _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ context: StoreContext
+    ) -> (scheduledAt: Timestamp, runAt: Timestamp)? {
+        guard isEnabled,
+            let next = recurrence(context.configuration.zones, createdAt: createdAt)?.next(after: now)
+        else { return nil }
+        return (next, next + delay(id, next))
+    }
+}
+
 extension Parameters {
     /// The next occurrence of a schedule, and when it runs.
     fileprivate mutating func appendOccurrence(
         of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,
         _ context: StoreContext
     ) {
-        let next =
-            spec.isEnabled
-            ? spec.recurrence(context.configuration.zones, createdAt: createdAt)?.next(after: now) : nil
-        append(next)
-        append(next.map { $0 + spec.delay(id, $0) })
+        let next = spec.next(id, createdAt: createdAt, after: now, context)
+        append(next?.scheduledAt)
+        append(next?.runAt)
     }
 
     /// Whichever occurrence is next when the row is locked; `due` was when it was read. The look at one that

@@ -78,7 +78,9 @@ extension ControlLane {
         if let error = refusal(found, condition) { return .failure(error) }
         guard let found else { return nil }
         if found.invalidation != nil { return .failure(.sessionInvalidated) }
-        if found.isReadable, found.configuration == draft.configuration, found.secrets == draft.secrets {
+        if found.isReadable, found.secrets.isIdentical(to: draft.secrets),
+            found.configuration.encodeStored() == draft.configuration.encodeStored()
+        {
             return .success(.unchanged(SessionOverview(found.key, record: found)))
         }
         return condition == .none ? .success(.needsCondition) : nil

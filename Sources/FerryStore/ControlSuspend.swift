@@ -80,13 +80,20 @@ extension ControlLane {
         }
     }
 
-    /// Whether a request with this key was accepted before.
-    package func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>) {
-        perform("known_key", isRead: true, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<Bool, StoreError> in
+    /// What a submission with this key was answered before; nil: none was accepted. Of a request that is no
+    /// submission of jobs it has none.
+    package func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+        perform("first_answer", isRead: true, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Submission.Accepted?, StoreError
+            > in
             var parameters = Parameters()
             parameters.append(keys: [key], numbered: [0])
-            return .success(try connection.execute(Statements.readKeys, parameters).rowCount == 1)
+            let rows = try connection.execute(Statements.readKeys, parameters)
+            guard rows.rowCount == 1 else { return .success(nil) }
+            guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
+            let jobs = IntakeBatch.firstAnswer(rows, 0, nil)
+            return .success(Submission.Accepted(jobs: jobs, isReplay: true))
         }
     }
 }

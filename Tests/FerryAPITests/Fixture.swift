@@ -104,7 +104,7 @@ final class Fixture: Sendable {
             api.handle(Request(head: head, body: Array((body ?? "").utf8)), responder)
         case .stream: Issue.record("nothing is streamed")
         }
-        let answers = mailbox.wait(milliseconds: 30_000)
+        let answers = mailbox.wait(milliseconds: 120_000)
         let answer = try #require(answers.first, "no answer")
         api.completed(head, status: answer.status, durationNanoseconds: 1_000)
         return answer

@@ -50,8 +50,15 @@ extension MemoryStore: ScheduleStore {
         state.withLock { state in
             state.schedules[schedule.id] = record
             state.templates[schedule.id] = schedule.template
+            if let key = idempotency { state.scheduleKeys["\(key.tenant) \(key.key)"] = schedule.id }
         }
         reply(.success(Created(record, isReplay: false)))
+    }
+
+    func schedule(createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>) {
+        let id = state.withLock { $0.scheduleKeys["\(key.tenant) \(key.key)"] }
+        guard let id else { return reply(.failure(.notFound)) }
+        schedule(id, tenant: key.tenant, reply: reply)
     }
 
     func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {

@@ -38,8 +38,12 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
     }
 
-    func isKnown(_ key: Submission.Idempotency, reply: @escaping Reply<Bool>) {
-        reply(.success(state.withLock { $0.idempotency["\(key.tenant) \(key.route) \(key.key)"] != nil }))
+    func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+        guard let first = state.withLock({ $0.idempotency["\(key.tenant) \(key.route) \(key.key)"] }) else {
+            return reply(.success(nil))
+        }
+        guard first.fingerprint == key.fingerprint else { return reply(.failure(.idempotencyKeyReused)) }
+        reply(.success(Submission.Accepted(jobs: first.jobs, isReplay: true)))
     }
 
     struct State {
@@ -84,6 +88,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var windows = OffPeakWindows()
         var schedules: [ScheduleID: ScheduleRecord] = [:]
         var templates: [ScheduleID: JobTemplate] = [:]
+        var scheduleKeys: [String: ScheduleID] = [:]
     }
     let sessionBoard = SessionBoard()
     let state = Mutex(State())

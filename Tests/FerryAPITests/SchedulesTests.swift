@@ -74,6 +74,22 @@ struct SchedulesTests {
         #expect(try fixture.send("GET", path).status == 404)
     }
 
+    @Test("one whose zone is not known any more is paused and not resumed")
+    func unknownZone() throws {
+        let fixture = Fixture()
+        let (_, path) = try create(fixture)
+        fixture.store.state.withLock { state in
+            for id in state.schedules.keys { state.schedules[id]?.spec.timeZone = "Atlantis/Capital" }
+        }
+        #expect(try fixture.send("POST", path + "/pause", "{}").status == 200)
+        let refused = try fixture.send("POST", path + "/resume", "{}")
+        #expect(refused.status == 422)
+        #expect(refused.json["errors"]?.array?.compactMap { $0["pointer"]?.string } == ["#/time_zone"])
+        #expect(try fixture.send("GET", path).json["enabled"]?.bool == false)
+        let other = #"{"interval":60,"job":{"kind":"data","request":{"url":"https://b.example/"}}}"#
+        #expect(try fixture.send("PUT", path, other).json["enabled"]?.bool == true)
+    }
+
     @Test("roles and tenants are kept apart")
     func access() throws {
         let fixture = Fixture()

@@ -191,7 +191,7 @@ struct AcknowledgementTests {
             _ = Thread(name: "look-\(index)") { said.send((try? look(at: now).said) ?? -1_000) }
         }
         var counts: [Int] = []
-        while counts.count < 4 { counts += said.wait(milliseconds: 20_000) }
+        while counts.count < 4 { counts += said.wait(milliseconds: 120_000) }
         #expect(counts.reduce(0, +) == 20, "\(counts)")
         let answers = Mailbox<Result<JobRecord, StoreError>>()
         for node in nodes {
@@ -201,7 +201,7 @@ struct AcknowledgementTests {
         }
         var records: [JobRecord] = []
         while records.count < 40 {
-            records += try answers.wait(milliseconds: 20_000).map { try $0.get() }
+            records += try answers.wait(milliseconds: 120_000).map { try $0.get() }
         }
         for job in jobs {
             let own = records.filter { $0.id == job }
@@ -227,7 +227,7 @@ struct AcknowledgementTests {
         try node.waitForDeliveries(2)
         let found = Mailbox<ClaimedDeliveries>()
         node.store.deliveries.claim(DeliveryRooms(total: 9, other: 9), leaseSeconds: 30) { found.send($0) }
-        let claimed = try #require(found.wait(milliseconds: 20_000).first).due
+        let claimed = try #require(found.wait(milliseconds: 120_000).first).due
         #expect(Set(claimed.compactMap(\.job)) == [job, other])
         node.store.deliveries.record(
             claimed.map { delivery in
@@ -261,6 +261,39 @@ struct AcknowledgementTests {
         }
         eventually("the event has its number") { (try? events(job).last) == .jobAcknowledged }
         #expect(try !events(job).contains(.jobUnacknowledged))
+    }
+
+    @Test(
+        "a job that is acknowledged while it is deleted is deleted, unless that was for what it was before",
+        arguments: [false, true])
+    func deleted(namesRevision: Bool) throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = try finish(node, newJob(acknowledgement: rules()))
+        let revision = try node.job(job).get().record.revision
+        var other = try Connection(url: database.url)
+        try other.execute(script: "BEGIN; UPDATE finished_jobs SET revision = revision + 1")
+        let answers = Mailbox<Result<JobRecord, StoreError>>()
+        node.store.control.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
+            answers.send($0)
+        }
+        var connection = try Connection(url: database.url)
+        let waits = Statement(
+            "waits",
+            """
+            SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                AND application_name = 'ferry control-0' AND wait_event_type = 'Lock'
+            """)
+        try eventually("it waits for that") { try connection.execute(waits).int64(0, 0) == 1 }
+        try other.execute(script: "COMMIT")
+        let answer = try #require(answers.wait(milliseconds: 60_000).first)
+        if namesRevision {
+            #expect(throws: StoreError.stale(revision: revision + 1)) { try answer.get() }
+        } else {
+            #expect(try answer.get().revision == revision + 1)
+        }
+        let isLeft = try? node.job(job).get()
+        #expect((isLeft != nil) == namesRevision)
     }
 
     @Test("what is not over, does not ask, or is somebody else's is not acknowledged")

@@ -1,0 +1,94 @@
+import FerryCore
+import FerryStore
+import TestSupport
+import Testing
+
+@Suite("Schedules whose requests are repeated")
+struct ScheduleReplayTests {
+    let database: TestDatabase
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        // Nothing begins here.
+        node = try TestNode(database.url, slots: 0)
+    }
+
+    private func key(_ route: String, _ key: String = "k", _ body: UInt8 = 1) -> Submission.Idempotency {
+        Submission.Idempotency(tenant: "acme", route: route, key: key, fingerprint: [body])
+    }
+
+    private func create(_ key: Submission.Idempotency) throws -> Accepted<ScheduleRecord> {
+        let json = #"{"time_zone":"UTC","missed":"run_once","overlap":"allow","enabled":true,"interval":100}"#
+        let schedule = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+        return try wait { node.store.control.createSchedule(schedule, key, reply: $0) }.get()
+    }
+
+    private func created(with key: Submission.Idempotency) -> Result<ScheduleRecord, StoreError> {
+        wait { node.store.control.schedule(createdWith: key, reply: $0) }
+    }
+
+    private func run(
+        _ id: ScheduleID, _ key: Submission.Idempotency
+    ) -> Result<Accepted<JobRecord>, StoreError> {
+        wait {
+            node.store.control.runSchedule(id, tenant: "acme", key, traceparent: "t", reply: $0)
+        }
+    }
+
+    private func delete(_ id: ScheduleID) throws {
+        let removed: Result<Void, StoreError> = wait {
+            node.store.control.deleteSchedule(id, tenant: "acme", revision: nil, reply: $0)
+        }
+        try removed.get()
+    }
+
+    private func deleteJob(_ id: JobID) throws {
+        _ = try wait { node.store.control.cancel(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.control.delete(id, tenant: "acme", reply: $0) }.get()
+    }
+
+    @Test("a creation gets its first answer again, also when the schedule was deleted since")
+    func creation() throws {
+        defer { node.store.stop() }
+        let first = try create(key("POST /v1/schedules")).record
+        let again = try create(key("POST /v1/schedules"))
+        #expect(again.isReplay && again.record.id == first.id)
+        #expect(try created(with: key("POST /v1/schedules")).get().id == first.id)
+        #expect(created(with: key("POST /v1/schedules", "other")).failure == .notFound)
+        #expect(created(with: key("POST /v1/schedules", "k", 2)).failure == .idempotencyKeyReused)
+        try delete(first.id)
+        #expect(created(with: key("POST /v1/schedules")).failure == .notFound)
+        let late = try create(key("POST /v1/schedules"))
+        #expect(late.isReplay && late.record.id == first.id && late.record.createdAt == first.createdAt)
+        #expect(late.record.nextScheduledAt == first.nextScheduledAt && late.record.revision == 1)
+        let gone: Result<ScheduleRecord, StoreError> = wait {
+            node.store.control.schedule(first.id, tenant: "acme", reply: $0)
+        }
+        #expect(gone.failure == .notFound)
+    }
+
+    @Test("a run by hand gets its first answer again, also when the schedule or its job was deleted since")
+    func runs() throws {
+        defer { node.store.stop() }
+        let schedule = try create(key("POST /v1/schedules")).record
+        let route = "POST /v1/schedules/\(schedule.id)/run"
+        let first = try run(schedule.id, key(route)).get().record
+        let other = try run(schedule.id, key(route, "l")).get().record
+        try deleteJob(other.id)
+        let again = try run(schedule.id, key(route, "l")).get()
+        #expect(again.isReplay && again.record.id == other.id && again.record.state == .queued)
+        try delete(schedule.id)
+        let late = try run(schedule.id, key(route)).get()
+        #expect(late.isReplay && late.record.id == first.id)
+        #expect(run(schedule.id, key(route, "l")).failure == .notFound)
+        #expect(run(schedule.id, key(route, "new")).failure == .notFound)
+    }
+}
+
+extension Result {
+    fileprivate var failure: Failure? { if case .failure(let error) = self { error } else { nil } }
+}

@@ -35,6 +35,6 @@ package struct ClientFailure: Error, Sendable, Equatable, CustomStringConvertibl
 
     package init(_ kind: Kind, _ description: String) {
         self.kind = kind
-        self.description = description
+        self.description = printable(description, keeping: "\n")
     }
 }

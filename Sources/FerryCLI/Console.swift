@@ -54,17 +54,24 @@ package struct Console: Sendable {
         }
     }
 
-    package func data(line: String) throws(ClientFailure) { try data(Array("\(line)\n".utf8)) }
+    /// A line for people.
+    package func data(line: String) throws(ClientFailure) {
+        try data(Array("\(printable(line, keeping: "\t"))\n".utf8))
+    }
+
+    /// The same with a state at its end, which has its colour when data goes to a terminal that has any.
+    package func data(line: String, state: String) throws(ClientFailure) {
+        try data(Array("\(printable(line, keeping: "\t"))\(colored(printable(state)))\n".utf8))
+    }
 
     /// A JSON text and a line end.
     package func data(json: [UInt8]) throws(ClientFailure) {
         try data(json.last == UInt8(ascii: "\n") ? json : json + [UInt8(ascii: "\n")])
     }
 
-    package func message(_ text: String) { err("\(text)\n") }
+    package func message(_ text: String) { err("\(printable(text))\n") }
 
-    /// `state` in its colour, when data goes to a terminal that has any.
-    package func colored(state: String) -> String {
+    private func colored(_ state: String) -> String {
         guard outIsTerminal, allowsColor else { return state }
         let code =
             switch state {
@@ -75,6 +82,24 @@ package struct Console: Sendable {
             default: "0"
             }
         return "\u{1B}[\(code)m\(state)\u{1B}[0m"
+    }
+}
+
+/// A text of whoever wrote it without what moves a terminal's cursor, ends a line or turns letters around.
+/// `kept`: controls that stay.
+func printable(_ text: String, keeping kept: String = "") -> String {
+    let stays = { (scalar: Unicode.Scalar) in
+        !isControl(scalar) || kept.unicodeScalars.contains(scalar)
+    }
+    guard !text.unicodeScalars.allSatisfy(stays) else { return text }
+    return String(String.UnicodeScalarView(text.unicodeScalars.map { stays($0) ? $0 : "\u{FFFD}" }))
+}
+
+/// C0, DEL and C1; ends of lines and paragraphs; embeddings, overrides and isolates (UAX #9).
+private func isControl(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.value {
+    case 0..<0x20, 0x7F..<0xA0, 0x2028...0x202E, 0x2066...0x2069: true
+    default: false
     }
 }
 

@@ -121,7 +121,7 @@ private final class FollowingDelegate: EasyDelegate {
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         let text = String(decoding: line, as: UTF8.self).lowercased()
         if text.hasPrefix("http/") {
-            let words = text.split(separator: " ")
+            let words = text.split(whereSeparator: \.isWhitespace)
             status = words.count > 1 ? Int(words[1]) ?? 0 : 0
             isStream = false
         } else if text.hasPrefix("content-type:") {

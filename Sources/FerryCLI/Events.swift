@@ -102,7 +102,7 @@ package struct Events: ParsableCommand {
             for event in events {
                 var writer = JSONWriter()
                 writer.value(event)
-                try console.data(line: String(decoding: writer.bytes, as: UTF8.self))
+                try console.data(json: writer.bytes)
             }
             return
         }
@@ -113,12 +113,8 @@ package struct Events: ParsableCommand {
                 event["data"]?["job"]?["id"]?.string ?? "-",
             ]
         }
-        guard withHeading, console.outIsTerminal else {
-            for row in rows { try console.data(line: row.joined(separator: "\t")) }
-            return
-        }
-        let lines = tableLines(
-            ["TIME", "SESSION", "NUMBER", "EVENT", "JOB"], rows, terminalWidth: console.width())
+        let width = withHeading && console.outIsTerminal ? console.width() : nil
+        let lines = tableLines(["TIME", "SESSION", "NUMBER", "EVENT", "JOB"], rows, terminalWidth: width)
         for line in lines { try console.data(line: line) }
     }
 }

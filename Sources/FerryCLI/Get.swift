@@ -155,7 +155,7 @@ private final class ContentDelegate: EasyDelegate {
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         if line.starts(with: "HTTP/".utf8) {
-            let words = String(decoding: line, as: UTF8.self).split(separator: " ")
+            let words = String(decoding: line, as: UTF8.self).split(whereSeparator: \.isWhitespace)
             status = words.count > 1 ? Int(words[1]) : nil
         }
         return true

@@ -50,9 +50,13 @@ struct JobOptions: ParsableArguments {
         }
     }
 
-    static func pair(_ text: String, separator: Character) -> (String, String)? {
-        guard let index = text.firstIndex(of: separator), index > text.startIndex else { return nil }
-        return (String(text[..<index]), String(text[text.index(after: index)...].drop { $0 == " " }))
+    /// The spaces that a header's value begins with are none of it (RFC 9110 §5.5).
+    static func pair(_ text: String, separator: Unicode.Scalar) -> (String, String)? {
+        guard let index = text.unicodeScalars.firstIndex(of: separator), index > text.startIndex else {
+            return nil
+        }
+        let value = text[text.unicodeScalars.index(after: index)...]
+        return (String(text[..<index]), String(separator == ":" ? value.drop { $0 == " " } : value))
     }
 
     /// The body of `POST /v1/jobs`. `more` writes the members that are the command's own.
@@ -83,8 +87,9 @@ struct JobOptions: ParsableArguments {
         return writer.bytes
     }
 
-    private func object(_ name: String, _ entries: [String], separator: Character, _ writer: inout JSONWriter)
-    {
+    private func object(
+        _ name: String, _ entries: [String], separator: Unicode.Scalar, _ writer: inout JSONWriter
+    ) {
         guard !entries.isEmpty else { return }
         writer.name(name)
         writer.beginObject()

@@ -58,7 +58,7 @@ func failureText(_ job: JSON) -> String {
     guard let error = job["error"], let message = error["message"]?.string else { return "\(id) \(state)." }
     let code = error["code"]?.string ?? "unknown"
     let phase = error["phase"]?.string.map { ", while \($0)" } ?? ""
-    return "\(id) \(state): \(message) (\(code)\(phase))"
+    return printable("\(id) \(state): \(message) (\(code)\(phase))")
 }
 
 /// A job as `show` prints it for people: name and value per line, what is not there left out.
@@ -101,10 +101,12 @@ extension String {
     }
 }
 
-/// Rows for a terminal (aligned, with a heading, cut to its width) or for other programs (tabs, no heading).
+/// Rows for a terminal (aligned, with a heading, cut to its width) or for other programs (tabs, which no cell
+/// has, and no heading).
 func tableLines(_ heading: [String], _ rows: [[String]], terminalWidth: Int?) -> [String] {
+    let rows = rows.map { $0.map { printable($0) } }
     guard let terminalWidth else { return rows.map { $0.joined(separator: "\t") } }
-    let all = [heading] + rows
+    let all = [heading.map { printable($0) }] + rows
     let widths = heading.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
     return all.map { row in
         let line = row.enumerated().map { $1.padded(to: widths[$0]) }.joined(separator: "  ")

@@ -95,7 +95,7 @@ struct JobWatch {
 
     private func show(_ job: JSON) {
         guard showsProgress else { return }
-        console.err("\r\u{1B}[K\(progressLine(job, width: console.width()))")
+        console.err("\r\u{1B}[K\(printable(progressLine(job, width: console.width())))")
     }
 
     private func clearLine() {
@@ -124,7 +124,7 @@ private final class SeenJob {
 /// What Ctrl-C means while a command waits: the command ends, the job does not.
 enum Detachment {
     static func arm(ids: [String]) {
-        let list = ids.joined(separator: " ")
+        let list = printable(ids.joined(separator: " "))
         let text = Array("\nDetached: the job goes on. Watch it again: ferry watch \(list)\n".utf8)
         let message = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: text.count)
         _ = message.initialize(from: text)

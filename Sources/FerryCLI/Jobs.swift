@@ -98,9 +98,11 @@ package struct Show: ParsableCommand {
         }
         for line in jobLines(answer.json) {
             let state = answer.json["state"]?.string ?? ""
-            try console.data(
-                line: line.hasPrefix("state:")
-                    ? "state:".padded(to: 14) + console.colored(state: state) : line)
+            if line.hasPrefix("state:") {
+                try console.data(line: "state:".padded(to: 14), state: state)
+            } else {
+                try console.data(line: line)
+            }
         }
     }
 }
@@ -136,7 +138,7 @@ package struct Watch: ParsableCommand {
             if json {
                 try console.data(json: ended.bytes)
             } else {
-                try console.data(line: "\(id)\t\(console.colored(state: state))")
+                try console.data(line: "\(id)\t", state: state)
             }
             if state != "succeeded" { failures.append(failureText(ended.json)) }
         }

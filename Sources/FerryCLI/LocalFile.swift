@@ -67,7 +67,10 @@ final class FileWriter {
             partPath = nil
             descriptor = open(path, O_WRONLY | O_CLOEXEC)
         } else {
-            let part = "\(path).\(getpid()).part"
+            // The name may be as long as names can be, and what it is told by has to be in its directory.
+            let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+            let directory = slash.map { path[..<path.utf8.index(after: $0)] } ?? ""
+            let part = "\(directory).ferry-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).part"
             partPath = part
             descriptor = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
         }

@@ -92,10 +92,11 @@ struct ServiceClient {
             let hint = (300..<400).contains(status) ? " (a redirect: is FERRY_URL the final address?)" : ""
             return ClientFailure(kind, "The service answered with status \(status)\(hint).")
         }
-        let summary = problem["detail"]?.string ?? problem["title"]?.string ?? "The service refused."
+        let said = problem["detail"]?.string ?? problem["title"]?.string
+        let summary = said.map { printable($0) } ?? "The service refused."
         var lines = ["\(summary) (\(problem["code"]?.string ?? "status") \(status))"]
         let errors = (problem["errors"]?.array ?? []).map {
-            "\($0["pointer"]?.string ?? "#"): \($0["detail"]?.string ?? "")"
+            printable("\($0["pointer"]?.string ?? "#"): \($0["detail"]?.string ?? "")")
         }
         // The detail of a single one is that error already.
         if errors != [summary] { lines += errors.map { "  \($0)" } }

@@ -53,7 +53,8 @@ package struct Submit: ParsableCommand {
         let ids = try jobs.map { try identifier(of: $0) }
         guard wait else {
             if client.json { return try console.data(json: answer.bytes) }
-            return try console.data(Array(ids.map { "\($0)\n" }.joined().utf8))
+            for id in ids { try console.data(line: id) }
+            return
         }
         try Watch.watch(ids, service: service, timeout: timeout, json: client.json)
     }

@@ -1,3 +1,4 @@
+import Sys
 import Testing
 
 @testable import FerryCLI
@@ -13,5 +14,27 @@ struct LocalFileTests {
         ] as [(String, String?)])
     func names(name: String, expected: String?) {
         #expect(LocalFile.safeName(name).map { Array($0.utf8) } == expected.map { Array($0.utf8) })
+    }
+
+    @Test("a file may have the longest of names, and two may be under way to the same one")
+    func longNames() throws {
+        try withTemporaryDirectory { directory in
+            let path = "\(directory)/" + String(repeating: "x", count: 255)
+            let writers = [try FileWriter(path, replaces: true), try FileWriter(path, replaces: true)]
+            for (writer, text) in zip(writers, ["first", "second"]) {
+                #expect(Array(text.utf8).withUnsafeBytes { writer.write($0) })
+                try writer.finish()
+                #expect(contents(path) == text)
+            }
+            #expect(directoryNames(directory).count == 1)
+        }
+    }
+
+    @Test("a header's value begins behind its spaces, any other behind its sign")
+    func pairs() {
+        #expect(JobOptions.pair("Name:  a b ", separator: ":")?.1 == "a b ")
+        #expect(JobOptions.pair("name=  a b ", separator: "=")?.1 == "  a b ")
+        #expect(JobOptions.pair("name=\u{301}", separator: "=")?.0 == "name")
+        #expect(JobOptions.pair("=x", separator: "=") == nil && JobOptions.pair("x", separator: "=") == nil)
     }
 }

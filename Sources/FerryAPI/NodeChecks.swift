@@ -2,12 +2,14 @@ package import FerryCore
 internal import OpenSSL
 
 extension NodeAbilities {
-    /// Certificates and keys as the OpenSSL of this process reads them.
+    /// Certificates, keys and digests as the OpenSSL of this process reads and computes them.
     package static func reading(hasHTTP3: Bool, hasNTLM: Bool) -> NodeAbilities {
         var abilities = NodeAbilities(
             hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),
             complaintAboutKey: complaint(aboutKey:of:))
         abilities.hasNTLM = hasNTLM
+        abilities.missingDigests = Set(
+            Digest.Algorithm.allCases.filter { !$0.isAvailable }.map(\.rawValue))
         return abilities
     }
 

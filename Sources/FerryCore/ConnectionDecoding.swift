@@ -10,6 +10,8 @@ package struct NodeAbilities: Sendable {
     package var hasHTTP3: Bool
     /// Whether libcurl has NTLM.
     package var hasNTLM = false
+    /// Members of `integrity` that libcrypto cannot compute.
+    package var missingDigests: Set<String> = []
     /// Seconds for which the service keeps finished jobs: the most that a session can ask for.
     package var retentionSeconds = 604_800.0
 

@@ -172,6 +172,9 @@ struct JobDecoding {
 
     private func digest(_ fields: inout FieldReader, _ name: String, byteCount: Int) -> String? {
         guard let text = fields.string(name, isNullable: true) else { return nil }
+        if node.missingDigests.contains(name) {
+            fields.complain(name, "not_supported", "The libcrypto of this node does not have it (FIPS?).")
+        }
         guard let bytes = hexDecoded(text), bytes.count == byteCount else {
             fields.complain(name, "invalid_value", "This must be \(byteCount * 2) hexadecimal digits.")
             return nil

@@ -11,6 +11,8 @@ import Synchronization
 final class Digests: @unchecked Sendable {
     private var sha256 = Digest(.sha256)
     private let others: [RunningDigest]
+    /// Demanded by a job that a node has accepted which has it.
+    private let missing: DigestAlgorithm?
     private let expected: [ExpectedDigest]
     private let expectedSize: Int64?
     private let isRepeatable: Bool
@@ -24,11 +26,17 @@ final class Digests: @unchecked Sendable {
         expectedSize = integrity.size
         self.isRepeatable = isRepeatable
         var others: [RunningDigest] = []
+        var missing: DigestAlgorithm?
         for one in expected
         where one.algorithm != .sha256 && !others.contains(where: { $0.algorithm == one.algorithm }) {
-            others.append(RunningDigest(one.algorithm))
+            if let running = RunningDigest(one.algorithm) {
+                others.append(running)
+            } else {
+                missing = one.algorithm
+            }
         }
         self.others = others
+        self.missing = missing
     }
 
     /// Whether a digest will have proved the bytes once `finish` has not thrown.
@@ -66,6 +74,12 @@ final class Digests: @unchecked Sendable {
         if let expectedSize, expectedSize != byteCount {
             throw TransferError(
                 .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).",
+                phase: .finishing, isRetryable: isRepeatable)
+        }
+        if let missing {
+            throw TransferError(
+                .digestMismatch,
+                "The \(missing.rawValue) that the job demands cannot be computed by this node's libcrypto.",
                 phase: .finishing, isRetryable: isRepeatable)
         }
         let actual = sha256.finish()

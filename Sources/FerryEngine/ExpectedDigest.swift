@@ -17,6 +17,9 @@ enum DigestAlgorithm: String, Sendable, CaseIterable {
         }
     }
 
+    /// Whether it can be computed here; libcrypto may lack some.
+    var isAvailable: Bool { message?.isAvailable ?? true }
+
     fileprivate var message: Digest.Algorithm? {
         switch self {
         case .sha256: .sha256
@@ -37,9 +40,10 @@ struct ExpectedDigest: Sendable, Equatable {
     let value: [UInt8]
     let source: Source
 
-    /// Nil when the value has not the algorithm's length.
+    /// Nil when the value has not the algorithm's length, and when a server says what cannot be checked here.
     init?(_ algorithm: DigestAlgorithm, _ value: [UInt8]?, _ source: Source) {
-        guard let value, value.count == algorithm.byteCount else { return nil }
+        guard let value, value.count == algorithm.byteCount, source == .job || algorithm.isAvailable
+        else { return nil }
         self.algorithm = algorithm
         self.value = value
         self.source = source
@@ -72,7 +76,9 @@ final class RunningDigest {
     private var message: Digest?
     private var checksum: UInt32
 
-    init(_ algorithm: DigestAlgorithm) {
+    /// Nil when it cannot be computed here.
+    init?(_ algorithm: DigestAlgorithm) {
+        guard algorithm.isAvailable else { return nil }
         self.algorithm = algorithm
         message = if let message = algorithm.message { Digest(message) } else { nil }
         checksum = Self.nothing(algorithm)

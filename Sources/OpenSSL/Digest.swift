@@ -18,6 +18,9 @@ package struct Digest: ~Copyable, @unchecked Sendable {
             case .sha512: Fetched.sha512
             }
         }
+        /// False for what this libcrypto does not have, or must not compute (a FIPS one: MD5).
+        package var isAvailable: Bool { method != nil }
+
         package var byteCount: Int {
             switch self {
             case .md5: 16
@@ -38,6 +41,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
     package let algorithm: Algorithm
     private let context: OpaquePointer
 
+    /// The algorithm has to be available.
     package init(_ algorithm: Algorithm) {
         guard let context = EVP_MD_CTX_new(), EVP_DigestInit_ex2(context, algorithm.method, nil) == 1 else {
             preconditionFailure("libcrypto cannot compute \(algorithm.rawValue): it is built without it")

@@ -42,7 +42,12 @@ struct JobSpecTests {
         "a data job's body becomes its bytes",
         arguments: [
             (#"{"json":{"a":[1,2.5,null]}}"#, #"{"a":[1,2.5,null]}"#),
+            (
+                #"{"json":[18446744073709551615,0.1234567890123456789,1.0]}"#,
+                "[18446744073709551615,0.1234567890123456789,1.0]"
+            ),
             (#"{"form":{"a b":"c&d","e":"é"}}"#, "a+b=c%26d&e=%C3%A9"),
+            (#"{"form":{"\u00e9":"1","e\u0301":"2"}}"#, "%C3%A9=1&e%CC%81=2"),
             (#"{"text":"x"}"#, "x"), (#"{"base64":"AAEC"}"#, "\u{0}\u{1}\u{2}"), (#"{"json":null}"#, "null"),
         ])
     func bodies(_ body: String, _ bytes: String) throws {
@@ -50,6 +55,21 @@ struct JobSpecTests {
             #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","body":\#(body)}}"#)
         #expect(job.payload == Array(bytes.utf8))
         #expect(job.spec.request.body?.byteCount == bytes.utf8.count)
+    }
+
+    @Test("a digest is refused that this node cannot compute")
+    func missingDigest() throws {
+        var node = NodeAbilities()
+        node.missingDigests = ["md5"]
+        let text =
+            #"{"kind":"data","request":{"url":"http://a.example/"},"integrity":"#
+            + #"{"md5":"d41d8cd98f00b204e9800998ecf8427e","crc32c":"00000000"}}"#
+        do {
+            _ = try ValidatedJob(JSON.parse(Array(text.utf8)), node: node) { _ in nil }
+            Issue.record("it was accepted")
+        } catch let error as InvalidFields {
+            #expect(error.errors.map { "\($0.pointer) \($0.code)" } == ["#/integrity/md5 not_supported"])
+        }
     }
 
     @Test("credentials leave the spec and nothing shows them")

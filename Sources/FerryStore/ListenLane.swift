@@ -58,7 +58,7 @@ final class ListenLane: Sendable {
                     guard connection.isOpen, !error.isConnectionLost else { throw error }
                     isRefused = true
                 }
-            })
+            }, adjust: { $0.answerTimeout = .seconds(5) })
         var isTold = false
         while !isStopping.isClosed {
             do {

@@ -54,10 +54,10 @@ extension Connection {
         parameters.appendArray(.text, all) { $0.append(text: $1.value) }
         var pipeline = Pipeline(raw: raw, statements: StatementCache())
         pipeline.send(settings, parameters)
-        let deadline = Sys.monotonicNanoseconds() + options.connectTimeout.nanoseconds
+        let exchange = Exchange(raw: raw, timeout: options.connectTimeout, options.impatience)
         // Who cannot set it up closes it.
         var isInStep = false
-        _ = try pipeline.finish(Exchange(raw: raw, deadline: deadline), isInStep: &isInStep)
+        _ = try pipeline.finish(exchange, isInStep: &isInStep)
     }
 
     // Planned anew, which is unnamed: nothing of it stays in a session that belongs to others too.

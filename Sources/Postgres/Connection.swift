@@ -10,6 +10,8 @@ package struct Connection: ~Copyable {
     /// nil once closed.
     private var raw: OpaquePointer?
     private let statements = StatementCache()
+    private let answerTimeout: Duration
+    private let impatience: Impatience?
     /// As PQserverVersion counts: 150020 is 15.20.
     package let serverVersion: Int
     /// Where the server, or the pooler in front of it, was reached.
@@ -29,6 +31,8 @@ package struct Connection: ~Copyable {
             throw error
         }
         self.raw = raw
+        answerTimeout = options.answerTimeout
+        impatience = options.impatience
         serverVersion = Int(PQserverVersion(raw))
         server = ServerPlace(raw)
     }
@@ -37,6 +41,8 @@ package struct Connection: ~Copyable {
     init(bare url: String, _ options: ConnectionOptions) throws(PostgresError) {
         let raw = try Self.openPipeline(url: url, options: options)
         self.raw = raw
+        answerTimeout = options.answerTimeout
+        impatience = options.impatience
         serverVersion = Int(PQserverVersion(raw))
         server = ServerPlace(raw)
     }
@@ -92,17 +98,17 @@ package struct Connection: ~Copyable {
     /// them.
     ///
     /// The error of any statement, or of the commit, undoes the whole and is thrown once the server is in
-    /// step again, so that the connection stays usable. When `timeout` passes first the connection is
-    /// closed, and the error thrown that a statement had by then, or else `timedOut`: whether the commit
-    /// happened is then unknown. Large volumes in both directions cannot block each other: while we write, we
-    /// read.
+    /// step again, so that the connection stays usable. When `timeout` (nil: `answerTimeout` of the options)
+    /// passes first the connection is closed, and the error thrown that a statement had by then, or else
+    /// `timedOut`: whether the commit happened is then unknown. Large volumes in both directions cannot block
+    /// each other: while we write, we read.
     package mutating func pipeline(
-        timeout: Duration = .seconds(60), _ build: (inout Pipeline) -> Void
+        timeout: Duration? = nil, _ build: (inout Pipeline) -> Void
     ) throws(PostgresError) -> PipelineResults {
         guard let raw else { throw Self.closed }
         var pipeline = Pipeline(raw: raw, statements: statements)
         build(&pipeline)
-        let exchange = Exchange(raw: raw, deadline: Sys.monotonicNanoseconds() + timeout.nanoseconds)
+        let exchange = Exchange(raw: raw, timeout: timeout ?? answerTimeout, impatience)
         var isInStep = false
         do {
             return try pipeline.finish(exchange, isInStep: &isInStep)
@@ -114,7 +120,7 @@ package struct Connection: ~Copyable {
 
     /// Runs one statement as a transaction of its own.
     package mutating func execute(
-        _ statement: Statement, _ parameters: Parameters = Parameters(), timeout: Duration = .seconds(60)
+        _ statement: Statement, _ parameters: Parameters = Parameters(), timeout: Duration? = nil
     ) throws(PostgresError) -> ResultSet {
         var results = try pipeline(timeout: timeout) { $0.send(statement, parameters) }
         return results.take(0)
@@ -131,10 +137,10 @@ package struct Connection: ~Copyable {
 
     /// Runs a text of several commands through the simple protocol, as one transaction unless it says
     /// otherwise itself. For migrations and administration. Throws the first error.
-    package mutating func execute(script: String, timeout: Duration = .seconds(600)) throws(PostgresError) {
+    package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
-        let exchange = Exchange(raw: raw, deadline: Sys.monotonicNanoseconds() + timeout.nanoseconds)
+        let exchange = Exchange(raw: raw, timeout: timeout ?? answerTimeout, impatience)
         guard PQexitPipelineMode(raw) == 1, PQsendQuery(raw, script) == 1 else {
             throw abandon(PostgresError(.connectionLost, message: Self.message(of: raw)))
         }

@@ -4,6 +4,10 @@ package struct ConnectionOptions: Sendable {
     package var applicationName = "ferry"
     /// The time to reach one host; libpq counts whole seconds and at least two.
     package var connectTimeout: Duration = .seconds(5)
+    /// How long a call waits for its answer that does not say so itself.
+    package var answerTimeout: Duration = .seconds(60)
+    /// Shortens these waits once it has begun.
+    package var impatience: Impatience?
     /// The server ends a statement that takes longer (57014). nil: never.
     package var statementTimeout: Duration? = .seconds(30)
     /// The server ends a session that leaves a transaction open for longer. nil: never.

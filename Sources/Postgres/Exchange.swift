@@ -5,8 +5,20 @@ import Sys
 /// Moves bytes between libpq's buffers and the socket until a result is there or the deadline has passed.
 struct Exchange {
     let raw: OpaquePointer
-    /// Nanoseconds of `Sys.monotonicNanoseconds()`.
-    let deadline: Int64
+    // Nanoseconds of `Sys.monotonicNanoseconds()`.
+    private let start: Int64
+    private let deadline: Int64
+    private let impatience: Impatience?
+
+    /// Milliseconds after which a wait looks whether it has become impatient.
+    private static let lookMilliseconds: Int32 = 1_000
+
+    init(raw: OpaquePointer, timeout: Duration, _ impatience: Impatience?) {
+        self.raw = raw
+        self.impatience = impatience
+        start = Sys.monotonicNanoseconds()
+        deadline = start + timeout.nanoseconds
+    }
 
     /// The next result of a simple query; nil when there are no more. The caller frees it.
     func nextResult() throws(PostgresError) -> OpaquePointer? {
@@ -40,11 +52,13 @@ struct Exchange {
             var descriptor = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
             guard unsent >= 0, descriptor.fd >= 0 else { throw lost() }
             if unsent == 1 { descriptor.events |= Int16(POLLOUT) }
-            let rest = deadline - Sys.monotonicNanoseconds()
+            let end = impatience?.end(ofWaitFrom: start, until: deadline) ?? deadline
+            let rest = end - Sys.monotonicNanoseconds()
             guard rest > 0 else {
                 throw PostgresError(.timedOut, message: "the server did not answer in time")
             }
-            let ready = poll(&descriptor, 1, Duration.nanoseconds(rest).milliseconds)
+            let pause = min(Duration.nanoseconds(rest).milliseconds, Self.lookMilliseconds)
+            let ready = poll(&descriptor, 1, pause)
             if ready > 0, descriptor.revents & ~Int16(POLLOUT) != 0, PQconsumeInput(raw) == 0 {
                 // What arrived before the end may hold the server's reason.
                 if PQisBusy(raw) == 0 { return }

@@ -47,6 +47,9 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         }
     }
 
+    /// Whether the transaction may be committed although there is an error.
+    package var isOutcomeUnknown: Bool { kind == .connectionLost || kind == .timedOut }
+
     /// Whether the same transaction may succeed when it is simply sent again (serialization, deadlock).
     package var isRetryable: Bool { sqlState == "40001" || sqlState == "40P01" }
 

@@ -1,3 +1,4 @@
+import Glibc
 import Postgres
 import Sys
 import TestSupport
@@ -113,6 +114,59 @@ struct ConnectionTests {
         }
         let result = try connection.execute(Statement("count", "SELECT count(*) FROM a"))
         #expect(result.int64(0, 0) == 1)
+    }
+
+    private static let process = Statement("process", "SELECT pg_backend_pid()")
+
+    @Test("neither BEGIN nor COMMIT waits longer than any other answer for a server that hangs")
+    func hangingTransaction() throws {
+        var options = ConnectionOptions()
+        options.answerTimeout = .milliseconds(500)
+        for hangsAtOnce in [true, false] {
+            var connection = try Connection(url: database.url, options: options)
+            let pid = try connection.execute(Self.process, timeout: .seconds(60)).int32(0, 0)
+            defer { kill(pid, SIGCONT) }
+            if hangsAtOnce { kill(pid, SIGSTOP) }
+            do {
+                try connection.transaction { connection throws(PostgresError) in
+                    _ = try connection.execute(Self.one, timeout: .seconds(60))
+                    kill(pid, SIGSTOP)
+                }
+                Issue.record("it was committed")
+            } catch {
+                #expect(error.kind == .timedOut)
+            }
+            #expect(connection.isOpen == false)
+        }
+    }
+
+    @Test("what is being waited for is not waited for any longer once somebody is impatient")
+    func impatience() throws {
+        let impatience = Impatience()
+        let pids = Signal<pid_t>()
+        let ended = Signal<PostgresError.Kind?>()
+        let gate = Gate()
+        let thread = Thread(name: "waits") { [url = database.url] in
+            do throws(PostgresError) {
+                var options = ConnectionOptions()
+                options.answerTimeout = .seconds(3_600)
+                options.impatience = impatience
+                var connection = try Connection(url: url, options: options)
+                pids.fire(try connection.execute(Self.process).int32(0, 0))
+                _ = gate.pass()
+                _ = try connection.execute(Self.one)
+                ended.fire(nil)
+            } catch {
+                ended.fire(error.kind)
+            }
+        }
+        let pid = try #require(pids.wait().first)
+        kill(pid, SIGSTOP)
+        gate.open()
+        impatience.begin()
+        #expect(ended.wait() == [.timedOut])
+        kill(pid, SIGCONT)
+        thread.join()
     }
 
     @Test("a ping measures a round trip")

@@ -119,12 +119,12 @@ struct PipelineTests {
         var connection = try Connection(url: database.url)
         let start = Sys.monotonicNanoseconds()
         do {
-            _ = try connection.execute(Statement("sleep", "SELECT pg_sleep(20)"), timeout: .milliseconds(50))
+            _ = try connection.execute(Statement("sleep", "SELECT pg_sleep(600)"), timeout: .milliseconds(50))
             Issue.record("the deadline did not pass")
         } catch {
             #expect(error.kind == .timedOut && error.isConnectionLost)
         }
-        #expect(Sys.monotonicNanoseconds() - start < 15_000_000_000)
+        #expect(Sys.monotonicNanoseconds() - start < 60_000_000_000)
         #expect(connection.isOpen == false)
         do {
             _ = try connection.ping()

@@ -66,8 +66,11 @@ package enum Migrator {
         Migration(version: 29, name: "request_rates", sql: PackageResources._029_request_rates_sql),
     ]
 
+    // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a
+    // report), a change gives way soon: behind it queues what everybody else does with that table.
     private static let lockAndCreate = """
         SELECT pg_advisory_xact_lock(7378697629483820646);
+        SET LOCAL lock_timeout = '2s';
         CREATE TABLE IF NOT EXISTS schema_migrations (
             version integer NOT NULL, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(),
             CONSTRAINT schema_migrations_pkey PRIMARY KEY (version));
@@ -75,37 +78,59 @@ package enum Migrator {
     private static let exists = Statement(
         "schema_exists", "SELECT to_regclass('schema_migrations') IS NOT NULL")
     private static let versions = Statement("schema_versions", "SELECT version FROM schema_migrations")
+    private static let lockNotAvailable = "55P03"
     private static var known: Int { migrations.last?.version ?? 0 }
 
     /// Applies what is missing, in one transaction under an advisory lock. When another process does it at
     /// the same time, waits for it; that is success too. Returns the versions that this call applied.
+    ///
+    /// `triesAgain` is asked each time that others hold what is to be changed; it waits, or says no: then the
+    /// error is thrown.
     @discardableResult
-    package static func migrate(url: String) throws(MigrationError) -> [Int] {
-        var result: [Int] = []
-        var tooNew: Int?
+    package static func migrate(
+        url: String, triesAgain: (PostgresError) -> Bool = { _ in false }
+    ) throws(MigrationError) -> [Int] {
+        let outcome: (found: Int, new: [Int])
         do throws(PostgresError) {
-            var connection = try connect(url)
-            let (found, new) = try connection.transaction { connection throws(PostgresError) in
-                try connection.execute(script: lockAndCreate)
-                let found = try applied(&connection)
-                let missing = migrations.filter { !found.contains($0.version) }
-                for migration in missing {
-                    try connection.execute(script: String(decoding: migration.sql, as: UTF8.self))
-                    try connection.execute(
-                        script: """
-                            INSERT INTO schema_migrations (version, name)
-                            VALUES (\(migration.version), '\(migration.name)')
-                            """)
-                }
-                return (found.max() ?? 0, missing.map(\.version))
-            }
-            tooNew = found > known ? found : nil
-            result = new
+            var connection = try connect(url, answerTimeout: .seconds(600))
+            outcome = try applyMissing(&connection, triesAgain)
         } catch {
             throw .database(error)
         }
-        if let tooNew { throw .schemaTooNew(found: tooNew, known: known) }
-        return result
+        if outcome.found > known { throw .schemaTooNew(found: outcome.found, known: known) }
+        return outcome.new
+    }
+
+    private static func applyMissing(
+        _ connection: inout Connection, _ triesAgain: (PostgresError) -> Bool
+    ) throws(PostgresError) -> (found: Int, new: [Int]) {
+        while true {
+            do throws(PostgresError) {
+                return try connection.transaction { connection throws(PostgresError) in
+                    try applyOnce(&connection)
+                }
+            } catch {
+                let isHeldUp = error.isRetryable || error.sqlState == lockNotAvailable
+                guard isHeldUp, triesAgain(error) else { throw error }
+            }
+        }
+    }
+
+    private static func applyOnce(
+        _ connection: inout Connection
+    ) throws(PostgresError) -> (found: Int, new: [Int]) {
+        try connection.execute(script: lockAndCreate)
+        let found = try applied(&connection)
+        let missing = migrations.filter { !found.contains($0.version) }
+        for migration in missing {
+            try connection.execute(script: String(decoding: migration.sql, as: UTF8.self))
+            try connection.execute(
+                script: """
+                    INSERT INTO schema_migrations (version, name)
+                    VALUES (\(migration.version), '\(migration.name)')
+                    """)
+        }
+        return (found.max() ?? 0, missing.map(\.version))
     }
 
     /// How many sessions the server would let a node have now; nil: it does not say.
@@ -140,8 +165,11 @@ package enum Migrator {
         return Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
     }
 
-    private static func connect(_ url: String) throws(PostgresError) -> Connection {
+    private static func connect(
+        _ url: String, answerTimeout: Duration = .seconds(60)
+    ) throws(PostgresError) -> Connection {
         var options = ConnectionOptions()
+        options.answerTimeout = answerTimeout
         options.applicationName = "ferry migrate"
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil

@@ -163,7 +163,7 @@ struct StatementTests {
         if isAnalyzed { try connection.execute(script: "VACUUM ANALYZE deliveries") }
         let lane = "'{cfcd2084-95d5-65ef-66e7-dff9f98764da}'"
         let calls: [(Statement, String)] = [
-            (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}', NULL"),
+            (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}', NULL, 16384"),
             (Statements.takeBackDeliveries, "'cfcd2084-95d5-65ef-66e7-dff9f98764da', 30"),
             (Statements.lookAtLanes, "'00000000-0000-0000-0000-000000000000', 1000"),
             (
@@ -210,6 +210,38 @@ struct StatementTests {
         try connection.execute(script: "INSERT INTO schema_migrations VALUES (99, 'future')")
         #expect(throws: MigrationError.self) { try Migrator.migrate(url: empty.url) }
         #expect(try Migrator.check(url: empty.url).found == 99)
+    }
+
+    @Test("a migration gives way to who holds a table, and comes back as often as it is told to")
+    func heldUp() throws {
+        let old = try TestDatabase()
+        try Migrator.migrate(url: old.url)
+        var holder = try Connection(url: old.url)
+        try holder.execute(
+            script: """
+                ALTER TABLE jobs DROP COLUMN attempts;
+                ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
+                DELETE FROM schema_migrations WHERE name = 'attempts';
+                SET idle_in_transaction_session_timeout = 0;
+                """)
+        // As a dump does it, for as long as it takes.
+        try holder.execute(script: "BEGIN; LOCK TABLE jobs IN ACCESS SHARE MODE")
+        #expect(throws: MigrationError.self) { try Migrator.migrate(url: old.url) }
+        var (states, answers): ([String?], [Bool]) = ([], [])
+        let applied = try Migrator.migrate(url: old.url) { error in
+            states.append(error.sqlState)
+            answers.append((try? Self.reads(old.url)) == true)
+            if states.count == 2 { holder.close() }
+            return true
+        }
+        #expect(applied == [5])
+        #expect(states.prefix(2) == ["55P03", "55P03"])
+        #expect(answers.allSatisfy { $0 }, "nobody queues behind it")
+    }
+
+    private static func reads(_ url: String) throws -> Bool {
+        var connection = try Connection(url: url)
+        return try connection.execute(Statement("count_held", "SELECT count(*) FROM jobs")).int64(0, 0) == 0
     }
 
     @Test("a node is told how many sessions the server, the role and the database let it have")

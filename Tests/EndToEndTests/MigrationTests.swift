@@ -1,0 +1,44 @@
+import Curl
+import Glibc
+import Postgres
+import TestSupport
+import Testing
+
+@Suite("A start that has to change the schema", .onOwnThread)
+struct MigrationTests {
+    @Test("waits for who holds a table and says so, ends with 0 when it is told to, and goes on by itself")
+    func held() throws {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { ferry.remove() }
+        #expect(ferry.terminate() == 0)
+        var dump = try Connection(url: database.url)
+        try dump.execute(
+            script: """
+                ALTER TABLE jobs DROP COLUMN attempts;
+                ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
+                DELETE FROM schema_migrations WHERE name = 'attempts';
+                SET idle_in_transaction_session_timeout = 0;
+                """)
+        try dump.execute(script: "BEGIN; LOCK TABLE jobs IN ACCESS SHARE MODE")
+        let environment = ferry.environment
+        let logs = ["first", "second"].map { "\(ferry.directory)/\($0)-log" }
+        let first = try Program.start([Program.ferry, "serve"], environment: environment, log: logs[0])
+        #expect(becomes(seconds: 120) { tries(logs[0]) >= 2 })
+        kill(first, SIGTERM)
+        #expect(Program.wait(first) == 0)
+        let second = try Program.start([Program.ferry, "serve"], environment: environment, log: logs[1])
+        defer {
+            kill(second, SIGKILL)
+            _ = Program.wait(second)
+        }
+        #expect(becomes(seconds: 120) { tries(logs[1]) >= 1 })
+        dump.close()
+        #expect(becomes(seconds: 120) { try ferry.call("GET", "/readyz").status == 200 })
+    }
+
+    /// How often it has said that it will come back.
+    private func tries(_ log: String) -> Int {
+        String(decoding: readFile(log) ?? [], as: UTF8.self).matches(of: /it is tried again/).count
+    }
+}

@@ -173,12 +173,9 @@ package final class API: RequestHandler {
     }
 
     /// Reads the keys anew, so that those made or revoked on other nodes count; to be called every few
-    /// seconds, and once before the first request. `done`: whether the store answered.
-    package func refreshKeys(done: @escaping @Sendable (Bool) -> Void = { _ in }) {
-        ports.keys.keys { [keyTable] result in
-            if case .success(let keys) = result { keyTable.replace(keys) }
-            done((try? result.get()) != nil)
-        }
+    /// seconds, and with success once before the first request.
+    package func refreshKeys(done: @escaping Reply<Void> = { _ in }) {
+        ports.keys.keys { [keyTable] result in done(result.map { keyTable.replace($0) }) }
     }
 
     package func plan(_ head: RequestHead) -> BodyPlan {

@@ -17,24 +17,28 @@ final class Application: Sendable {
     // Held for the lock on the data directory.
     private let identity: NodeIdentity
     private let database: Database
+    private let firstStart: FirstStart
     private let surface: Surface
     private let sweeper: Sweeper?
     private let logger: Logger
 
     private init(
         _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
-        surface: Surface, sweeper: Sweeper?, logger: Logger
+        firstStart: FirstStart, surface: Surface, logger: Logger
     ) {
-        self.sweeper = sweeper
+        sweeper = Application.makeSweeper(
+            configuration, store: parts.store, clock: parts.clock, logger: logger)
         self.configuration = configuration
         self.parts = parts
         self.identity = identity
         self.database = database
+        self.firstStart = firstStart
         self.surface = surface
         self.logger = logger
     }
 
-    /// Builds and starts everything; returns when requests are answered.
+    /// Builds everything; returns when requests are answered. Nothing that is queued is touched before
+    /// `begin`: an attempt that a failed start had begun could be one of those that cannot be made twice.
     static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
         let budget = budget(configuration, logger: logger)
         let memory = memory(logger: logger)
@@ -54,7 +58,24 @@ final class Application: Sendable {
         let application = try build(
             configuration, budget, memory, identity: identity, database: database, logger: logger)
         isStarted = true
+        do {
+            try application.open()
+        } catch {
+            application.end()
+            throw error
+        }
         return application
+    }
+
+    /// Makes the node known in the database, and starts to answer.
+    private func open() throws {
+        let observers = Observers()
+        observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: surface.waiters)
+        try parts.store.start(runner: parts.engine, observer: observers, prober: parts.engine)
+        // The port is ours: what is shown once comes from a start that succeeds.
+        try firstStart.settleAdminKey(
+            configuration, store: parts.store, address: address, now: parts.clock.now(), logger: logger)
+        try surface.listen()
     }
 
     private static func budget(_ configuration: Configuration, logger: Logger) -> DescriptorBudget {
@@ -93,6 +114,7 @@ final class Application: Sendable {
         identity: NodeIdentity, database: Database, logger: Logger
     ) throws -> Application {
         let box = SecretBox(key: try secretKey(configuration))
+        let firstStart = try FirstStart.settle(configuration, url: database.url, box: box)
         let clock = DatabaseClock()
         let slots = SlotLedger(capacity: budget.transfers, lentMax: budget.lentSlots)
         // No place for a transfer, whatever networks are allowed.
@@ -120,44 +142,43 @@ final class Application: Sendable {
         let engine = try makeEngine(
             configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,
             downloads: downloads, logger: logger)
-        let observers = Observers()
-        try store.start(runner: engine, observer: observers, prober: engine)
-        let firstStart = try FirstStart.settle(configuration, store: store, box: box)
-        let webhooks = try makeWebhooks(
-            configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
-            places: places, logger: logger)
-        let health = Health(
-            store: store, engine: engine, downloads: downloads, dataDirectory: configuration.dataDirectory)
-        let parts = NodeParts(
-            store: store, engine: engine, webhooks: webhooks, health: health, slots: slots, budget: budget,
-            memory: memory, box: box, clock: clock, zones: zones, egress: egress,
-            paths: StoragePaths(configuration), openSecrets: openSecrets)
-        let surface = try Surface(configuration, parts: parts, logger: logger)
-        if let address = IPAddress(text: configuration.listenHost) {
-            own.add(.init(address, port: surface.port))
+        var webhooks: WebhookSender?
+        do {
+            webhooks = try makeWebhooks(
+                configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
+                places: places, logger: logger)
+            let health = Health(
+                store: store, engine: engine, webhooks: webhooks, downloads: downloads, configuration)
+            let parts = NodeParts(
+                store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
+                budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
+                paths: StoragePaths(configuration), openSecrets: openSecrets)
+            let surface = try Surface(configuration, parts: parts, logger: logger)
+            if let address = IPAddress(text: configuration.listenHost) {
+                own.add(.init(address, port: surface.port))
+            }
+            return Application(
+                configuration, parts, identity: identity, database: database, firstStart: firstStart,
+                surface: surface, logger: logger)
+        } catch {
+            webhooks?.stop(graceSeconds: 0)
+            engine?.stop()
+            throw error
         }
-        observers.connect(engine: engine, webhooks: webhooks, waiters: surface.waiters)
-        // The port is ours: what is shown once comes from a start that succeeds.
-        try firstStart.settleAdminKey(
-            configuration, store: store, address: address(configuration, surface), now: clock.now(),
-            logger: logger)
-        try surface.listen()
-        let sweeper = makeSweeper(configuration, store: store, clock: clock, logger: logger)
-        sweeper?.start()
-        return Application(
-            configuration, parts, identity: identity, database: database, surface: surface,
-            sweeper: sweeper, logger: logger)
     }
 
-    /// Says that it is ready: one line on standard output.
-    func announce(json: Bool) {
-        let address = Self.address(configuration, surface)
+    /// Takes up the work, and says that it is ready: one line on standard output.
+    func begin(json: Bool) {
+        parts.store.beginWork()
+        // What it asked for before this node had a lease it did not get.
+        parts.webhooks?.wake()
+        sweeper?.start()
         parts.health.becomeReady()
         let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
     }
 
-    private static func address(_ configuration: Configuration, _ surface: Surface) -> String {
+    private var address: String {
         let host = configuration.listenHost
         return "http://\(host.contains(":") ? "[\(host)]" : host):\(surface.port)"
     }
@@ -167,6 +188,11 @@ final class Application: Sendable {
 
     /// Readiness first, then no new work, then what runs may end; the parts stop against the flow.
     func stop() {
+        end()
+        logger.notice("Ferry has stopped.")
+    }
+
+    private func end() {
         parts.health.beginDraining()
         sweeper?.stop()
         parts.store.drain()
@@ -177,7 +203,6 @@ final class Application: Sendable {
         parts.engine?.stop()
         surface.stop()
         database.close()
-        logger.notice("Ferry has stopped.")
     }
 
     private static func makeEngine(

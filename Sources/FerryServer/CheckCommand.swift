@@ -131,9 +131,9 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
 
 /// What `PostgresOwner` asks for at a start, without making or opening anything on the way.
 private func checkPrivatePostgres(_ configuration: Configuration) -> Finding {
-    let directory = configuration.dataDirectory
-    let cluster = PostgresCluster(parent: directory, account: .own, home: directory)
+    var cluster = PostgresCluster(parent: configuration.dataDirectory, account: .own)
     do throws(PrivatePostgresError) {
+        try cluster.followLink()
         _ = try PostgresCluster.findAccount(configuration.postgresUser)
         let programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
         return Finding(

@@ -167,9 +167,11 @@ package struct SettingSource: Sendable {
     private static func parse(file path: String) throws(Configuration.Failure) -> [String: String] {
         var values: [String: String] = [:]
         let known = Set(Setting.all.flatMap(\.names))
-        for (index, line) in try read(path, for: "FERRY_CONFIG").split(
-            separator: "\n", omittingEmptySubsequences: false
-        ).enumerated() {
+        // To Swift the two characters of a line's end from Windows are one, and no "\n".
+        let lines = try read(path, for: "FERRY_CONFIG").split(omittingEmptySubsequences: false) {
+            $0 == "\n" || $0 == "\r\n"
+        }
+        for (index, line) in lines.enumerated() {
             let text = String(line).trimmed
             if text.isEmpty || text.hasPrefix("#") { continue }
             guard let equals = text.firstIndex(of: "=") else {

@@ -61,7 +61,17 @@ package func createPrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemEr
     guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
         throw SystemError("write \(partial)")
     }
-    if link(partial, path) == 0 { return true }
-    guard errno == EEXIST else { throw SystemError("link \(path)") }
-    return false
+    let isNew = link(partial, path) == 0
+    guard isNew || errno == EEXIST else { throw SystemError("link \(path)") }
+    // Also its name; whoever gave it that name may have come no further.
+    try syncDirectory(FileTree.parent(of: path))
+    return isNew
+}
+
+/// Makes what was named in a directory durable, where its file system can do that at all (fsync(2), EINVAL).
+func syncDirectory(_ path: String) throws(SystemError) {
+    let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw SystemError("open \(path)") }
+    defer { close(descriptor) }
+    guard fsync(descriptor) == 0 || errno == EINVAL else { throw SystemError("fsync \(path)") }
 }

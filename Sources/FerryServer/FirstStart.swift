@@ -11,32 +11,28 @@ struct FirstStart: Sendable {
     let webhookSecret: WebhookSecret
 
     /// Checks that this node's key opens what the database holds, and makes the webhook secret if there is
-    /// none. The store must have started. Blocks for a few round trips.
-    static func settle(_ configuration: Configuration, store: Store, box: SecretBox) throws -> FirstStart {
-        let control = store.control
-        let proof = try wait {
-            control.putSettingIfAbsent("secret_key_proof", box.seal(Array("ferry".utf8)), reply: $0)
-        }
+    /// none: first of all, as a node with another key must not touch anything there. Blocks for a few round
+    /// trips.
+    static func settle(_ configuration: Configuration, url: String, box: SecretBox) throws -> FirstStart {
+        var settings = try FirstSettings(url: url)
+        let proof = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
         guard (try? box.open(proof)) != nil else {
             throw Configuration.Failure(
                 description:
                     "This database was set up with another FERRY_SECRET_KEY. Use that of its first node "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
-        return FirstStart(
-            webhookSecret: try settleWebhookSecret(configuration, control: control, box: box))
+        return FirstStart(webhookSecret: try settleWebhookSecret(configuration, &settings, box: box))
     }
 
     private static func settleWebhookSecret(
-        _ configuration: Configuration, control: ControlLane, box: SecretBox
+        _ configuration: Configuration, _ settings: inout FirstSettings, box: SecretBox
     ) throws -> WebhookSecret {
         if let secret = configuration.webhookSecret { return secret }
         guard let fresh = WebhookSecret(key: randomBytes(32)) else {
             preconditionFailure("32 bytes are a webhook secret")
         }
-        let sealed = try wait {
-            control.putSettingIfAbsent("webhook_secret", box.seal(Array(fresh.text.utf8)), reply: $0)
-        }
+        let sealed = try settings.keep("webhook_secret", box.seal(Array(fresh.text.utf8)))
         guard let plain = try? box.open(sealed),
             let kept = WebhookSecret(String(decoding: plain, as: UTF8.self))
         else {
@@ -97,7 +93,7 @@ struct FirstStart: Sendable {
     }
 
     /// Asks a lane and waits for its answer.
-    private static func wait<Value: Sendable>(
+    static func wait<Value: Sendable>(
         _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
     ) throws -> Value {
         let answers = Mailbox<Result<Value, StoreError>>()

@@ -11,13 +11,19 @@ import Synchronization
 final class MetricsPage: Sendable {
     private let parts: NodeParts
     private let requests = Mutex<APIMetrics?>(nil)
-    private let listeners = Mutex<(@Sendable () -> Int)?>(nil)
+    private let held = Mutex<Held?>(nil)
+
+    /// Requests whose answers take long on purpose.
+    struct Held: Sendable {
+        let listenerCount: @Sendable () -> Int
+        let waitCount: @Sendable () -> Int
+    }
 
     init(_ parts: NodeParts) { self.parts = parts }
 
-    func connect(_ metrics: APIMetrics, listenerCount: @escaping @Sendable () -> Int) {
+    func connect(_ metrics: APIMetrics, held: Held) {
         requests.withLock { $0 = metrics }
-        listeners.withLock { $0 = listenerCount }
+        self.held.withLock { $0 = held }
     }
 
     func text() -> [UInt8] {
@@ -32,8 +38,12 @@ final class MetricsPage: Sendable {
         appendSchedules(to: &page)
         appendWebhooks(to: &page)
         if let requests = requests.withLock({ $0 }) { appendRequests(requests, to: &page) }
-        if let count = listeners.withLock({ $0 }) {
-            page.add(.gauge, "ferry_event_listeners", "Streams of events that are open.", count())
+        if let held = held.withLock({ $0 }) {
+            page.add(
+                .gauge, "ferry_event_listeners", "Streams of events that are open.", held.listenerCount())
+            page.add(
+                .gauge, "ferry_waiting_requests", "Requests that wait for a job (Prefer: wait).",
+                held.waitCount())
         }
         ProcessMetrics.append(to: &page)
         return Array(page.text.utf8)

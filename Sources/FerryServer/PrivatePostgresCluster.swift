@@ -4,18 +4,22 @@ import Sys
 /// The files of the private PostgreSQL below Ferry's data directory, and who may touch them.
 ///
 /// `postgres` is the cluster, `postgres.new` one that initdb has not finished, `postgres.lock` says which
-/// Ferry owns them, `postgres.log` is what the server says. As root, below a directory that the server's user
-/// may not pass (such as /root), `postgres` is a symbolic link to a cluster below /var/lib/ferry.
+/// Ferry owns them, `postgres.log` is what the server says. `postgres` may be a symbolic link to a cluster
+/// that was moved; as root, below a directory that the server's user may not pass (such as /root), it is made
+/// as one, to a cluster below /var/lib/ferry.
 struct PostgresCluster {
     /// Ferry's data directory: absolute, free of symbolic links.
     let parent: String
     let account: PostgresProcess.Account
-    /// The directory that holds the cluster: `parent`, or one below /var/lib/ferry.
-    private(set) var home: String
+    /// The cluster itself: in `parent`, or where the link there leads.
+    private(set) var directory: String
+    /// It is to be made below /var/lib/ferry.
+    private var isMovingOut = false
 
-    var directory: String { "\(home)/postgres" }
     var log: String { "\(parent)/postgres.log" }
-    private var unfinished: String { "\(home)/postgres.new" }
+    /// The cluster as Ferry's data directory has it.
+    private var link: String { "\(parent)/postgres" }
+    private var unfinished: String { "\(directory).new" }
     private var processFile: String { "\(directory)/postmaster.pid" }
 
     /// The role that initdb makes; the database is `postgres`.
@@ -25,6 +29,12 @@ struct PostgresCluster {
     static let socketName = ".s.PGSQL.5432"
     /// Where clusters go whose data directory is out of reach for the user who runs the server.
     static let refuge = "/var/lib/ferry"
+
+    init(parent: String, account: PostgresProcess.Account) {
+        self.parent = parent
+        self.account = account
+        directory = "\(parent)/postgres"
+    }
 
     // MARK: Directories
 
@@ -39,7 +49,8 @@ struct PostgresCluster {
         guard let parent = FileTree.resolved(dataDirectory) else {
             throw PrivatePostgresError(.directoryUnusable, "the data directory \(dataDirectory) is not there")
         }
-        var cluster = PostgresCluster(parent: parent, account: account, home: parent)
+        var cluster = PostgresCluster(parent: parent, account: account)
+        try cluster.followLink()
         if account != .own { try cluster.openTheWay(userName ?? "postgres") }
         return cluster
     }
@@ -61,21 +72,32 @@ struct PostgresCluster {
         return PostgresProcess.Account(uid: entry.pointee.pw_uid, gid: entry.pointee.pw_gid)
     }
 
+    /// A cluster that was moved is never made anew: where nothing is, its disk may not be mounted.
+    mutating func followLink() throws(PrivatePostgresError) {
+        guard let target = FileTree.target(ofLink: link) else { return }
+        directory = FileTree.resolved(link) ?? link
+        guard majorVersion != nil else {
+            throw PrivatePostgresError(
+                .directoryUnusable,
+                "\(link) is a link to \(target), and there is no cluster of PostgreSQL: mount the disk that "
+                    + "holds it, or remove the link for a new, empty database")
+        }
+    }
+
     /// The data directory is ours to open for passing through; what is above it is not.
     private mutating func openTheWay(_ user: String) throws(PrivatePostgresError) {
         if let status = FileTree.status(parent), status.st_uid == geteuid(), status.st_mode & 0o001 == 0 {
             chmod(parent, (status.st_mode | 0o001) & 0o7777)
         }
-        if let target = FileTree.target(ofLink: directory) {
-            home = FileTree.parent(of: target)
-        } else if let closed = FileTree.firstClosedDirectory(onTheWayTo: directory, for: account),
-            FileTree.status(directory) != nil || !moveOut()
-        {
-            throw PrivatePostgresError(
-                .directoryUnusable,
-                "the user \(user), who runs the private PostgreSQL, may not pass \(closed) on the way to "
-                    + "\(directory): set FERRY_DATA_DIR to a place such as \(Self.refuge), or allow it with "
-                    + "chmod o+x \(closed)")
+        if directory == link, let closed = FileTree.firstClosedDirectory(onTheWayTo: link, for: account) {
+            guard FileTree.status(link) == nil, isRefugeOpen else {
+                throw PrivatePostgresError(
+                    .directoryUnusable,
+                    "the user \(user), who runs the private PostgreSQL, may not pass \(closed) on the way to "
+                        + "\(link): set FERRY_DATA_DIR to a place such as \(Self.refuge), or allow it with "
+                        + "chmod o+x \(closed)")
+            }
+            isMovingOut = true
         }
         if let status = FileTree.status(directory), status.st_uid != account.uid {
             throw PrivatePostgresError(
@@ -85,20 +107,9 @@ struct PostgresCluster {
         }
     }
 
-    /// Gives the cluster a home in the refuge, and leaves a link to it in the data directory.
-    private mutating func moveOut() -> Bool {
+    private var isRefugeOpen: Bool {
         mkdir(Self.refuge, 0o711)
-        var name = Array("\(Self.refuge)/cluster-XXXXXX".utf8CString)
-        guard FileTree.firstClosedDirectory(onTheWayTo: "\(Self.refuge)/cluster", for: account) == nil,
-            mkdtemp(&name) != nil
-        else { return false }
-        let path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        guard chmod(path, 0o711) == 0, symlink("\(path)/postgres", directory) == 0 else {
-            rmdir(path)
-            return false
-        }
-        home = path
-        return true
+        return FileTree.firstClosedDirectory(onTheWayTo: "\(Self.refuge)/cluster", for: account) == nil
     }
 
     /// Where the socket goes: the cluster, which only its user can enter, or a short directory like it.
@@ -163,8 +174,31 @@ struct PostgresCluster {
     /// The major version that made the cluster; nil when there is none.
     var majorVersion: Int? { FileTree.text(of: "\(directory)/PG_VERSION").flatMap { Int($0.trimmed) } }
 
-    /// Makes a cluster, all of it or nothing: it gets its name when it is on stable storage.
-    func create(with programs: PostgresPrograms) throws(PrivatePostgresError) {
+    /// Makes a cluster, all of it or nothing.
+    mutating func create(with programs: PostgresPrograms) throws(PrivatePostgresError) {
+        guard isMovingOut else { return try make(with: programs) }
+        var name = Array("\(Self.refuge)/cluster-XXXXXX".utf8CString)
+        guard mkdtemp(&name) != nil else {
+            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdtemp \(Self.refuge)"))")
+        }
+        let home = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        directory = "\(home)/postgres"
+        do throws(PrivatePostgresError) {
+            chmod(home, 0o711)
+            try make(with: programs)
+            // After it: a link always leads to a whole cluster.
+            guard symlink(directory, link) == 0 else {
+                throw PrivatePostgresError(.directoryUnusable, "\(SystemError("symlink \(link)"))")
+            }
+        } catch {
+            FileTree.remove(home)
+            throw error
+        }
+        FileTree.sync(directory: parent)
+    }
+
+    /// It gets its name when it is on stable storage.
+    private func make(with programs: PostgresPrograms) throws(PrivatePostgresError) {
         FileTree.remove(unfinished)
         if FileTree.status(directory) != nil, rmdir(directory) != 0 {
             throw PrivatePostgresError(
@@ -179,8 +213,7 @@ struct PostgresCluster {
         guard rename(unfinished, directory) == 0 else {
             throw PrivatePostgresError(.directoryUnusable, "\(SystemError("rename \(unfinished)"))")
         }
-        FileTree.sync(directory: home)
-        if home != parent { FileTree.sync(directory: parent) }
+        FileTree.sync(directory: FileTree.parent(of: directory))
     }
 
     private func initdb(_ programs: PostgresPrograms, _ arguments: [String]) throws(PrivatePostgresError) {
@@ -239,10 +272,10 @@ struct PostgresCluster {
     /// The first line of postmaster.pid.
     private func recordedProcess() -> pid_t? { processFileLines.first.flatMap { pid_t($0.trimmed) } }
 
-    /// Whether `pid` says about itself that it accepts connections (line 8 of postmaster.pid).
-    func isReady(_ pid: pid_t) -> Bool {
+    /// What `pid` says about itself: `starting`, `ready` (line 8 of postmaster.pid). Nil: nothing yet.
+    func status(of pid: pid_t) -> String? {
         let lines = processFileLines
-        return lines.count >= 8 && lines[0].trimmed == "\(pid)" && lines[7].trimmed == "ready"
+        return lines.count >= 8 && lines[0].trimmed == "\(pid)" ? lines[7].trimmed : nil
     }
 
     private var processFileLines: [String] {

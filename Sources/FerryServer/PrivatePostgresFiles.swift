@@ -47,12 +47,7 @@ enum FileTree {
     }
 
     /// Makes renames in a directory durable. Errors do not matter: the next start repeats the work.
-    static func sync(directory: String) {
-        let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { return }
-        fsync(descriptor)
-        close(descriptor)
-    }
+    static func sync(directory: String) { try? syncDirectory(directory) }
 
     /// The first directory on the way to `path` that `account` may not pass, going by mode bits.
     static func firstClosedDirectory(onTheWayTo path: String, for account: PostgresProcess.Account) -> String?

@@ -16,8 +16,11 @@ final class PostgresOwner {
     /// nil while no server runs.
     private var child: PostgresProcess?
 
-    /// How long a server may take until it accepts connections; recovery reads up to 1 GiB of log.
+    /// How long a server may take until it says that it starts, and from then on until it is reached. In
+    /// between it may take as long as it wants: who ends a recovery has it begin anew.
     private static let startMillisecondsMax: Int64 = 120_000
+    /// Between notices of a start that takes its time.
+    private static let noticeMilliseconds: Int64 = 30_000
     /// How long the server of a killed Ferry may take to be gone.
     private static let vacancyMillisecondsMax: Int64 = 10_000
 
@@ -26,7 +29,7 @@ final class PostgresOwner {
         dataDirectory: String, user: String?, ending: EventDescriptor,
         notice: @escaping @Sendable (String) -> Void
     ) throws(PrivatePostgresError) {
-        let cluster = try PostgresCluster.prepare(dataDirectory: dataDirectory, userName: user)
+        var cluster = try PostgresCluster.prepare(dataDirectory: dataDirectory, userName: user)
         let lock = try cluster.lock()
         do throws(PrivatePostgresError) {
             programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
@@ -61,12 +64,21 @@ final class PostgresOwner {
                 workingDirectory: cluster.directory)
         } catch { throw PrivatePostgresError(.failed, "\(error)") }
         self.child = child
-        let deadline = monotonicNanoseconds() + Self.startMillisecondsMax * 1_000_000
+        var deadline = monotonicNanoseconds() + Self.startMillisecondsMax * 1_000_000
+        var nextNotice = monotonicNanoseconds() + Self.noticeMilliseconds * 1_000_000
         while !isAccepting(child) {
             guard drain(child) else {
                 throw PrivatePostgresError(.failed, "the private PostgreSQL did not start: \(lastWords())")
             }
-            guard monotonicNanoseconds() < deadline, !waitForEnding(milliseconds: 4) else {
+            let now = monotonicNanoseconds()
+            if cluster.status(of: child.pid) == "starting" {
+                deadline = now + Self.startMillisecondsMax * 1_000_000
+            }
+            if now >= nextNotice {
+                notice("the private PostgreSQL still starts, perhaps with a recovery: \(lastWords())")
+                nextNotice = now + Self.noticeMilliseconds * 1_000_000
+            }
+            guard now < deadline, !waitForEnding(milliseconds: 4) else {
                 shutDown()
                 throw PrivatePostgresError(
                     .failed, "the private PostgreSQL did not get ready: \(lastWords())")
@@ -104,7 +116,7 @@ final class PostgresOwner {
 
     /// Alive, ready by its own account, and reachable: a server of somebody else fails the first two.
     private func isAccepting(_ child: PostgresProcess) -> Bool {
-        guard cluster.isReady(child.pid) else { return false }
+        guard cluster.status(of: child.pid) == "ready" else { return false }
         return (try? Connection(url: url)) != nil
     }
 

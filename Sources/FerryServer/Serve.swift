@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 import Logging
+import Synchronization
 import Sys
 
 /// The version that `ferry --version`, `User-Agent` and `/v1/admin/status` say.
@@ -14,13 +15,14 @@ package func loadConfiguration(flags: [String: String]) throws(Configuration.Fai
     )
 }
 
-/// Runs the service until SIGTERM, SIGINT or SIGHUP and returns the exit status.
+/// Runs the service until SIGTERM, SIGINT or SIGHUP and returns the exit status. While it starts they end the
+/// process where it stands, with status 0.
 ///
 /// Call on the main thread, before any other thread exists: signals are blocked here for all of them.
 ///
 /// `json`: says that it is ready with a JSON object instead of a sentence.
 package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
-    let signals = blockSignals()
+    let blocked = blockSignals()
     signal(SIGPIPE, SIG_IGN)
     // A body that gathers is freed with the end of its heap; to fetch its pages anew took a tenth of the
     // processor time of a job of 100 KiB.
@@ -28,10 +30,12 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
     defer { LogSink.standardError.finish(milliseconds: 1_000) }
+    let signals = EndSignals(blocked, logger: logger)
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
-        application.announce(json: json)
+        signals.handOver()
+        application.begin(json: json)
         let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
         if !isAsked { endWithoutIt(after: configuration.drainSeconds + brokenStopSeconds, logger) }
         application.stop()
@@ -70,7 +74,7 @@ func makeLogger(_ configuration: Configuration) -> Logger {
     return logger
 }
 
-private func processEnvironment() -> [String: String] {
+func processEnvironment() -> [String: String] {
     var values: [String: String] = [:]
     var entry = environ
     while let text = entry.pointee {
@@ -83,8 +87,8 @@ private func processEnvironment() -> [String: String] {
     return values
 }
 
-/// SIGTERM, SIGINT and SIGHUP stay pending until `waitForEnd` takes them (sigtimedwait(2)), but SIGHUP only
-/// if it was not to be ignored (nohup(1)): what is blocked is not ignored.
+/// SIGTERM, SIGINT and SIGHUP stay pending until `EndSignals` takes them, but SIGHUP only if it was not to be
+/// ignored (nohup(1)): what is blocked is not ignored.
 private func blockSignals() -> sigset_t {
     var signals = impatientSignals()
     var hangUp = sigaction()
@@ -107,22 +111,53 @@ private func impatientSignals() -> sigset_t {
     return signals
 }
 
+/// Takes the signals that ask the process to end, on a thread of its own.
+///
+/// A start may wait for others (a database, another node's migration, a recovery) and has nothing to finish:
+/// there the process ends at once, and the kernel takes the private PostgreSQL along. Once it has been handed
+/// over, the first signal is `waitForEnd`'s, and the second one ends the process.
+private final class EndSignals: Sendable {
+    private let isStarting = Mutex(true)
+    private let asked = Mailbox<Void>()
+
+    /// Of threads that exist already all have to block the signals.
+    init(_ signals: sigset_t, logger: Logger) {
+        _ = Thread(name: "signals") { [self] in
+            var signals = signals
+            var number: Int32 = 0
+            sigwait(&signals, &number)
+            // Under the lock: nothing begins meanwhile.
+            isStarting.withLock { isStarting in
+                if isStarting { endBeforeStart(logger) }
+            }
+            asked.send(())
+            signals = impatientSignals()
+            sigwait(&signals, &number)
+            _exit(130)
+        }
+    }
+
+    /// From here on there is something to finish.
+    func handOver() { isStarting.withLock { $0 = false } }
+
+    /// Whether a signal has come, or comes within the time.
+    func wait(milliseconds: Int32) -> Bool { !asked.wait(milliseconds: milliseconds).isEmpty }
+}
+
+private func endBeforeStart(_ logger: Logger) -> Never {
+    logger.notice("Ferry ends before it has started.")
+    LogSink.standardError.finish(milliseconds: 1_000)
+    _exit(0)
+}
+
 /// Returns true at the first of the signals, false when a part has ended or hangs.
-private func waitForEnd(_ signals: sigset_t, logger: Logger, isHealthy: () -> Bool) -> Bool {
-    var signals = signals
-    var pause = timespec(tv_sec: 1, tv_nsec: 0)
+private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> Bool) -> Bool {
     var brokenCount = 0
     while true {
-        let received = sigtimedwait(&signals, nil, &pause)
+        let isAsked = signals.wait(milliseconds: 1_000)
         LogSink.standardError.flush()
-        if received > 0 {
+        if isAsked {
             logger.notice("Ferry stops: it finishes what it can.")
-            _ = Thread(name: "impatience") {
-                var signals = impatientSignals()
-                var number: Int32 = 0
-                sigwait(&signals, &number)
-                _exit(130)
-            }
             return true
         }
         brokenCount = isHealthy() ? 0 : brokenCount + 1

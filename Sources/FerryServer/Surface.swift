@@ -51,7 +51,10 @@ final class Surface: Sendable {
         settings.retentionSeconds = configuration.retentionSeconds
         settings.bodyBytesMax = parts.memory.bodies
         let api = API(settings, ports, logger: logger)
-        page.connect(api.requestMetrics) { [weak api] in api?.listenerCount ?? 0 }
+        page.connect(
+            api.requestMetrics,
+            held: .init(
+                listenerCount: { [weak api] in api?.listenerCount ?? 0 }, waitCount: { waiters.count }))
         var limits = ServerLimits()
         limits.connections = parts.budget.clients
         server = try Server(
@@ -64,10 +67,10 @@ final class Surface: Sendable {
         refresh = KeyRefresh(api)
     }
 
-    /// Starts to answer.
+    /// Starts to answer. Throws when the keys cannot be read that clients will show.
     func listen() throws {
+        try refresh.start()
         waiters.start()
-        refresh.start()
         try server.start()
     }
 
@@ -135,10 +138,8 @@ private final class KeyRefresh: Sendable {
     init(_ api: API) { self.api = api }
 
     /// Waits for the first answer, so that no valid key is refused at the beginning.
-    func start() {
-        let first = Mailbox<Bool>()
-        api.refreshKeys { first.send($0) }
-        _ = first.wait(milliseconds: Self.milliseconds)
+    func start() throws {
+        try FirstStart.wait { api.refreshKeys(done: $0) }
         _ = Thread(name: "keys") { [api, ending] in
             while !ending.isClosed {
                 _ = ending.wait(milliseconds: Self.milliseconds)

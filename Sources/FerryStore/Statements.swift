@@ -18,7 +18,7 @@ package enum Statements {
     package static let changeSetting = make(
         "change_setting", PackageResources.change_setting_sql, parameters: 3)
     package static let claimDeliveries = make(
-        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 6)
+        "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 7)
     package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 12)
     package static let claimLimitedJobs = make(
@@ -98,6 +98,8 @@ package enum Statements {
     package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
+    package static let readHeartbeats = make(
+        "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)
     package static let readHosts = make("read_hosts", PackageResources.read_hosts_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
@@ -125,7 +127,7 @@ package enum Statements {
         "request_cancel", PackageResources.request_cancel_sql, parameters: 3)
     package static let requestSuspend = make(
         "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
-    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 4)
+    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 5)
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 2)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 5)
@@ -133,15 +135,17 @@ package enum Statements {
     package static let setShard = make("set_shard", PackageResources.set_shard_sql, parameters: 1)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 26)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 27)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 30)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 31)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
-    static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 2)
-    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 3)
+    static let putBackEvents = make(
+        "put_back_events", PackageResources.put_back_events_sql, parameters: 4)
+    static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 3)
+    package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 5)
     package static let takeSessionReceivers = make(
-        "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 4)
+        "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 5)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
     package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
 
@@ -155,7 +159,7 @@ package enum Statements {
             addDependencies, answerJob, askBegins, askJobs, dueBegins, dueQuestions, flagDependencies,
             followEvents, hasDueQuestions,
             hasDependencyNews, jobEvents, sessionRoom, lastEvent, listEvents, lockDependents, numberEvents,
-            rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers,
+            putBackEvents, rejectEvents, releaseDependents, removeOldEvents, takeEvents, takeSessionReceivers,
             resolveDependencies,
             beginAudit, changeDrain, changePause, changeSetting, checkLeases, claimDeliveries, claimJobs,
             claimLimitedJobs,
@@ -168,7 +172,8 @@ package enum Statements {
             lockRescue, lookLots, mendLots, nextDeadline,
             nextDue,
             notify, promoteJobs, stretchWindows,
-            putSetting, readAttempts, readDelivery, readHealth, readHosts, readJobs, readKeys, readNodes,
+            putSetting, readAttempts, readDelivery, readHealth, readHeartbeats, readHosts, readJobs, readKeys,
+            readNodes,
             readPermits,
             readSetting,
             readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode,
@@ -209,7 +214,7 @@ package enum Statements {
         advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
         dropLocks, holdLock, nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs,
         discretionaryJobs, putThroughputs, readThroughputs, removeOldThroughputs, postponeSchedule,
-        setSetting, startJobs,
+        setSetting, startJobs, unfinishedRuns,
     ]
 
     static func make(

@@ -6,7 +6,7 @@ import Sys
 
 /// Everything that is kept: its lanes, and the order in which they start and stop.
 ///
-/// Any thread may use its parts; `start`, `drain` and `stop` belong to one.
+/// Any thread may use its parts; `start`, `beginWork`, `drain` and `stop` belong to one.
 package final class Store: Sendable {
     package let intake: IntakeLane
     package let dispatcher: DispatcherLane
@@ -77,7 +77,8 @@ package final class Store: Sendable {
             onOperations: { control.adoptWishes() })
     }
 
-    /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes.
+    /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes that
+    /// answer for it. What is submitted waits, and what is queued stays there, until `beginWork`.
     ///
     /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner`
     /// nil: this node runs nothing; `prober` nil: it looks for no hosts. Call once.
@@ -107,18 +108,25 @@ package final class Store: Sendable {
         }
         // Until the first claim says otherwise.
         context.backlog.addUnknown()
-        let (intake, dispatcher, control, deliveries) = (intake, dispatcher, control, deliveries)
-        let (watch, listen, relay, tail) = (watch, listen, relay, tail)
-        let (housekeeping, census, hosts) = (housekeeping, census, hosts)
-        let isWorker = context.configuration.isWorker
-        let schedules = schedules
+        let (watch, control) = (watch, control)
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
-            threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
-            threads.intake = Thread(name: "intake") { intake.run() }
             threads.others = (0..<control.threadCount).map { index in
                 Thread(name: "control-\(index)") { control.run(index) }
             }
+        }
+    }
+
+    /// Starts the lanes that work: from here on jobs are taken in, leased and begun. To be called when
+    /// nothing can fail any more that would end this start: who ends without `stop` leaves attempts behind of
+    /// which nobody knows how far they came. Call once, after `start`.
+    package func beginWork() {
+        let (intake, dispatcher, deliveries) = (intake, dispatcher, deliveries)
+        let (listen, relay, tail, schedules) = (listen, relay, tail, schedules)
+        let (housekeeping, census, hosts) = (housekeeping, census, hosts)
+        threads.withLock { threads in
+            threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
+            threads.intake = Thread(name: "intake") { intake.run() }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.relay = Thread(name: "events") { relay.run() }
             threads.others.append(Thread(name: "event-tail") { tail.run() })
@@ -127,7 +135,7 @@ package final class Store: Sendable {
                 threads.others.append(Thread(name: "listen") { listen.run() })
             }
             threads.others.append(Thread(name: "census") { census.run() })
-            if isWorker { threads.others.append(Thread(name: "hosts") { hosts.run() }) }
+            threads.others.append(Thread(name: "hosts") { hosts.run() })
             threads.others.append(Thread(name: "schedules") { schedules.run() })
         }
     }
@@ -138,9 +146,11 @@ package final class Store: Sendable {
     }
 
     /// Commits what is left, gives back what still runs and ends the lanes. Call after the runner has
-    /// stopped. Blocks, for some seconds at most when the database is away. A second call does nothing.
+    /// stopped. Blocks, for some seconds at most when the database is away or hangs. A second call does
+    /// nothing.
     package func stop() {
         drain()
+        context.impatience.begin()
         let ending = threads.withLock { threads in
             defer { threads = Threads() }
             return threads

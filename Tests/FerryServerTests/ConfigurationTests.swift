@@ -47,6 +47,17 @@ struct ConfigurationTests {
         #expect(try configuration(file: file, flags: ["FERRY_CONFIG": ""]).concurrency == 3)
     }
 
+    @Test("the lines of the file may end as on Windows")
+    func lineEnds() throws {
+        let names = ["FERRY_CONCURRENCY", "FERRY_TRANSFER_LOOPS"]
+        let found = try configuration(file: "# Of a node\r\n\r\n\(names[0])=3\r\n\(names[1])= 4 \r\n")
+        #expect(found.concurrency == 3 && found.transferLoops == 4)
+        let failure = #expect(throws: Configuration.Failure.self) {
+            try configuration(file: "# Of a node\r\n\(names[0])=3\r\nFERRY_COLOUR=red\r\n")
+        }
+        #expect(failure?.description.contains("line 3:") == true)
+    }
+
     @Test("a file that is to hold a secret and is empty is refused")
     func emptySecretFile() throws {
         let name = "FERRY_DATABASE_URL_FILE"

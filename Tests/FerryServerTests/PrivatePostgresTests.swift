@@ -47,7 +47,7 @@ struct PrivatePostgresTests {
         let killed = try #require(postmaster(in: place))
         kill(killed, SIGKILL)
         // The first start may be too early for what the dead one has left, which is said as well.
-        #expect(!notices.wait(milliseconds: 30_000).isEmpty)
+        #expect(!notices.wait(milliseconds: 120_000).isEmpty)
         try eventually { (try? run("TABLE kept", on: server.url)) != nil }
         #expect(postmaster(in: place) != killed)
     }
@@ -75,7 +75,7 @@ struct PrivatePostgresTests {
         let orphan = try PostgresProcess(
             programs.server, ["-D", cluster.directory, "-k", cluster.directory, "-c", "listen_addresses="],
             account: cluster.account, deathSignal: SIGINT)
-        try eventually { cluster.isReady(orphan.pid) }
+        try eventually { cluster.status(of: orphan.pid) == "ready" }
         let reaper = Thread(name: "reaper") { [pid = orphan.pid] in
             kill(pid, SIGINT)
             var status: Int32 = 0
@@ -149,6 +149,44 @@ struct PrivatePostgresTests {
         #expect(error?.code == .versionMismatch)
         #expect(error?.description.contains("made by PostgreSQL 9, but version") == true)
         #expect(directoryNames("\(place.path)/postgres") == ["PG_VERSION"])
+    }
+
+    @Test("a cluster that was moved is used where its link leads, and not made anew where that leads nowhere")
+    func movedCluster() throws {
+        let place = try Place.withCluster()
+        let link = "\(place.path)/postgres"
+        let (disk, moved) = ("\(place.path)/disk", "\(place.path)/disk/pgdata")
+        mkdir(disk, 0o755)
+        try #require(rename(link, moved) == 0 && symlink("\(moved)/", link) == 0)
+        let server = try PrivatePostgres.start(dataDirectory: place.path)
+        server.stop()
+        #expect(directoryNames(disk) == ["pgdata"])
+        #expect(FileTree.status("\(moved)/postgres") == nil)
+        // As when the disk is not mounted.
+        try #require(rename(disk, "\(place.path)/elsewhere") == 0)
+        for hasDirectory in [false, true] {
+            if hasDirectory { try #require(mkdir(disk, 0o755) == 0 && mkdir(moved, 0o755) == 0) }
+            let error = #expect(throws: PrivatePostgresError.self) {
+                try PrivatePostgres.start(dataDirectory: place.path)
+            }
+            #expect(error?.code == .directoryUnusable)
+            #expect(error?.description.contains("\(link) is a link to \(moved)/") == true, "\(error as Any)")
+        }
+        #expect(directoryNames(moved).isEmpty && FileTree.target(ofLink: link) == "\(moved)/")
+    }
+
+    @Test("what a server says about itself is read of its own file alone")
+    func ownWords() throws {
+        let place = try Place()
+        try place.makeClusterDirectory()
+        let cluster = PostgresCluster(parent: place.path, account: .own)
+        #expect(cluster.status(of: 7) == nil)
+        let lines = ["7", cluster.directory, "1", "5432", cluster.directory, "", "1 1"]
+        try write(lines.joined(separator: "\n"), to: "\(cluster.directory)/postmaster.pid")
+        #expect(cluster.status(of: 7) == nil)
+        let all = lines + ["starting", ""]
+        try write(all.joined(separator: "\n"), to: "\(cluster.directory)/postmaster.pid")
+        #expect(cluster.status(of: 7) == "starting" && cluster.status(of: 8) == nil)
     }
 
     @Test("the newest installation makes a cluster, the same one opens it, an old one does neither")
@@ -242,7 +280,7 @@ struct PrivatePostgresTests {
     private final class Place: Sendable {
         let path: String
         init() throws {
-            var name = Array("/tmp/ferry-private-XXXXXX".utf8CString)
+            var name = Array("/tmp/ferry-private-\(getpid())-XXXXXX".utf8CString)
             guard mkdtemp(&name) != nil else { throw SystemError("mkdtemp") }
             path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
             chmod(path, 0o755)
@@ -302,9 +340,9 @@ struct PrivatePostgresTests {
         if let owner { fchown(descriptor, owner.st_uid, owner.st_gid) }
     }
 
-    /// Looks every 5 ms until it holds, for half a minute.
+    /// Looks every 5 ms until it holds, for two minutes.
     private func eventually(_ condition: () -> Bool) throws {
-        let deadline = monotonicNanoseconds() + 30_000_000_000
+        let deadline = monotonicNanoseconds() + 120_000_000_000
         while !condition() {
             try #require(monotonicNanoseconds() < deadline)
             _ = poll(nil, 0, 5)

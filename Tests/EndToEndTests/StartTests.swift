@@ -1,0 +1,131 @@
+import Curl
+import FerryCore
+import Glibc
+import Postgres
+import TestSupport
+import Testing
+
+@Suite("Starts that fail, that are ended, or that others could lead astray", .onOwnThread)
+struct StartTests {
+    private static let secretKey = "one key for all nodes, long enough"
+
+    @Test("a start that fails leaves the queue alone: what cannot be repeated is done once, by the next one")
+    func failedStarts() throws {
+        let database = try TestDatabase()
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+        defer { origin.stop() }
+        let settings = ["FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": Self.secretKey]
+        let api = try FerryProcess(settings.merging(["FERRY_ROLES": "api"]) { $1 })
+        defer { api.remove() }
+        let job = #"{"kind":"data","request":{"url":"\#(origin.url)/","method":"POST"}}"#
+        let jobs = try api.submitBatch(
+            #"{"jobs":[\#(Array(repeating: job, count: 30).joined(separator: ","))]}"#)
+        var connection = try Connection(url: database.url)
+        // Keeping the key of the configuration is the last that a start asks of the database.
+        try connection.execute(
+            script: """
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    RAISE EXCEPTION 'no key is kept';
+                END $$;
+                CREATE TRIGGER refuse BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCTION refuse();
+                """)
+        let directory = try TemporaryDirectory.make("failing")
+        defer { TemporaryDirectory.remove(directory) }
+        let free = "127.0.0.1:\(try FreePort.find())"
+        let failures = [
+            (
+                ["FERRY_LISTEN": free, "FERRY_SECRET_KEY": "quite another key, long enough"],
+                "another FERRY_SECRET_KEY"
+            ),
+            (["FERRY_LISTEN": "127.0.0.1:\(api.port)"], "is in use by another server"),
+            (["FERRY_LISTEN": free], "Ferry cannot start"),
+        ]
+        for (changes, words) in failures {
+            let environment = api.environment.merging(["FERRY_DATA_DIR": directory]) { $1 }
+                .merging(["FERRY_ROLES": "api,worker,webhooks"]) { $1 }.merging(changes) { $1 }
+            let failed = try Program.run([Program.ferry, "serve"], environment: environment)
+            #expect(failed.status == 1 && failed.messages.contains(words), "\(failed)")
+        }
+        let untouched = Statement(
+            "untouched", "SELECT count(*) FROM jobs WHERE state = 'queued' AND attempt = 0")
+        #expect(try connection.execute(untouched).int64(0, 0) == 30)
+        let nodes = Statement("nodes", "SELECT count(*) FROM nodes")
+        #expect(try connection.execute(nodes).int64(0, 0) == 1, "who could not start is not there")
+        #expect(origin.requests.isEmpty)
+        try connection.execute(script: "DROP TRIGGER refuse ON api_keys")
+        let worker = try FerryProcess(settings)
+        defer { worker.remove() }
+        for id in jobs { #expect(try api.finished(id)["state"] == .string("succeeded")) }
+        #expect(origin.requests.count == 30)
+    }
+
+    @Test("a node that could not read the keys does not start: it would refuse every one of them")
+    func unreadKeys() throws {
+        let database = try TestDatabase()
+        // Without a key of its own: that is looked for before.
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_ADMIN_KEY": ""])
+        defer { ferry.remove() }
+        #expect(ferry.terminate() == 0)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "ALTER TABLE api_keys RENAME COLUMN revoked_at TO gone_at")
+        let log = ferry.directory + "/failed-log"
+        let pid = try Program.start([Program.ferry, "serve"], environment: ferry.environment, log: log)
+        #expect(end(pid) == 1)
+        #expect(text(log).contains("Ferry cannot start"), "\(text(log))")
+        try connection.execute(script: "ALTER TABLE api_keys RENAME COLUMN gone_at TO revoked_at")
+        try ferry.start()
+    }
+
+    @Test("a start that waits for others ends at the first signal, with 0", arguments: [SIGTERM, SIGINT])
+    func ended(_ signal: Int32) throws {
+        let database = try TestDatabase()
+        var holder = try Connection(url: database.url)
+        // That of migrations.
+        try holder.execute(script: "SELECT pg_advisory_lock(7378697629483820646)")
+        let directory = try TemporaryDirectory.make("ended")
+        defer { TemporaryDirectory.remove(directory) }
+        let environment = [
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_DATABASE_URL": database.url,
+            "FERRY_DATA_DIR": directory + "/data", "FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())",
+            "FERRY_ADMIN_KEY": adminKey, "FERRY_LOG_LEVEL": "notice",
+        ]
+        let log = directory + "/log"
+        let pid = try Program.start([Program.ferry, "serve"], environment: environment, log: log)
+        let waiting = Statement(
+            "waiting",
+            """
+            SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'
+            """)
+        let isWaiting = becomes(seconds: 120) { try holder.execute(waiting).int64(0, 0) == 1 }
+        #expect(isWaiting)
+        kill(pid, signal)
+        #expect(end(pid) == 0)
+        #expect(text(log).contains("Ferry ends before it has started"), "\(text(log))")
+    }
+
+    @Test("variables of libpq, meant for other servers, do not keep Ferry from its private PostgreSQL")
+    func libpqVariables() throws {
+        let ferry = try FerryProcess([
+            "PGPORT": "1", "PGHOSTADDR": "127.0.0.1", "PGSERVICE": "nowhere", "PGOPTIONS": "-c nonsense=1",
+            "PGSSLMODE": "verify-full", "PGCHANNELBINDING": "require", "PGTARGETSESSIONATTRS": "standby",
+        ])
+        defer { ferry.remove() }
+        #expect(try ferry.call("GET", "/v1/admin/status").status == 200)
+        #expect(ferry.terminate() == 0)
+    }
+
+    /// The exit status of a process that ends by itself, or 128 and the signal's number.
+    private func end(_ pid: pid_t) -> Int32 {
+        var status: Int32 = 0
+        guard becomes(seconds: 120, { waitpid(pid, &status, WNOHANG) == pid }) else {
+            kill(pid, SIGKILL)
+            return Program.wait(pid)
+        }
+        return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+    }
+
+    private func text(_ path: String) -> String { String(decoding: readFile(path) ?? [], as: UTF8.self) }
+}

@@ -5,17 +5,19 @@ import base64
 import fnmatch
 import http.server
 import json
+import os
 import pathlib
 import re
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 
 import pytest
 import yaml
 
-from conftest import REPOSITORY, eventually, free_port, missing
+from conftest import REPOSITORY, binary, eventually, free_port, missing
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +97,35 @@ def test_make_secrets_makes_what_compose_hands_over(compose, tmp_path):
     assert second.pop("webhook_secret") != first.pop("webhook_secret") and second == first
 
 
-def test_there_is_time_to_drain(compose):
-    source = (REPOSITORY / "Sources/FerryServer/Configuration.swift").read_text()
-    drain = float(re.search(r'"FERRY_DRAIN_SECONDS", "[^"]*", "(\d+)"', source)[1])
-    for name in ("ferry", "proxy"):
-        assert float(compose["services"][name]["stop_grace_period"].removesuffix("s")) > drain
+def said(path: str, pattern: str) -> list[float]:
+    """The numbers that a source names in this place, which it has once."""
+    found = re.findall(pattern, (REPOSITORY / "Sources" / path).read_text())
+    assert len(found) == 1, f"{path}: {pattern}"
+    return [float(number) for number in ([found[0]] if isinstance(found[0], str) else found[0])]
+
+
+def test_there_is_time_to_stop(compose):
+    """As long as the parts may take, one after the other (`Application.stop`)."""
+    drain, = said("FerryServer/Configuration.swift", r'"FERRY_DRAIN_SECONDS", "[^"]*", "(\d+)"')
+    parts = [drain] + said("FerryEngine/Engine.swift", r"waitUntilEmpty\(seconds: (\d+)\)") \
+        + said("FerryWebhooks/WebhookSender.swift", r"graceSeconds: Double = (\d+)") \
+        + said("FerryServer/Application.swift", r"surface\.drain\(seconds: (\d+)\)") \
+        + said("FerryServer/PrivatePostgresOwner.swift",
+               r"\(SIGINT, Int64\((\d+)\)\), \(SIGQUIT, (\d+)\), \(SIGKILL, (\d+)\)")
+    unit = (REPOSITORY / "deploy/ferry.service").read_text()
+    assert float(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[1]) > sum(parts)
+
+    def grace(name: str) -> float:
+        return float(compose["services"][name]["stop_grace_period"].removesuffix("s"))
+
+    assert grace("ferry") > sum(parts)
+    # It only waits for its clients: those that listen to events would stay for ever.
+    assert grace("proxy") > drain
+
+
+def test_no_log_grows_without_end(compose):
+    for name, service in compose["services"].items():
+        assert {"max-size", "max-file"} <= set(service["logging"]["options"]), name
 
 
 def test_every_name_that_is_used_is_defined(compose):
@@ -165,11 +191,26 @@ def test_the_image_has_the_libraries_of_the_build(dockerfile):
         assert development in (REPOSITORY / "scripts/install-system-packages").read_text()
 
 
-def test_the_unit_is_hardened_and_leaves_time_to_drain():
+def test_the_unit_is_hardened():
     unit = (REPOSITORY / "deploy/ferry.service").read_text()
     for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "User=ferry", "KillMode=mixed"):
         assert line in unit.splitlines()
-    assert int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]) > 20
+
+
+def test_the_unit_starts_ferry_again_however_long_the_database_is_away():
+    unit = (REPOSITORY / "deploy/ferry.service").read_text()
+    sections = {section: body.splitlines() for section, body in re.findall(r"^\[(\w+)\]\n([^[]*)", unit, re.MULTILINE)}
+    assert "StartLimitIntervalSec=0" in sections["Unit"]
+    assert {"Restart=on-failure", "RestartPreventExitStatus=2"} <= set(sections["Service"])
+
+    def ends_with(**settings: str) -> int:
+        with tempfile.TemporaryDirectory() as data:
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("FERRY_")}
+            return subprocess.run([binary(), "serve"], env=environment | {"FERRY_DATA_DIR": data} | settings,
+                                  capture_output=True, timeout=120).returncode
+
+    assert ends_with(FERRY_DATABASE_URL=f"postgresql://127.0.0.1:{free_port()}/none") == 1, "it is tried again"
+    assert ends_with(FERRY_LISTEN="nowhere") == 2, "it is not"
 
 
 def test_the_unit_lets_ferry_ask_for_its_own_addresses():
@@ -211,6 +252,7 @@ def test_the_proxy_lets_fewer_requests_through_than_ferry_has_connections():
 
 # That many are under way at most: a few instead of 1,800.
 REQUESTS = 8
+NO_KEY = "Bearer none"
 
 
 class Upstream(http.server.ThreadingHTTPServer):
@@ -234,7 +276,7 @@ class UpstreamHandler(http.server.BaseHTTPRequestHandler):
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self.server.ending.wait(30)
+            self.server.ending.wait(600)
             self.wfile.write(b"0\r\n\r\n")
             return None
         if self.path == "/v1/jobs/none":
@@ -242,6 +284,14 @@ class UpstreamHandler(http.server.BaseHTTPRequestHandler):
         self.answer(200, b"{}", "application/json")
 
     def do_POST(self):
+        if self.server.is_away:
+            self.close_connection = True
+            return None
+        if self.headers["Authorization"] == NO_KEY:
+            # As Ferry does it: before the body is there.
+            self.rfile.read(1)
+            self.close_connection = True
+            return self.answer(401, b'{"code":"unauthorized"}', "application/problem+json")
         self.server.seen.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
         self.answer(201, b"{}", "application/json")
 
@@ -282,7 +332,7 @@ def proxy(tmp_path_factory):
             return s.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        eventually(10, is_open, "nginx")
+        eventually(120, is_open, "nginx")
         yield port, upstream
     finally:
         process.terminate()
@@ -291,9 +341,8 @@ def proxy(tmp_path_factory):
 
 
 def exchange(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
         s.sendall(request)
-        s.settimeout(10)
         answer = b""
         while chunk := s.recv(65536):
             answer += chunk
@@ -304,6 +353,12 @@ def exchange(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 HEAD = b"Host: ferry\r\nConnection: close\r\n"
+BATCH = b"x" * (2 << 20)
+# Whatever the proxy refuses for reasons of its own, small and large.
+REQUESTS_OF_ALL_SIZES = [
+    b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n",
+    b"POST /v1/jobs/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(BATCH) + HEAD + b"\r\n" + BATCH,
+]
 
 
 def test_requests_arrive_as_they_were_sent(proxy):
@@ -355,10 +410,16 @@ def test_what_is_refused_is_a_problem(proxy, name, request_bytes, status, code):
 
 def test_a_batch_may_be_large(proxy):
     port, upstream = proxy
-    body = b"x" * (2 << 20)
-    status, _, _ = exchange(port, b"POST /v1/jobs/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(body) + HEAD
-                            + b"\r\n" + body)
-    assert status == 201 and upstream.seen[-1] == ("/v1/jobs/batch", body)
+    status, _, _ = exchange(port, REQUESTS_OF_ALL_SIZES[1])
+    assert status == 201 and upstream.seen[-1] == ("/v1/jobs/batch", BATCH)
+
+
+@pytest.mark.parametrize("path, length", [("/v1/jobs", 1 << 20), ("/v1/jobs/batch", 32 << 20)])
+def test_a_body_is_refused_before_it_is_there(proxy, path, length):
+    """Nobody without a key has a place for a body, in Ferry or in the proxy: this one never comes."""
+    status, _, body = exchange(proxy[0], b"POST %s HTTP/1.1\r\nContent-Length: %d\r\nAuthorization: %s\r\n"
+                               % (path.encode(), length, NO_KEY.encode()) + HEAD + b"\r\nx")
+    assert (status, json.loads(body)["code"]) == (401, "unauthorized")
 
 
 def test_what_is_beyond_the_limit_is_told_when_to_come_back(proxy):
@@ -366,24 +427,26 @@ def test_what_is_beyond_the_limit_is_told_when_to_come_back(proxy):
     streams = []
     try:
         for _ in range(REQUESTS):
-            streams.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            streams.append(socket.create_connection(("127.0.0.1", port), timeout=60))
             streams[-1].sendall(b"GET /v1/events HTTP/1.1\r\nHost: ferry\r\n\r\n")
             assert streams[-1].recv(65536).startswith(b"HTTP/1.1 200 "), "the limit lets it through"
-        status, fields, body = exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")
-        problem = json.loads(body)
-        assert (status, problem["code"], fields["retry-after"]) == (503, "unavailable", "1")
-        assert problem["status"] == 503 and problem["detail"].endswith(".")
+        for request in REQUESTS_OF_ALL_SIZES:
+            status, fields, body = exchange(port, request)
+            problem = json.loads(body)
+            assert (status, problem["code"], fields["retry-after"]) == (503, "unavailable", "1")
+            assert problem["status"] == 503 and problem["detail"].endswith(".")
     finally:
         upstream.ending.set()
         for stream in streams:
             stream.close()
-    eventually(10, lambda: exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")[0] == 200, "room again")
+    eventually(120, lambda: exchange(port, REQUESTS_OF_ALL_SIZES[0])[0] == 200, "room again")
 
 
-def test_a_ferry_that_is_away_is_a_problem_too(proxy):
+@pytest.mark.parametrize("request_bytes", REQUESTS_OF_ALL_SIZES, ids=["small", "large"])
+def test_a_ferry_that_is_away_is_a_problem_too(proxy, request_bytes):
     port, upstream = proxy
     upstream.is_away = True
-    status, fields, body = exchange(port, b"GET /v1/jobs HTTP/1.1\r\n" + HEAD + b"\r\n")
+    status, fields, body = exchange(port, request_bytes)
     problem = json.loads(body)
     assert (status, problem["code"], fields["retry-after"]) == (502, "bad_gateway", "1")
     assert fields["content-type"] == "application/problem+json" and problem["detail"].endswith(".")

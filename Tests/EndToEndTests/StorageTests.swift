@@ -50,6 +50,45 @@ struct StorageTests {
         #expect(large["error"]?["code"]?.string == "storage_full", "\(large)")
     }
 
+    @Test("what a job expects to bring has to fit where the server does not say how long its answer is")
+    func expected() throws {
+        let origin = try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+            // More than is gathered in memory, whose size is known when its file is made.
+            connection.send(patternBytes(1 << 20))
+        }
+        defer { origin.stop() }
+        let root = try TemporaryDirectory.make("expected")
+        defer { TemporaryDirectory.remove(root) }
+        let disk = try SmallFileSystem(root + "/files", byteCount: 16 << 20)
+        defer { disk.remove() }
+        try writeFile(disk.path + "/ballast", [UInt8](repeating: 0, count: 8 << 20))
+        let database = try TestDatabase()
+        let ferry = try FerryProcess([
+            "FERRY_DATABASE_URL": database.url, "FERRY_STORAGE_ROOT": disk.path,
+            "FERRY_STORAGE_RESERVE": "500000",
+        ])
+        defer { ferry.remove() }
+        let job = { (path: String, more: String) in
+            #"{"kind":"download","request":{"url":"\#(origin.url)/"},"#
+                + #""destination":{"path":"\#(path)"}\#(more)}"#
+        }
+        // Less than the whole disk, and more than is free.
+        let id = try ferry.submit(
+            job("large", #","schedule":{"expected_bytes_to_receive":\#(10 << 20)}"#))
+        var waiting: JSON?
+        let isHeld = becomes {
+            waiting = try ferry.json("GET", "/v1/jobs/\(id)")
+            return waiting?["waiting_reason"]?["code"]?.string == "storage_low"
+        }
+        #expect(isHeld && waiting?["error"]?["code"]?.string == "storage_full", "\(waiting ?? .null)")
+        #expect(try ferry.run(job("small", ""))["state"]?.string == "succeeded")
+        unlink(disk.path + "/ballast")
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        #expect(names(in: disk.path) == ["large", "small"])
+    }
+
     @Test("a node whose disk became read-only loses no job: another one takes them, or they wait")
     func readOnly() throws {
         let nginx = try Nginx()

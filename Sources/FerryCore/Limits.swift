@@ -134,6 +134,8 @@ package enum Limits {
     package static let webhookOverlapMax = 604_800.0
     /// Keys that sign at once: the newest, and those that rotations have left.
     package static let webhookKeyCountMax = 4
+    /// Bytes of a delivery's job for which it counts once more among those that a node has in memory.
+    package static let deliveryWeightByteCount = 16 << 10
     /// Seconds for which a sender has a delivery to itself.
     package static let deliveryLeaseSeconds = 40.0
     /// Seconds for which a delivery is kept, pending ones included.

@@ -33,14 +33,101 @@ def test_every_event_is_explained():
     assert events and [event for event in events if f"`{event}`" not in text("docs/events.md")] == []
 
 
+# The constants of Limits.swift by the row of docs/limits.md that has to say them: the words that its first cell begins
+# with. A new constant gets its row here.
+LIMITS = {
+    "body of one submission": ["submissionByteCountMax"],
+    "body of a batch": ["batchByteCountMax", "batchJobCountMax"],
+    "URL of a job": ["urlByteCountMax"],
+    "header fields of a job": ["headerCountMax", "headerByteCountMax"],
+    "`request.auth`": ["userByteCountMax", "passwordByteCountMax", "tokenByteCountMax"],
+    "each PEM text": ["pemByteCountMax"],
+    "`request.tls.pins`": ["pinCountMax", "proxyBypassCountMax"],
+    "`tracestate`": ["traceStateByteCountMax", "traceStateMemberCountMax"],
+    "`metadata`": ["metadataCountMax", "metadataNameByteCountMax", "metadataValueByteCountMax"],
+    "`description`": ["descriptionByteCountMax"],
+    "`session` and other names": ["nameByteCountMax"],
+    "members of a `PATCH` of a job": ["patchMemberCountMax"],
+    "configured sessions": ["sessionCountMax"],
+    "unfinished jobs that `GET`": ["sessionJobCountMax"],
+    "`retry.max_attempts`": ["jobAttemptCountMax"],
+    "`mirrors`": ["mirrorCountMax"],
+    "`schedule.depends_on`": ["dependencyCountMax"],
+    "`questions.timeout`": ["questionSecondsMax"],
+    "`acknowledgement.timeout`": ["acknowledgementSecondsMax"],
+    "`acknowledgement.reminders`": ["reminderCountMax", "reminderDelayMax"],
+    "an answer to a question": ["answerByteCountMax"],
+    "`destination.path`": ["pathByteCountMax"],
+    "a multipart body": ["partCountMax", "partNameByteCountMax"],
+    "`Idempotency-Key`": ["idempotencyKeyByteCountMax"],
+    "a list": ["listLimitDefault", "listLimitMax"],
+    "bytes of a page": ["listByteCountMax"],
+    "`Prefer: wait`": ["waitSecondsMax"],
+    "`cron`": ["cronByteCountMax", "timeZoneByteCountMax"],
+    "`jitter`": ["scheduleJitterSecondsMax"],
+    "streams of events": ["eventListenerCountMax", "eventQueueByteCountMax"],
+    "progress on streams": ["eventProgressSeconds", "eventProgressByteCountMax", "eventProgressTotalByteCountMax"],
+    "unfinished jobs of one tenant": ["unfinishedJobCountMax"],
+    "jobs that wait on a node": ["waitingJobCountMax", "waitingSecondsMax"],
+    "bodies of requests on a node": ["bodyBytesMax", "smallBodyBytes"],
+    "head of a response": ["responseHeaderByteCountMax", "responseHeaderLineCountMax"],
+    "redirects": ["redirectCountMax"],
+    "parts of a download": ["segmentCountMax"],
+    "body of a `data` job": ["inlineBodyByteCountMax"],
+    "bytes of failed and cancelled jobs": ["resumeDataSeconds"],
+    "`resume_data`": ["resumeDataByteCountMax"],
+    "text of an answer": ["responseExcerptByteCountMax"],
+    "the origin's `Content-Type`": ["contentTypeByteCountMax"],
+    "attempts of a job": ["attemptCountMax"],
+    "transactions of an attempt": ["transactionCountMax"],
+    "endpoints of a tenant": ["webhookCountMax"],
+    "body that makes or changes one": ["webhookByteCountMax"],
+    "`events`, `retry.delays`": ["webhookEventCountMax", "webhookDelayCountMax"],
+    "a pause of `retry.delays`": ["webhookDelayMax"],
+    "`disable_after`": ["webhookDisableAfterMin", "webhookDisableAfterMax"],
+    "`overlap_seconds`": ["webhookOverlapMax"],
+    "keys of an endpoint": ["webhookKeyCountMax"],
+    "deliveries in memory, claimed": ["deliveryWeightByteCount"],
+    "pending deliveries": ["deliverySeconds"],
+    "rows of one insert": ["intakeBatchMax", "claimBatchMax", "resultBatchMax"],
+    "bodies of 16 to 256 KiB": ["gatheredBytesMax"],
+    "a lane that commits": ["shardSeconds"],
+    "lots that a look finds": ["lookLotCountMax"],
+    "the audit": ["auditSeconds", "auditCountMax"],
+    "schedules that one transaction": ["scheduleBatchMax"],
+    "off-peak windows": ["windowCountMax"],
+    "an occurrence counts as missed": ["scheduleGraceSeconds"],
+    "missed (`run_all`)": ["scheduleCatchUpSeconds"],
+    "runs of a schedule": ["scheduleOverlapMax"],
+    "heartbeat and lease": ["heartbeatSeconds", "leaseSeconds"],
+    "events are kept": ["eventRetentionSeconds"],
+}
+# What a row says in words of its own.
+SPELLED = {
+    "eventProgressSeconds": "twice a second", "transactionCountMax": "the first 31 and the last",
+    "eventRetentionSeconds": "7 days",
+}
+# How something works, which other pages tell: no bound that anybody meets.
+UNLISTED = {"eventHeartbeatSeconds", "deliveryLeaseSeconds", "priorityHeadStartSeconds", "deadlineHeadStartSeconds"}
+
+
 def test_every_limit_of_a_request_has_its_row():
-    source, page = text("Sources/FerryCore/Limits.swift"), text("docs/limits.md").replace(",", "")
-    values = dict(re.findall(r"static let (\w+) = ([\d_.<\s]+?)$", source, re.MULTILINE))
-    assert len(values) > 15
-    for name, value in values.items():
-        number = eval(value.replace("_", ""))  # shifts and numbers, from our own source
-        words = {str(int(number)), f"{int(number) >> 10} KiB", f"{int(number) >> 20} MiB"}
-        assert any(word in page for word in words), f"docs/limits.md lacks {name}: {value}"
+    declared = re.findall(r"static let (\w+)(?:: \w+)? = ([\d_.<*\s]+?)$", text("Sources/FerryCore/Limits.swift"),
+                          re.MULTILINE)
+    values = {name: eval(value.replace("_", "")) for name, value in declared}  # numbers and shifts of our own source
+    rows = re.findall(r"^\| .*$", re.sub(r"(?<=\d),(?=\d{3})", "", text("docs/limits.md")), re.MULTILINE)
+    placed = [name for names in LIMITS.values() for name in names]
+    assert len(placed) == len(set(placed)), "one is named twice"
+    assert set(values) - UNLISTED == set(placed), "LIMITS says in which row a constant is"
+    for words, names in LIMITS.items():
+        found = [row for row in rows if re.match(rf"\| {re.escape(words)}(?!\w)", row)]
+        assert len(found) == 1, f"docs/limits.md has {len(found)} rows that begin with {words}"
+        for name in names:
+            number = int(values[name])
+            forms = [str(number)] + [f"{number >> bits} {unit}" for bits, unit in ((10, "KiB"), (20, "MiB"))
+                                     if number >> bits << bits == number > 0]
+            expected = [rf"(?<![\d.]){form}(?!\d)" for form in ([SPELLED[name]] if name in SPELLED else forms)]
+            assert any(re.search(one, found[0]) for one in expected), f"the row of {words} does not say {name}: {number}"
 
 
 def test_the_retry_schedule_of_webhooks_is_the_documented_one():

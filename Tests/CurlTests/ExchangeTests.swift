@@ -51,7 +51,7 @@ import Testing
 
     @Test("an answer that does not come ends at the deadline")
     func deadline() throws {
-        let origin = try ScriptedOrigin { _ = $0.waitUntilClosed(milliseconds: 60_000) }
+        let origin = try ScriptedOrigin { _ = $0.waitUntilClosed() }
         defer { origin.stop() }
         var exchange = Exchange(url: origin.url)
         exchange.deadline = 200

@@ -157,7 +157,7 @@ import Testing
         let origin = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc")
-            if connection.waitUntilClosed(milliseconds: 60_000) { closed.fire(()) }
+            if connection.waitUntilClosed() { closed.fire(()) }
         }
         defer { origin.stop() }
         try Self.withLoop { loop in

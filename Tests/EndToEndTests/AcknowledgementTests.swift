@@ -26,7 +26,7 @@ struct AcknowledgementTests {
         #expect(job["acknowledgement"]?["by"]?.string == "client" && job["acknowledged_at"] == .null)
         let other = try ferry.run(request + #","session":"careful","acknowledgement":null}"#)
         let otherID = try #require(other["id"]?.string)
-        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(otherID)").status == 404 })
+        #expect(becomes { try ferry.call("GET", "/v1/jobs/\(otherID)").status == 404 })
         let told = heard(["job.succeeded", "job.unacknowledged"], by: receiver)
         #expect(told.first == "job.succeeded" && told.contains("job.unacknowledged"), "\(told)")
         ferry.kill9()
@@ -45,10 +45,10 @@ struct AcknowledgementTests {
         let again = try ferry.call("POST", "/v1/jobs/\(id)/acknowledge")
         #expect(try again.status == 404 || again.json == first, "\(again.text)")
         #expect(try ferry.json("GET", "/v1/jobs?acknowledged=false")["data"]?.array?.isEmpty == true)
-        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
+        #expect(becomes { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
         let kept = ferry.directory + "/results"
         #expect(
-            becomes(seconds: 40) {
+            becomes {
                 names(in: kept).allSatisfy { names(in: "\(kept)/\($0)").isEmpty }
             })
         #expect(becomes { try types(ferry).contains("job.acknowledged") })
@@ -145,7 +145,7 @@ struct AcknowledgementTests {
             try nodes[1].json("GET", "/v1/events?session=both&type=job.unacknowledged&limit=500")["data"]?
                 .array?.compactMap { $0["data"]?["job"]?["id"]?.string } ?? []
         }
-        #expect(becomes(seconds: 40) { try reminders().count >= 2 * ids.count })
+        #expect(becomes { try reminders().count >= 2 * ids.count })
         for id in ids { #expect(try reminders().count { $0 == id } == 2) }
     }
 }

@@ -59,22 +59,21 @@ struct ClusterTests {
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
         let begun = Signal<Void>()
-        let closed = Signal<Int64>()
+        let closed = Signal<Void>()
         let endless = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nsome bytes")
             begun.fire(())
-            if connection.waitUntilClosed(milliseconds: 20_000) { closed.fire(monotonicNanoseconds()) }
+            if connection.waitUntilClosed() { closed.fire(()) }
         }
         defer { endless.stop() }
         #expect(becomes { try nodes.first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
         let id = try nodes.first.submit(
-            #"{"kind":"download","request":{"url":"\#(endless.url)/"},"destination":{"path":"endless"}}"#)
+            #"{"kind":"download","request":{"url":"\#(endless.url)/","timeout_for_request":600},"#
+                + #""destination":{"path":"endless"}}"#)
         #expect(begun.wait().count == 1)
-        let asked = monotonicNanoseconds()
         #expect(try nodes.second.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
-        let end = try #require(closed.wait(seconds: 20).first)
-        #expect(end - asked < 10_000_000_000, "closed after \((end - asked) / 1_000_000) ms")
+        #expect(closed.wait().count == 1)
         #expect(try nodes.second.finished(id)["state"]?.string == "cancelled")
         #expect(try nodes.first.finished(id)["state"]?.string == "cancelled")
         #expect(!names(in: nodes.first.files).contains("endless"))

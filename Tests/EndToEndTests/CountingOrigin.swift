@@ -36,7 +36,7 @@ final class CountingOrigin: Sendable {
                 state.judging += 1
             }
             // Those whose other end has gone leave meanwhile.
-            let end = monotonicNanoseconds() + 20_000_000_000
+            let end = monotonicNanoseconds() + 120_000_000_000
             while isOver, monotonicNanoseconds() < end, !isStopped.load(ordering: .relaxed) {
                 poll(nil, 0, 1)
             }

@@ -83,7 +83,7 @@ struct CrashTests {
         #expect(origin.stopped.wait(for: 4).count == 4)
         ferry.kill9()
         try ferry.start()
-        #expect(Set(origin.stopped.wait(for: 4, seconds: 30)) == Set(0..<4))
+        #expect(Set(origin.stopped.wait(for: 4)) == Set(0..<4))
         #expect(!ferry.log.contains(deadNodeMessage), "as of a node that does not come back")
         origin.open()
         for id in ids { #expect(try ferry.finished(id)["attempt"]?.integer == 2) }
@@ -148,7 +148,7 @@ struct CrashTests {
         }
         let killed = try #require(postmaster())
         kill(killed, SIGKILL)
-        #expect(becomes(seconds: 30) { try postmaster() != killed && submit().status == 201 })
+        #expect(becomes { try postmaster() != killed && submit().status == 201 })
         #expect(try ferry.json("GET", "/v1/jobs/\(id)") == job)
         let last = try #require(postmaster())
         #expect(ferry.terminate() == 0)
@@ -161,7 +161,7 @@ struct CrashTests {
     func drain(signal: Int32) throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess([
-            "FERRY_CONCURRENCY": "1", "FERRY_DATABASE_URL": database.url, "FERRY_DRAIN_SECONDS": "30",
+            "FERRY_CONCURRENCY": "1", "FERRY_DATABASE_URL": database.url, "FERRY_DRAIN_SECONDS": "600",
         ])
         defer { ferry.remove() }
         let origin = try HalfwayOrigin(free: 0)
@@ -187,7 +187,7 @@ struct CrashTests {
         try expectAllWhole(ferry, ids)
         let begin = monotonicNanoseconds()
         #expect(ferry.terminate() == 0)
-        #expect(monotonicNanoseconds() - begin < 20_000_000_000, "an idle node takes long to end")
+        #expect(monotonicNanoseconds() - begin < 60_000_000_000, "an idle node takes long to end")
     }
 
     @Test("who is to ignore a closed terminal does (nohup)")

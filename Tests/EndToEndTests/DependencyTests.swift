@@ -118,7 +118,7 @@ struct DependencyTests {
             }
         }
         let ids = try ferry.submitBatch(#"{"jobs":[\#(jobs.joined(separator: ","))]}"#)
-        #expect(origin.stopped.wait(for: 4, seconds: 30).count >= 4)
+        #expect(origin.stopped.wait(for: 4).count >= 4)
         ferry.kill9()
         origin.open()
         try ferry.start()

@@ -35,7 +35,7 @@ struct EndpointAcknowledgementTests {
         ferry.kill9()
         try ferry.start()
         let declined = try ferry.run(job + #","acknowledgement":false}"#)["id"]?.string ?? ""
-        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(declined)").status == 404 })
+        #expect(becomes { try ferry.call("GET", "/v1/jobs/\(declined)").status == 404 })
         #expect(try list(ferry) == [id])
         let shown = try ferry.json("GET", "/v1/jobs/\(id)")
         #expect(shown["acknowledgement"]?["endpoint"]?.string == endpointID)
@@ -63,12 +63,12 @@ struct EndpointAcknowledgementTests {
         #expect(changed["acknowledgement"] == .null)
         #expect(try ferry.call("DELETE", path).status == 204)
         let free = try ferry.run(job + "}")["id"]?.string ?? ""
-        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(free)").status == 404 })
+        #expect(becomes { try ferry.call("GET", "/v1/jobs/\(free)").status == 404 })
         let repeated = try ferry.json("POST", "/v1/jobs/\(id)/retry", "{}")
         #expect(repeated["acknowledgement"] == .null && repeated["id"]?.string != nil)
         let done = try ferry.json("POST", "/v1/jobs/\(id)/acknowledge", "{}")
         #expect(done["acknowledged_at"]?.string != nil)
-        #expect(becomes(seconds: 40) { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
+        #expect(becomes { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
     }
 
     @Test("with by: webhook only the acceptance of the endpoint that asks counts, over kill -9")
@@ -99,7 +99,7 @@ struct EndpointAcknowledgementTests {
             return paths.isSuperset(of: ["/own", "/hook"])
         }
         #expect(haveHeard, "\(paths)")
-        #expect(slow.deliveries.wait(for: 3, seconds: 30).count >= 3)
+        #expect(slow.deliveries.wait(for: 3).count >= 3)
         #expect(try ferry.json("GET", path)["acknowledged_at"] == .null)
         #expect(try ferry.json("GET", path)["acknowledgement"]?["endpoint"] == made["id"])
         ferry.kill9()

@@ -89,7 +89,7 @@ final class EventListener: Sendable {
     }
 
     /// The next events of the log: neither comments nor progress.
-    func events(_ count: Int, seconds: Double = 30) -> [Message] {
+    func events(_ count: Int, seconds: Double = 120) -> [Message] {
         var events: [Message] = []
         let deadline = Sys.monotonicNanoseconds() + Int64(seconds * 1e9)
         while events.count < count, Sys.monotonicNanoseconds() < deadline {

@@ -4,6 +4,7 @@ import Glibc
 import Synchronization
 import Sys
 import TestSupport
+import Testing
 
 let adminKey = "end-to-end-admin-key-0123456789abcdef"
 let webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
@@ -19,7 +20,7 @@ final class FerryProcess: Sendable {
         return (ferry: ferry, database: database)
     }
 
-    private static func atEnd() { try? shared.get().ferry.remove() }
+    private static func atEnd() { _ = try? shared.get().ferry.discard() }
 
     let port: UInt16
     let directory: String
@@ -58,11 +59,13 @@ final class FerryProcess: Sendable {
             launcher + [Program.ferry, "serve"], environment: environment.merging(changes) { $1 },
             log: directory + "/log")
         pid.withLock { $0 = child }
-        let isReady = becomes(seconds: 60) {
-            if Program.hasEnded(child) { throw TestSupportError("it ended") }
-            return try self.call("GET", "/readyz").status == 200
+        var hasEnded = false
+        let isReady = becomes {
+            hasEnded = Program.hasEnded(child)
+            return try hasEnded || self.call("GET", "/readyz").status == 200
         }
-        guard isReady else { throw TestSupportError("ferry did not get ready: \(log)") }
+        if hasEnded { pid.withLock { $0 = nil } }
+        guard isReady, !hasEnded else { throw TestSupportError("ferry did not get ready: \(log)") }
     }
 
     /// Ends it as the machine's failure would: nothing is finished.
@@ -87,17 +90,21 @@ final class FerryProcess: Sendable {
         return Program.wait(child)
     }
 
-    /// Stops it and removes what it has written. Whatever still runs is not waited for.
+    /// Stops it and removes what it has written. One that does not end by itself is an issue.
     func remove() {
-        if let child = pid.withLock({ $0.take() }) {
-            kill(child, SIGCONT)
-            kill(child, SIGTERM)
-            if !becomes(seconds: 10, { Program.hasEnded(child) }) {
-                kill(child, SIGKILL)
-                _ = Program.wait(child)
-            }
-        }
-        TemporaryDirectory.remove(directory)
+        if let log = discard() { Issue.record("ferry had to be killed: \(log)") }
+    }
+
+    /// As `remove`; what it had logged, if it had to be killed.
+    private func discard() -> String? {
+        defer { TemporaryDirectory.remove(directory) }
+        guard let child = pid.withLock({ $0.take() }) else { return nil }
+        kill(child, SIGCONT)
+        kill(child, SIGTERM)
+        if becomes({ Program.hasEnded(child) }) { return nil }
+        kill(child, SIGKILL)
+        _ = Program.wait(child)
+        return log
     }
 }
 
@@ -197,7 +204,7 @@ extension Exchange.Answer {
 
 /// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not
 /// yet.
-func becomes(seconds: Double = 30, _ condition: () throws -> Bool) -> Bool {
+func becomes(seconds: Double = 120, _ condition: () throws -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {
         if (try? condition()) == true { return true }

@@ -58,6 +58,7 @@ struct HoldTests {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         }
         defer { slow.stop() }
+        defer { gate.open() }
         let origin = try origin()
         defer { origin.stop() }
         let running = try ferry.submit(job(slow))

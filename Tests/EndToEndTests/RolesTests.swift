@@ -99,7 +99,7 @@ struct RolesTests {
         let endless = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             begun.fire(())
-            _ = connection.waitUntilClosed(milliseconds: 30_000)
+            _ = connection.waitUntilClosed()
         }
         defer { endless.stop() }
         let id = try api.submit(

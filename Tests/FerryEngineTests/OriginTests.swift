@@ -10,7 +10,7 @@ import Testing
         try ScriptedOrigin { connection in
             _ = connection.readRequest()
             connection.send(text.replacing("\n", with: "\r\n"))
-            if keepsOpen { _ = connection.waitUntilClosed(milliseconds: 20_000) }
+            if keepsOpen { _ = connection.waitUntilClosed() }
         }
     }
 

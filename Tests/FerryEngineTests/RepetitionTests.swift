@@ -84,7 +84,7 @@ import Testing
         try Self.with { connection in
             _ = connection.readRequest()
             arrived.fire(())
-            _ = connection.waitUntilClosed(milliseconds: 20_000)
+            _ = connection.waitUntilClosed()
         } _: { origin, fixture in
             let attempts = [
                 fixture.attempt(.data, origin.url) { Self.post(&$0) }, fixture.attempt(.data, origin.url),

@@ -308,7 +308,7 @@ private let bytes = patternBytes(size, seed: 7)
     func idle() throws {
         let stuck = Signal<Void>()
         let origin = try RangeOrigin(bytes) { answer, _, number in
-            if number == 1 { answer.halfway = (after: 100_000, body: { _ = stuck.wait(seconds: 30) }) }
+            if number == 1 { answer.halfway = (after: 100_000, body: { _ = stuck.wait(seconds: 600) }) }
         }
         defer { stuck.fire(()) }
         let fixture = try Fixture()

@@ -29,7 +29,7 @@ import Testing
                     "HTTP/1.1 200 OK\r\n" + (count.map { "Content-Length: \($0)\r\n\r\n" } ?? "\r\n"))
                 connection.send([UInt8](repeating: 1, count: sent))
                 if count == nil { return }
-                _ = connection.waitUntilClosed(milliseconds: 20_000)
+                _ = connection.waitUntilClosed()
             }
         }
     }

@@ -61,7 +61,7 @@ final class RecordingObserver: CommitObserver {
     func deliveriesAdded(_ count: Int) { deliveries.add(count, ordering: .relaxed) }
 }
 
-/// One node of the service, without anything but its store.
+/// One node of the service, without anything but its store. `works` false: it has not begun to.
 final class TestNode: Sendable {
     static let identifiers = IdentifierGenerator { Timestamp(microseconds: Sys.wallMicroseconds()) }
     static let webhookKeys: WebhookKeys = {
@@ -81,7 +81,7 @@ final class TestNode: Sendable {
 
     init(
         _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
-        leaseSeconds: Double = Limits.leaseSeconds, prober: (any HostProber)? = nil,
+        leaseSeconds: Double = Limits.leaseSeconds, prober: (any HostProber)? = nil, works: Bool = true,
         adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
@@ -102,6 +102,7 @@ final class TestNode: Sendable {
         adjust(&configuration)
         store = Store(configuration)
         try store.start(runner: runner, observer: observer, prober: prober)
+        if works { store.beginWork() }
     }
 
     /// Submits and waits for the answer.
@@ -153,8 +154,8 @@ final class TestNode: Sendable {
     /// What an operator says about a host, and every node knows then.
     func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
         let patch = try HostPatch(JSON.parse(Array(patch.utf8)))
-        let changed = try wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }.get()
-            .get()
+        let answer = wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }
+        let changed = try answer.get().get()
         let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
             || changed.requestRateLimit != nil
         eventually("every node knows what holds for \(origin)") {

@@ -48,7 +48,7 @@ func serving(
 
 /// Polls a condition until it holds; false when 30 seconds were not enough.
 func eventually(_ condition: () -> Bool) -> Bool {
-    let deadline = monotonicNanoseconds() + 30_000_000_000
+    let deadline = monotonicNanoseconds() + 120_000_000_000
     while !condition() {
         if monotonicNanoseconds() > deadline { return false }
         _ = poll(nil, 0, 1)

@@ -41,8 +41,8 @@ import Testing
         let box = Mailbox<Int>()
         for message in 1...3 { box.send(message) }
         let start = monotonicNanoseconds()
-        #expect(box.gather(milliseconds: -1, expected: 3, microseconds: 60_000_000) == [1, 2, 3])
-        #expect(monotonicNanoseconds() - start < 30_000_000_000)
+        #expect(box.gather(milliseconds: -1, expected: 3, microseconds: 600_000_000) == [1, 2, 3])
+        #expect(monotonicNanoseconds() - start < 60_000_000_000)
     }
 
     @Test("an owner in poll(2) is woken by what is urgent and finds the rest as well")

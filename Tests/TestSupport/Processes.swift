@@ -99,9 +99,9 @@ package enum FreePort {
         return descriptor
     }
 
-    /// Whether somebody accepts connections there within half a minute.
+    /// Whether somebody accepts connections there within two minutes.
     package static func waitUntilOpen(_ port: UInt16) -> Bool {
-        let end = monotonicNanoseconds() + 30_000_000_000
+        let end = monotonicNanoseconds() + 120_000_000_000
         while monotonicNanoseconds() < end {
             if connects(port) { return true }
             usleep(2_000)
@@ -129,10 +129,14 @@ package enum FreePort {
     }
 }
 
-/// Directories of one test's own.
+/// Directories of one test's own; their names say whose process made them.
 package enum TemporaryDirectory {
+    /// Once, before the first is made.
+    private static let sweeping: Void = sweep()
+
     package static func make(_ name: String) throws -> String {
-        var template = Array("/tmp/ferry-\(name)-XXXXXX".utf8CString)
+        _ = sweeping
+        var template = Array("/tmp/ferry-\(name)-\(getpid())-XXXXXX".utf8CString)
         guard let made = mkdtemp(&template) else { throw SystemError("mkdtemp") }
         return String(cString: made)
     }
@@ -144,6 +148,18 @@ package enum TemporaryDirectory {
             for name in directoryNames(path) { remove(path + "/" + name) }
         }
         _ = Glibc.remove(path)
+    }
+
+    /// Removes what killed test processes have left.
+    private static func sweep() {
+        for name in directoryNames("/tmp") where name.hasPrefix("ferry-") {
+            let parts = name.split(separator: "-")
+            // A number in the second place: the socket of somebody's private PostgreSQL.
+            guard parts.count > 3, Int(parts[1]) == nil, let owner = pid_t(parts[parts.count - 2]),
+                kill(owner, 0) != 0, errno == ESRCH
+            else { continue }
+            remove("/tmp/\(name)")
+        }
     }
 }
 

@@ -221,7 +221,7 @@ package final class OriginConnection {
     }
 
     /// Waits until the other end has closed or reset the connection; false after so many milliseconds.
-    package func waitUntilClosed(milliseconds: Int32 = 20_000) -> Bool {
+    package func waitUntilClosed(milliseconds: Int32 = 600_000) -> Bool {
         let end = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
         while monotonicNanoseconds() < end {
             var descriptors = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)

@@ -9,7 +9,7 @@ package final class Signal<Value: Sendable>: Sendable {
     package func fire(_ value: Value) { mailbox.send(value) }
 
     /// The values that arrived, at least `count` of them unless `seconds` are over first.
-    package func wait(for count: Int = 1, seconds: Double = 30) -> [Value] {
+    package func wait(for count: Int = 1, seconds: Double = 120) -> [Value] {
         let end = monotonicNanoseconds() + Int64(seconds * 1e9)
         var values: [Value] = []
         while values.count < count {
@@ -30,7 +30,7 @@ package final class Gate: Sendable {
     package func open() { event.signal() }
 
     /// Waits until it is open; false after so many seconds.
-    package func pass(seconds: Double = 60) -> Bool {
+    package func pass(seconds: Double = 600) -> Bool {
         var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
     }
@@ -51,7 +51,7 @@ package final class Countdown: Sendable {
 }
 
 /// Whether the condition becomes true within the time; asked every millisecond.
-package func eventually(seconds: Double = 30, _ condition: () -> Bool) -> Bool {
+package func eventually(seconds: Double = 120, _ condition: () -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {
         if condition() { return true }

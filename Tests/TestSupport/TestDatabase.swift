@@ -79,10 +79,7 @@ package final class TestServer: Sendable {
     /// Creates a cluster and starts it. Takes about half a second.
     package init(tcpPort: UInt16? = nil) throws {
         self.tcpPort = tcpPort
-        Self.sweep()
-        var path = Array("/tmp/ferry-test-\(getpid())-XXXXXX".utf8CString)
-        guard mkdtemp(&path) != nil else { throw SystemError("mkdtemp") }
-        directory = path.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
+        directory = try TemporaryDirectory.make("test")
         binaries = try Self.findBinaries()
         user = try Self.findUser()
         if user.uid != uid_t.max, chown(directory, user.uid, user.gid) != 0 { throw SystemError("chown") }
@@ -118,7 +115,7 @@ package final class TestServer: Sendable {
                 "-c", "shared_buffers=64MB", "-c", "max_connections=500", "-c", "log_min_messages=warning",
             ])
         pid.withLock { $0 = process }
-        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
+        let deadline = Sys.monotonicNanoseconds() + 120_000_000_000
         while Sys.monotonicNanoseconds() < deadline {
             var status: Int32 = 0
             guard waitpid(process, &status, WNOHANG) == 0 else {
@@ -204,17 +201,6 @@ package final class TestServer: Sendable {
             throw TestServerError("as root, the tests need a user `postgres`")
         }
         return (entry.pointee.pw_uid, entry.pointee.pw_gid)
-    }
-
-    /// Removes what killed test processes have left.
-    private static func sweep() {
-        for name in directoryNames("/tmp") {
-            let parts = name.split(separator: "-")
-            guard name.hasPrefix("ferry-test-"), parts.count == 4, let owner = pid_t(parts[2]),
-                kill(owner, 0) != 0, errno == ESRCH
-            else { continue }
-            TemporaryDirectory.remove("/tmp/\(name)")
-        }
     }
 }
 

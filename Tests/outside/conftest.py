@@ -193,8 +193,9 @@ def running(open_files: int | None = None, refuse=None, status: int = 0, **setti
     """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give this status.
 
     `open_files`: the most that it and its database may have open. `refuse`: what `refusing` made, or `Stalls.install`."""
-    # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root.
-    data = pathlib.Path(tempfile.mkdtemp(prefix="ferry-outside-"))
+    # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root. By the
+    # number the tests in Swift know what a killed run has left (TemporaryDirectory).
+    data = pathlib.Path(tempfile.mkdtemp(prefix=f"ferry-outside-{os.getpid()}-"))
     data.chmod(0o755)
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FERRY_")}
@@ -218,10 +219,10 @@ def running(open_files: int | None = None, refuse=None, status: int = 0, **setti
             return False
 
     try:
-        eventually(60, is_ready, "ready")
+        eventually(120, is_ready, "ready")
         yield service
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == status, f"SIGTERM must end it with {status}:\n{service.log()}"
+        assert process.wait(120) == status, f"SIGTERM must end it with {status}:\n{service.log()}"
     finally:
         if process.poll() is None:
             process.kill()

@@ -45,11 +45,11 @@ def _is_open(port: int) -> bool:
 def _process(command: list[str], port: int, **options):
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     try:
-        eventually(20, lambda: process.poll() is None and _is_open(port), f"{command[0]} listens")
+        eventually(120, lambda: process.poll() is None and _is_open(port), f"{command[0]} listens")
         yield
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 @contextlib.contextmanager

@@ -30,13 +30,13 @@ def test_the_first_job_of_the_readme(ferry, tmp_path):
         receiver = subprocess.Popen(["sh", "-ec", "exec " + here(receive).strip()], cwd=tmp_path, env=environment,
                                     stdout=sink, stderr=subprocess.STDOUT)
     try:
-        eventually(30, lambda: "listens" in output.read_text(), "the receiver")
+        eventually(120, lambda: "listens" in output.read_text(), "the receiver")
         script = re.sub(r"FERRY_KEY=\S+", f"FERRY_KEY={ferry.key}", here(submit))
         run = subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                             timeout=60)
+                             timeout=120)
         assert run.returncode == 0, run.stdout + run.stderr
         assert '"state":"succeeded"' in run.stdout.replace('": "', '":"'), run.stdout
-        eventually(20, lambda: "job.succeeded" in output.read_text(), "the webhook")
+        eventually(120, lambda: "job.succeeded" in output.read_text(), "the webhook")
         assert "the signature is right" in output.read_text()
     finally:
         receiver.terminate()

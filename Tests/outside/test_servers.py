@@ -78,9 +78,9 @@ def test_a_suspended_download_from_apache_goes_on(ferry, authority, server):
     def look() -> dict:
         return ferry.call("GET", f"/v1/jobs/{job['id']}").json()
 
-    eventually(60, lambda: look()["progress"]["bytes_received"] > 100_000, "bytes")
+    eventually(120, lambda: look()["progress"]["bytes_received"] > 100_000, "bytes")
     assert ferry.call("POST", f"/v1/jobs/{job['id']}/suspend").status_code < 300
-    eventually(60, lambda: look()["state"] == "suspended", "suspended")
+    eventually(120, lambda: look()["state"] == "suspended", "suspended")
     assert ferry.call("POST", f"/v1/jobs/{job['id']}/resume").status_code < 300
     ended = ferry.call("GET", f"/v1/jobs/{job['id']}", headers={"Prefer": "wait=60"}).json()
     assert content(ferry, ended) == body

@@ -12,7 +12,7 @@ final class TokenBucket: Sendable {
         let bucket: TokenBucket
         fileprivate let position: Double
 
-        /// When its turn comes at the rate of now; in the past: at once.
+        /// When its turn comes at the rate of now; 0 when that is as long ago as no clock tells: at once.
         var time: Int64 { bucket.time(of: position) }
     }
 
@@ -54,7 +54,7 @@ final class TokenBucket: Sendable {
     }
 
     private func time(of position: Double) -> Int64 {
-        Int64(min(state.withLock { $0.time(of: position) }, 9e18))
+        Int64(min(max(0, state.withLock { $0.time(of: position) }), 9e18))
     }
 
     /// Another rate from now on, if it is another one; returns whether it is. Places stay as they are in

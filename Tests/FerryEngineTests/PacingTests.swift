@@ -49,6 +49,17 @@ private struct Simulation {
             sending: nil)
     }
 
+    @Test("a place that is long past at another rate is its turn now", arguments: [Int64(1), 50_000])
+    func longPast(rate: Int64) {
+        let bucket = TokenBucket(bytesPerSecond: (1 << 53) - 1, now: 0)
+        let pacing = Self.pacing(nil, bucket)
+        #expect(pacing.take(16_384, .receiving, now: 0) == 0)
+        let later: Int64 = 3_600_000_000_000
+        bucket.change(bytesPerSecond: rate, now: later)
+        #expect(pacing.timeLeft(later) <= 0)
+        #expect(pacing.take(1, .receiving, now: later) == 0)
+    }
+
     @Test(
         "ten seconds carry what the rate says, to five percent, and all have their share",
         arguments: [1, 3, 50], [0, 40_000_000] as [Int64])

@@ -58,6 +58,8 @@ package struct EngineConfiguration: Sendable {
 
 /// Bounds of one transfer, with unit and reason.
 enum EngineLimits {
+    /// The largest file that is sent; all that a form may name fit into 63 bits together.
+    static let sourceByteCountMax: Int64 = 1 << 53
     /// Bytes of a body that may gather in memory; one turn of a file thread writes and hashes it.
     static let gatheredBodyByteCountMax: Int64 = 256 << 10
     /// Nanoseconds after which a body that still gathers goes to its file: it is slow, and memory is dear.

@@ -6,6 +6,7 @@ extension FileIdentity {
     package init(_ status: stat) {
         self.init(
             inode: UInt64(status.st_ino),
-            modified: Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec))
+            // Before 1677 and after 2262 it is another number, which is as good to compare.
+            modified: Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec))
     }
 }

@@ -76,7 +76,10 @@ final class StorageDirectory: Sendable {
             throw missing
         }
         var status = stat()
-        guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+        guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+            // Holes make files of any size; what is sent in parts is added up.
+            Int64(status.st_size) <= EngineLimits.sourceByteCountMax
+        else {
             close(opened)
             throw missing
         }

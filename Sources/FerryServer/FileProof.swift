@@ -14,8 +14,9 @@ struct FileStamp: Hashable, Sendable {
     let changed: Int64
 
     init(_ status: stat) {
+        /// Those before 1677 and after 2262 are told apart from others, not ordered.
         func nanoseconds(_ time: timespec) -> Int64 {
-            Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+            Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
         }
         byteCount = Int64(status.st_size)
         device = UInt64(status.st_dev)

@@ -30,6 +30,26 @@ import Testing
         }
     }
 
+    @Test("a file may have any time: 1601, 2400, and what no calendar has")
+    func times() throws {
+        try Self.with { nginx, fixture in
+            try writeFile(fixture.root + "/source", [1])
+            var identities: [FileIdentity] = []
+            for second in [-11_644_473_600, 13_569_465_600, Int.max, Int.min] {
+                // A file system takes the nearest one that it can keep.
+                let times = [timespec](repeating: timespec(tv_sec: second, tv_nsec: 1), count: 2)
+                try #require(utimensat(AT_FDCWD, fixture.root + "/source", times, 0) == 0)
+                let result = fixture.run(.upload, nginx.url + "/put/x") { $0.spec.source = .path("source") }
+                #expect(result?.success?.size == 1)
+                var status = stat()
+                status.st_mtim = times[0]
+                identities.append(FileIdentity(status))
+                #expect(identities.last.flatMap { FileIdentity($0.text) } == identities.last)
+            }
+            #expect(Set(identities.map(\.modified)).count == 4)
+        }
+    }
+
     @Test("an inline payload is sent like a file")
     func inline() throws {
         try Self.with { nginx, fixture in

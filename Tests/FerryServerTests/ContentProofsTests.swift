@@ -34,6 +34,16 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         return answer
     }
 
+    @Test("a file may have any time")
+    func times() {
+        var status = stat()
+        let stamps = [Int.min, -11_644_473_600, 13_569_465_600, Int.max].map { second in
+            status.st_mtim.tv_sec = second
+            return FileStamp(status)
+        }
+        #expect(Set(stamps).count == 4)
+    }
+
     /// The bytes that the answer leads to; nil: it refuses.
     private static func bytes(_ answer: Signal<Result<OpenContent, StoreError>>) throws -> [UInt8]? {
         guard case .success(let content) = try #require(answer.wait().first) else { return nil }

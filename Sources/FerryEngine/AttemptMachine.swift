@@ -68,6 +68,8 @@ package struct AttemptMachine: Sendable {
         case leaveOutExpect
         /// What earlier attempts left is of no use.
         case leaveOutRange
+        /// `prepared` or `preparationFailed` is to come soon, whatever is left to prepare.
+        case endPreparation
         case store
         case revokeStorage
         /// The bytes are wrong, or nobody wants them.
@@ -80,12 +82,13 @@ package struct AttemptMachine: Sendable {
     }
 
     private enum Stop {
-        case asked(AttemptStop), released
+        case asked(AttemptStop), released, timedOut(TransferError)
         var outcome: AttemptResult.Outcome {
             switch self {
             case .asked(.cancel), .asked(.cancelKeepingBytes): .cancelled
             case .asked(.suspend): .suspended
             case .released: .released
+            case .timedOut(let error): .failed(error, retryAfter: nil)
             }
         }
         var keepsBytes: Bool { if case .asked(.cancel) = self { false } else { true } }
@@ -152,18 +155,22 @@ package struct AttemptMachine: Sendable {
             if let stop { return end(stop) }
             state = .exchanging(nil)
             return [.start(fresh: false)]
-        case .preparationFailed(let error), .outwaited(let error):
+        case .preparationFailed(let error):
             return stop.map { end($0) } ?? failKeeping(error)
-        case .stop(let how):
-            state = .preparing(.asked(how))
-            return []
-        case .release:
-            state = .preparing(stop ?? .released)
-            return []
-        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .timedOut, .stored, .published,
-            .storageFailed, .fetchAgain, .revoked, .putOff:
+        case .outwaited(let error):
+            return [.endPreparation] + (stop.map { end($0) } ?? failKeeping(error))
+        case .stop(let how): return endPreparation(.asked(how))
+        case .release: return endPreparation(stop ?? .released)
+        case .timedOut(let error): return endPreparation(stop ?? .timedOut(error))
+        case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .stored, .published, .storageFailed,
+            .fetchAgain, .revoked, .putOff:
             return []
         }
+    }
+
+    private mutating func endPreparation(_ stop: Stop) -> [Action] {
+        state = .preparing(stop)
+        return [.endPreparation]
     }
 
     private mutating func whileExchanging(_ event: Event, _ verdict: HeadVerdict?) -> [Action] {

@@ -1,4 +1,5 @@
 import FerryCore
+import Synchronization
 
 /// Opens a body that is more than the payload or one file: jobs whose results are sent on are looked up,
 /// files are opened by a file thread, parts get their heads. No loop waits for any of it.
@@ -9,8 +10,34 @@ struct BodyAssembly: Sendable {
         case elsewhere(NodeID)
     }
 
+    /// What is being hashed, as long as somebody wants to know.
+    private final class Hashing: Sendable {
+        private struct State {
+            var tail: DigestTail?
+            var isStopped = false
+        }
+        private let state = Mutex(State())
+
+        func begin(_ tail: DigestTail) {
+            let isStopped = state.withLock { state in
+                state.tail = tail
+                return state.isStopped
+            }
+            if isStopped { tail.stop() }
+        }
+
+        func stop() {
+            let tail = state.withLock { state in
+                state.isStopped = true
+                return state.tail
+            }
+            tail?.stop()
+        }
+    }
+
     private let attempt: Attempt
     private let context: EngineContext
+    private let hashing = Hashing()
 
     /// Nil: there is nothing to put together.
     init?(_ attempt: Attempt, _ context: EngineContext) {
@@ -37,6 +64,9 @@ struct BodyAssembly: Sendable {
                 })
         }
     }
+
+    /// Nobody wants the body any more: a file that is being hashed is left, and `reply` is called soon.
+    func stop() { hashing.stop() }
 
     private struct Source {
         let content: JobContent
@@ -110,6 +140,7 @@ struct BodyAssembly: Sendable {
                 guard (try? digests.finish()) == doubt.sha256 else { return done(Self.changed) }
                 settle(doubts.dropFirst(), done)
             })
+        hashing.begin(tail)
     }
 
     private func contents(_ found: Found, _ doubts: inout [Doubt]) throws(TransferError) -> BodyContents {

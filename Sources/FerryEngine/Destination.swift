@@ -116,9 +116,8 @@ struct Destination: Sendable {
     /// removes it there. File thread.
     func adopt(_ leftover: Leftover, identity: String?, withGaps: Bool) {
         var earlier = leftover.destination
-        guard earlier.attempt < attempt, earlier.directory != directory || earlier.isKept != isKept else {
-            return
-        }
+        let isElsewhere = !earlier.directory.hasSameBytes(as: directory) || earlier.isKept != isKept
+        guard earlier.attempt < attempt, isElsewhere else { return }
         earlier.attempt = attempt
         if let identity {
             adopt(from: earlier, identity: identity, withGaps: withGaps)

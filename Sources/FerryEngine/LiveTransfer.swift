@@ -24,6 +24,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var hop: Hop
     var next: Hop?
     var expects = true
+    var assembly: BodyAssembly?
     var source: BodySource?
     /// The node that has what is to be sent, when this one has not.
     var home: NodeID?
@@ -122,6 +123,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             next = nil
         case .leaveOutExpect: expects = false
         case .leaveOutRange: dropResumption()
+        case .endPreparation: assembly?.stop()
         case .store: store()
         case .revokeStorage: publication?.revoke()
         case .discardBytes: discardBytes()

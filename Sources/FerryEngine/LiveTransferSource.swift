@@ -9,6 +9,7 @@ extension LiveTransfer {
         do throws(TransferError) {
             if let assembly = BodyAssembly(attempt, context) {
                 let (key, tell) = (key, loop.teller)
+                self.assembly = assembly
                 assembly.open { contents in tell { $0.opened(contents, for: key) } }
                 return
             }
@@ -41,6 +42,7 @@ extension LiveTransfer {
 
     /// What `BodyAssembly` found.
     func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>) {
+        assembly = nil
         switch contents {
         case .success(let contents):
             do throws(TransferError) {

@@ -159,8 +159,8 @@ final class SegmentedTransfer: RunningAttempt {
             if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: putAside) }
             kept = nil
         case .leave: leave()
-        case .follow, .leaveOutExpect, .leaveOutRange:
-            // Parts see to their redirects, and send no body.
+        case .follow, .leaveOutExpect, .leaveOutRange, .endPreparation:
+            // Parts see to their redirects, and send no body. Looking for what is there does not take long.
             break
         }
     }

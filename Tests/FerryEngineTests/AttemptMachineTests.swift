@@ -33,6 +33,7 @@ import Testing
             case .store: "store"
             case .revokeStorage: "revoke"
             case .leaveOutRange: "no range"
+            case .endPreparation: "end preparation"
             case .discardBytes: "discard"
             case .keepBytes: "keep"
             case .report(.succeeded): "succeeded"
@@ -100,8 +101,9 @@ import Testing
 
     @Test("a cancelled attempt ends as cancelled from every state it can be in")
     func cancel() {
-        #expect(Self.run([.stop(.cancel), .prepared]) == ["discard", "cancelled"])
-        #expect(Self.run([.stop(.cancel), .preparationFailed(Self.error)]) == ["discard", "cancelled"])
+        let early = ["end preparation", "discard", "cancelled"]
+        #expect(Self.run([.stop(.cancel), .prepared]) == early)
+        #expect(Self.run([.stop(.cancel), .preparationFailed(Self.error)]) == early)
         #expect(Self.run([.prepared, .stop(.cancel)]) == ["start", "stop", "discard", "cancelled"])
         let storing: [AttemptMachine.Event] = [
             .prepared, .head(.accept), .transferEnded(nil), .stop(.cancel),
@@ -113,7 +115,7 @@ import Testing
     @Test("a suspended attempt leaves its bytes, and so does a cancelled one that is asked to")
     func suspend() {
         #expect(Self.run([.prepared, .stop(.suspend)]) == ["start", "stop", "keep", "suspended"])
-        #expect(Self.run([.stop(.suspend), .prepared]) == ["keep", "suspended"])
+        #expect(Self.run([.stop(.suspend), .prepared]) == ["end preparation", "keep", "suspended"])
         #expect(Self.run([.prepared, .stop(.cancelKeepingBytes)]) == ["start", "stop", "keep", "cancelled"])
         #expect(
             Self.run([.prepared, .head(.accept), .transferEnded(nil), .stop(.suspend), .revoked])
@@ -181,10 +183,20 @@ import Testing
         #expect(Self.run(storing + [.fetchAgain, .release]).suffix(3) == ["stop", "keep", "released"])
     }
 
+    @Test("a deadline counts while the attempt is prepared, unless somebody wants it to end in another way")
+    func earlyTimeout() {
+        let ends = ["end preparation", "keep", "failed"]
+        #expect(Self.run([.timedOut(Self.error), .prepared]) == ends)
+        #expect(Self.run([.timedOut(Self.error), .preparationFailed(Self.error)]) == ends)
+        #expect(Self.run([.timedOut(Self.error), .release, .prepared]).last == "failed")
+        #expect(Self.run([.timedOut(Self.error), .stop(.cancel), .prepared]).last == "cancelled")
+        #expect(Self.run([.release, .timedOut(Self.error), .prepared]).last == "released")
+    }
+
     @Test("who waits for a disk for too long fails, as it was asked to end, or not at all once it has ended")
     func outwaited() {
         let error = TransferError(.storageUnavailable, "silent", phase: .finishing, isRetryable: true)
-        #expect(Self.run([.outwaited(error), .prepared]) == ["keep", "failed"])
+        #expect(Self.run([.outwaited(error), .prepared]) == ["end preparation", "keep", "failed"])
         let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
         #expect(Self.run(stored + [.outwaited(error), .published]) == ["start", "store", "keep", "failed"])
         #expect(

@@ -214,4 +214,5 @@ extension AttemptResult {
     var retryAfter: Double? { if case .failed(_, let seconds) = outcome { seconds } else { nil } }
     var isCancelled: Bool { if case .cancelled = outcome { true } else { false } }
     var isReleased: Bool { if case .released = outcome { true } else { false } }
+    var isSuspended: Bool { if case .suspended = outcome { true } else { false } }
 }

@@ -284,4 +284,33 @@ import Testing
             }
         }
     }
+
+    @Test(
+        "a file whose bytes take long to compare holds up nobody who wants the job to end",
+        arguments: [AttemptStop.cancel, .suspend, nil])
+    func hugeFile(stop: AttemptStop?) throws {
+        try Self.with { origin, _, fixture in
+            try writeFile(fixture.root + "/huge", [])
+            // All of it a hole: hashing it would take hours.
+            let size: Int64 = 8 << 40
+            try #require(truncate(fixture.root + "/huge", off_t(size)) == 0)
+            var result = TransferResult(
+                path: "huge", size: size, sha256: sha256([]), body: nil, isKept: false, verified: .length)
+            result.file = FileIdentity(inode: 1, modified: 2)
+            let source = fixture.addJob(result)
+            let attempt = fixture.attempt(.upload, origin.url) {
+                $0.spec.source = .job(source)
+                if stop == nil { $0.spec.schedule.timeoutForResource = 1 }
+            }
+            fixture.engine.begin([attempt])
+            if let stop { fixture.engine.stop(attempt.job, stop) }
+            let ended = try #require(fixture.sink.arrived.wait().first)
+            switch stop {
+            case .cancel: #expect(ended.isCancelled)
+            case .suspend: #expect(ended.isSuspended)
+            default: #expect(ended.failure?.code == .resourceTimeout)
+            }
+            #expect(origin.requests.isEmpty)
+        }
+    }
 }

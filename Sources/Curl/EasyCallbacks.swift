@@ -60,6 +60,8 @@ final class EasyContext {
     fileprivate func requestBegins() {
         hasTriedAddress = false
         hasBegunRequest = true
+        // Of another socket, perhaps libcurl's own: its resolver wakes it up by a byte.
+        unread = []
     }
 
     /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will;
@@ -148,11 +150,13 @@ private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     var end = length - 1
     if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
     let line = UnsafeRawBufferPointer(start: bytes, count: end)
-    guard context.codings.allow(line) else {
+    if !context.codings.allow(line) {
         context.hasUnaskedCoding = true
-        return refusal(of: length)
+        guard delegate.wantsWholeHead else { return refusal(of: length) }
     }
-    return delegate.receiveHeaderLine(line) ? length : refusal(of: length)
+    let goesOn = delegate.receiveHeaderLine(line)
+    // Nothing is undone before the first byte of the body.
+    return goesOn && !(line.isEmpty && context.hasUnaskedCoding) ? length : refusal(of: length)
 }
 
 private let receiveBody: curl_write_callback = { bytes, size, count, raw in

@@ -27,9 +27,11 @@ package protocol EasyDelegate: AnyObject {
     /// Asked before the first byte of the request, on kept connections too (CURLOPT_PREREQFUNCTION).
     func willSend(to address: SocketAddress) -> Bool
     /// One line of an answer's head without its line end; empty at the head's end. Interim answers (1xx) and
-    /// trailers come this way as well. False ends the transfer with `CurlError.writeError`. One that names a
-    /// coding that was not asked for does not come: it ends the transfer with `CurlError.unaskedCoding`.
+    /// trailers come this way as well. False ends the transfer with `CurlError.writeError`.
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool
+    /// A line that names a coding that was not asked for ends the transfer with `CurlError.unaskedCoding`
+    /// instead of being received; true: the end of its head does, which comes first.
+    var wantsWholeHead: Bool { get }
     /// At most 16 KiB of the body, decoded when the request asked for an encoding.
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict
     func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision
@@ -44,6 +46,7 @@ extension EasyDelegate {
     package func willConnect(to address: SocketAddress) -> Bool { true }
     package func willSend(to address: SocketAddress) -> Bool { true }
     package func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool { true }
+    package var wantsWholeHead: Bool { false }
     package func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision { .bytes(0) }
     package func rewindBody() -> Bool { false }
 }

@@ -28,6 +28,9 @@ extension LiveTransfer {
         return BodyDrain.Gathering(claim: claim, since: loop.multi.now)
     }
 
+    /// What cannot be sent again has been answered: the status, a redirect and `Retry-After` count.
+    var wantsWholeHead: Bool { !isRepeatable }
+
     /// Sends the same request once more after an answer with another coding, so that the body is stored as it
     /// is sent.
     func asksWithoutCodings(_ error: CurlError) -> Bool {

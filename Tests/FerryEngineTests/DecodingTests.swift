@@ -151,8 +151,44 @@ import Testing
                 $0.spec.request.acceptEncoding = .gzip
             }
             #expect(result?.failure?.code == .responseInvalid)
+            #expect(result?.response?.status == 200, "what came of it is told")
             #expect(origin.requests.count == 1)
         }
+    }
+
+    @Test(
+        "what the head says counts for it, whatever its body is coded in",
+        arguments: [
+            "Content-Encoding: br", "Content-Encoding: gzip, gzip", "Transfer-Encoding: gzip, chunked",
+        ])
+    func notRepeatableHead(_ line: String) throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let head =
+                switch request.path {
+                case "/busy": "429 No\r\nRetry-After: 7\r\n\(line)"
+                case "/moved": "303 There\r\nLocation: /there\r\n\(line)"
+                default: "200 OK\r\nContent-Length: 0"
+                }
+            return Array("HTTP/1.1 \(head)\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let run = { (path: String) in
+            fixture.run(.data, origin.url + path) {
+                $0.spec.request.method = "POST"
+                $0.spec.accept.status = ["2xx"]
+                $0.spec.request.acceptEncoding = .gzip
+            }
+        }
+        guard case .failed(let error, let retryAfter)? = run("/busy")?.outcome else {
+            Issue.record("It does not fail.")
+            return
+        }
+        #expect(error.code == .unacceptableStatus && error.isRetryable && retryAfter == 7, "\(error)")
+        #expect(run("/moved")?.response?.status == 200)
     }
 
     @Test("digests of the coded bytes say nothing about the decoded ones; those before the coding do")

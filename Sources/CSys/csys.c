@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -62,6 +63,12 @@ void csys_name_thread(const char *name) {
 int64_t csys_file_system_type(int fd) {
     struct statfs information;
     return fstatfs(fd, &information) == 0 ? (int64_t)information.f_type : -1;
+}
+
+int64_t csys_known_size(int fd) {
+    struct statx information;
+    int code = statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &information);
+    return code == 0 ? (int64_t)information.stx_size : -1;
 }
 
 // Runs in the child between fork and exec: async-signal-safe calls only. Exits with 127 on any failure,

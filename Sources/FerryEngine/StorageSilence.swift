@@ -16,13 +16,26 @@ final class StorageSilence: Sendable {
     private let box = Mailbox<[String]>()
     private let thread = Mutex<Thread?>(nil)
 
+    /// Its thread is there from the start: when a disk hangs the process may have no more.
+    ///
     /// `timeout`: seconds for which a disk may leave everything unanswered. `syncs`: whether files are to be
     /// on stable storage.
     init(timeout: Double, syncs: Bool) {
         self.timeout = Int64(timeout * 1e9)
         patience = self.timeout / 12
         self.syncs = syncs
+        let box = box
+        let thread = Thread(name: "ferry-trial") { [weak self] in
+            while true {
+                let asked = box.wait(milliseconds: -1)
+                if asked.isEmpty, box.isClosed { return }
+                self?.perform(asked)
+            }
+        }
+        self.thread.withLock { $0 = thread }
     }
+
+    deinit { box.close() }
 
     /// Once a second. `busy`: nanoseconds for which a file thread has been at the same work; `directories`
     /// are tried when that is long.
@@ -31,23 +44,16 @@ final class StorageSilence: Sendable {
             now - answeredAt.load(ordering: .relaxed) >= patience
         else { return }
         askedAt.store(now, ordering: .relaxed)
-        thread.withLock { thread in
-            thread = thread ?? Thread(name: "ferry-trial") { [self] in run() }
-        }
         box.send(directories)
     }
 
-    private func run() {
-        while true {
-            let asked = box.wait(milliseconds: -1)
-            if asked.isEmpty, box.isClosed { return }
-            for path in asked.joined() {
-                // What it says besides is for those who write there to find out.
-                _ = try? StorageDirectory.existing(path).writingTrial(syncs: syncs)
-            }
-            answeredAt.store(monotonicNanoseconds(), ordering: .relaxed)
-            askedAt.store(0, ordering: .relaxed)
+    private func perform(_ asked: [[String]]) {
+        for path in asked.joined() {
+            // What it says besides is for those who write there to find out.
+            _ = try? StorageDirectory.existing(path).writingTrial(syncs: syncs)
         }
+        answeredAt.store(monotonicNanoseconds(), ordering: .relaxed)
+        askedAt.store(0, ordering: .relaxed)
     }
 
     /// Nothing should be begun that needs the disk.

@@ -7,14 +7,14 @@ private let copiedBytes = 262_144
 /// What one pull of a stream of known length may fill; chunked ones get what the connection has left.
 private let blockSize = 32_768
 
-/// Builds libmicrohttpd's response, which the caller destroys after queueing. Nil without memory.
+/// Builds libmicrohttpd's response, which the caller destroys. Nil without memory.
 func makeAnswer(_ response: Response, _ head: RequestHead, _ exchange: Exchange) -> OpaquePointer? {
     let made: OpaquePointer? =
         switch response.body {
         case .empty: MHD_create_response_from_buffer(0, nil, .RESPMEM_PERSISTENT)
         case .bytes(let bytes) where bytes.count <= copiedBytes: copied(bytes)
         case .bytes(let bytes): streamed(ArrayStream(bytes), Int64(bytes.count), exchange)
-        case .file(let file): fileAnswer(file)
+        case .file(let file): fileAnswer(file, exchange)
         case .stream(let stream, let length): streamed(stream, length, exchange)
         }
     guard let made else { return nil }
@@ -39,12 +39,16 @@ private func copied(_ bytes: [UInt8]) -> OpaquePointer? {
     }
 }
 
-private func fileAnswer(_ file: FileBody) -> OpaquePointer? {
+private func fileAnswer(_ file: FileBody, _ exchange: Exchange) -> OpaquePointer? {
     let descriptor = file.take()
     guard descriptor >= 0 else { return nil }
-    let made = MHD_create_response_from_fd_at_offset64(
-        UInt64(max(file.length, 0)), descriptor, UInt64(max(file.offset, 0)))
-    if made == nil { close(descriptor) }
+    let (offset, length) = (max(file.offset, 0), max(file.length, 0))
+    guard let made = MHD_create_response_from_fd_at_offset64(UInt64(length), descriptor, UInt64(offset))
+    else {
+        close(descriptor)
+        return nil
+    }
+    exchange.gate.withLock { $0.file = SentFile(descriptor: descriptor, end: offset + length) }
     return made
 }
 

@@ -35,6 +35,8 @@ final class Exchange: ResponseTarget, WakeTarget {
     nonisolated(unsafe) private var roomBytes = 0
     nonisolated(unsafe) private var discarded = 0
     nonisolated(unsafe) private var status: Int?
+    /// libmicrohttpd's response, and ours until the request is over: it keeps a file's descriptor open.
+    nonisolated(unsafe) private var queued: OpaquePointer?
     nonisolated(unsafe) private var slot = -1
     nonisolated(unsafe) private var openedAt: Int64 = 0
     /// The client may still be sending when the connection closes.
@@ -72,7 +74,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         }
         if let fault {
             lingers = true
-            return queue(refusal(fault.status, fault.code, fault.detail), on: connection)
+            return queue(refusal(fault.code, fault.detail), on: connection)
         }
         if core.isStopping.load(ordering: .acquiring) {
             return refuse(stopRefusal, head, check.expectsContinue, connection)
@@ -230,10 +232,12 @@ final class Exchange: ResponseTarget, WakeTarget {
         peer.idleSince.store(now, ordering: .releasing)
         let unsent = gate.withLock { gate in
             gate.connection = nil
+            gate.file = nil
             gate.isAnswered = true
             return gate.answer.take()
         }
         unsent?.discard()
+        if let queued = queued.take() { MHD_destroy_response(queued) }
         switch intake {
         case .sinking(let sink): sink.cancelled()
         case .discarding(let response) where status == nil: response.discard()
@@ -254,13 +258,13 @@ final class Exchange: ResponseTarget, WakeTarget {
     // MARK: - Answers
 
     private func queue(_ response: Response, on connection: OpaquePointer) -> MHD_Result {
-        guard let head, let raw = makeAnswer(response, head, self) else {
+        guard let head, let made = makeAnswer(response, head, self) else {
             response.discard()
             return .NO
         }
+        queued = made
         let code = (200...599).contains(response.status) ? response.status : 500
-        let result = MHD_queue_response(connection, UInt32(code), raw)
-        MHD_destroy_response(raw)
+        let result = MHD_queue_response(connection, UInt32(code), made)
         if result == .YES { status = code }
         return result
     }
@@ -271,16 +275,16 @@ final class Exchange: ResponseTarget, WakeTarget {
         response.discard()
     }
 
-    private func refusal(_ status: Int, _ code: String, _ detail: String) -> Response {
-        core.handler.refusal(status, code, detail, head?.requestID ?? "")
+    private func refusal(_ code: RefusalCode, _ detail: String) -> Response {
+        core.handler.refusal(code, detail, head?.requestID ?? "")
     }
 
     private func tooLarge(_ limit: Int) -> Response {
-        refusal(413, "body_too_large", "The body is larger than \(limit) bytes.")
+        refusal(.bodyTooLarge, "The body is larger than \(limit) bytes.")
     }
 
     private var stopRefusal: Response {
-        refusal(503, "shutting_down", "The server is shutting down; repeat the request elsewhere or later.")
+        refusal(.shuttingDown, "The server is shutting down; repeat the request elsewhere or later.")
     }
 
     // MARK: - Any thread
@@ -318,7 +322,8 @@ final class Exchange: ResponseTarget, WakeTarget {
         if isAwaited { _ = send(stopRefusal) }
     }
 
-    /// The watchdog's look: deadlines of rests, clients that left meanwhile, bodies that come too slowly.
+    /// The watchdog's look: deadlines of rests, clients that left meanwhile, bodies that come too slowly,
+    /// files that have shrunk.
     func inspect(now: Int64) {
         let limits = core.limits
         let isOver = gate.withLock { gate in
@@ -327,7 +332,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         guard isOver else { return }
         _ = send(
             refusal(
-                503, "response_deadline",
+                .responseDeadline,
                 "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
     }
 }

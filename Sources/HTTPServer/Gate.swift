@@ -33,6 +33,8 @@ struct Gate: Sendable {
     /// When the body began; 0 when none is awaited.
     var receivingSince: Int64 = 0
     var receivedBytes: Int64 = 0
+    /// What the answer sends, when that is a file.
+    var file: SentFile?
 
     /// On the connection's thread, from within a callback.
     mutating func rest(_ reason: Rest) {
@@ -63,7 +65,8 @@ struct Gate: Sendable {
     mutating func inspect(now: Int64, limits: ServerLimits, descriptor: Int32) -> Bool {
         guard connection != nil else { return false }
         guard isResting else {
-            if isTooSlow(now, limits) { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+            let isHopeless = isTooSlow(now, limits) || file?.hasShrunk == true
+            if isHopeless { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
             return false
         }
         let isOver = now - restingSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
@@ -85,6 +88,18 @@ struct Gate: Sendable {
         return seconds > Int64(limits.bodyGraceSeconds)
             && receivedBytes < seconds * Int64(limits.minimumBodyRate)
     }
+}
+
+/// A part of a file on its way to the client. The descriptor is libmicrohttpd's, and open until the exchange
+/// lets go of the response.
+struct SentFile: Sendable {
+    let descriptor: Int32
+    /// Behind the last byte of the part.
+    let end: Int64
+
+    /// Where the file ends too early sendfile(2) gives nothing, and libmicrohttpd asks it again at once, for
+    /// as long as the client stays.
+    var hasShrunk: Bool { knownSize(of: descriptor).map { $0 < end } ?? false }
 }
 
 /// While a connection rests libmicrohttpd does not look at it. `halfClosed`: a client that only said that it

@@ -40,7 +40,8 @@ package final class FileBody: Sendable {
     package let length: Int64
     private let descriptor: Atomic<Int32>
 
-    /// `descriptor`: a readable regular file, owned from here on. The file must not shrink meanwhile.
+    /// `descriptor`: a readable regular file, owned from here on. If the file shrinks while it is sent, the
+    /// connection is cut.
     package init(descriptor: Int32, offset: Int64, length: Int64) {
         self.offset = offset
         self.length = length

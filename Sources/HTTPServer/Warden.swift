@@ -4,7 +4,8 @@ internal import Synchronization
 internal import Sys
 
 /// A thread that looks after what libmicrohttpd leaves alone: requests and streams that rest, bodies and
-/// headers that drip, and sockets that must not be reset while their client still sends (RFC 9112 §9.6).
+/// headers that drip, files that shrink while they are sent, and sockets that must not be reset while their
+/// client still sends (RFC 9112 §9.6).
 final class Warden: Sendable {
     private let core: Core
     private let isOver = Atomic(false)

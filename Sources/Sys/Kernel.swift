@@ -27,6 +27,13 @@ package func keepFreedMemory(perHeap byteCount: Int32, mappedFrom pieceByteCount
     mallopt(M_MMAP_THRESHOLD, pieceByteCount)
 }
 
+/// The size of an open file as the kernel knows it, which is what its reads go by; nil when it does not say.
+/// Never waits for a file server.
+package func knownSize(of descriptor: Int32) -> Int64? {
+    let size = csys_known_size(descriptor)
+    return size < 0 ? nil : size
+}
+
 /// A failed kernel call: its name and errno.
 package struct SystemError: Error, Sendable, CustomStringConvertible {
     package let call: String

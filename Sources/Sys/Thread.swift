@@ -18,6 +18,8 @@ package struct Thread: @unchecked Sendable {
 
     /// Starts a thread. `name` is cut to 15 bytes (pthread_setname_np(3)). SIGTERM, SIGINT and SIGHUP stay
     /// blocked as in the caller, so that only the thread that waits for them takes them.
+    ///
+    /// Ends the process when it may have no more threads: whatever serves makes its own at the start.
     package init(name: String, stackSize: Int = 1 << 20, _ run: @escaping @Sendable () -> Void) {
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)

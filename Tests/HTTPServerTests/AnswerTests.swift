@@ -95,6 +95,43 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
+    @Test("a file that shrinks while it is sent ends its connection, and no other")
+    func shrinkingFile() throws {
+        let total = 32 << 20
+        let files = ["/whole": temporaryFile([]), "/cut": temporaryFile([])]
+        defer { for descriptor in files.values { close(descriptor) } }
+        for descriptor in files.values { #expect(ftruncate(descriptor, total) == 0) }
+        let handler = ScriptedHandler { request, responder in
+            let body = files[request.head.path].map {
+                Response.Body.file(FileBody(descriptor: dup($0), offset: 0, length: Int64(total)))
+            }
+            responder.send(Response(status: 200, body: body ?? .empty))
+        }
+        var limits = ServerLimits()
+        limits.threads = 1
+        try serving(handler, limits: limits) { server in
+            let whole = try Client(server.port, receiveBuffer: 65_536)
+            let cut = try Client(server.port, receiveBuffer: 65_536)
+            for (client, path) in [(whole, "/whole"), (cut, "/cut")] {
+                try client.send("GET \(path) HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(try client.head().status == 200)
+            }
+            // Most of it is not sent yet: the sockets' buffers do not hold so much.
+            try #require(files["/cut"].map { ftruncate($0, 4_096) } == 0)
+            #expect(try Client(server).get("/").status == 200)
+            // As a client that does not give up: the server must, not its timeout of idle connections.
+            var rest: [UInt8]?
+            let isOver = eventually {
+                rest = try? cut.rest()
+                return rest != nil
+            }
+            #expect(isOver && rest.map { $0.count < total } == true)
+            #expect(eventually { handler.ended.withLock { $0.contains { $0.path == "/cut" } } })
+            // The others were looked at in the same round.
+            #expect(try whole.bytes(total).count == total)
+        }
+    }
+
     @Test("a file that is never sent is closed, too")
     func unsentFile() {
         var pair: [Int32] = [0, 0]

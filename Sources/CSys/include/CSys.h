@@ -30,6 +30,9 @@ uint32_t csys_futex_load(const uint32_t *word);
 void csys_name_thread(const char *name);
 /// The magic number of the file system that an open file is on (statfs(2)); -1 with errno.
 int64_t csys_file_system_type(int fd);
+/// The size of an open file as the kernel knows it, statx(2) with AT_STATX_DONT_SYNC: asks no file server;
+/// -1 with errno.
+int64_t csys_known_size(int fd);
 
 /// Starts a program with its own session. `uid`/`gid`: the user it runs as, or (uid_t)-1 to keep ours.
 /// The child receives `death_signal` when the thread that called this ends (PR_SET_PDEATHSIG), closes

@@ -6,7 +6,7 @@ import Sys
 /// `postgres` is the cluster, `postgres.new` one that initdb has not finished, `postgres.lock` says which
 /// Ferry owns them, `postgres.log` is what the server says. `postgres` may be a symbolic link to a cluster
 /// that was moved; as root, below a directory that the server's user may not pass (such as /root), it is made
-/// as one, to a cluster below /var/lib/ferry.
+/// as one, to a cluster below /var/lib/ferry. Until that is whole the link is called `postgres.new`.
 struct PostgresCluster {
     /// Ferry's data directory: absolute, free of symbolic links.
     let parent: String
@@ -20,6 +20,7 @@ struct PostgresCluster {
     /// The cluster as Ferry's data directory has it.
     private var link: String { "\(parent)/postgres" }
     private var unfinished: String { "\(directory).new" }
+    private var unfinishedLink: String { "\(link).new" }
     private var processFile: String { "\(directory)/postmaster.pid" }
 
     /// The role that initdb makes; the database is `postgres`.
@@ -72,11 +73,12 @@ struct PostgresCluster {
         return PostgresProcess.Account(uid: entry.pointee.pw_uid, gid: entry.pointee.pw_gid)
     }
 
-    /// A cluster that was moved is never made anew: where nothing is, its disk may not be mounted.
+    /// A cluster that was moved is never made anew: where nothing is, its disk may not be mounted. Throws
+    /// also when nobody can tell.
     mutating func followLink() throws(PrivatePostgresError) {
         guard let target = FileTree.target(ofLink: link) else { return }
         directory = FileTree.resolved(link) ?? link
-        guard majorVersion != nil else {
+        guard try majorVersion != nil else {
             throw PrivatePostgresError(
                 .directoryUnusable,
                 "\(link) is a link to \(target), and there is no cluster of PostgreSQL: mount the disk that "
@@ -171,30 +173,53 @@ struct PostgresCluster {
 
     // MARK: The cluster
 
-    /// The major version that made the cluster; nil when there is none.
-    var majorVersion: Int? { FileTree.text(of: "\(directory)/PG_VERSION").flatMap { Int($0.trimmed) } }
+    /// The major version that made the cluster; nil when there is none. What cannot be read may be there.
+    var majorVersion: Int? {
+        get throws(PrivatePostgresError) {
+            do throws(SystemError) {
+                let bytes = try readFile("\(directory)/PG_VERSION", byteCountMax: 4096)
+                return Int(String(decoding: bytes, as: UTF8.self).trimmed)
+            } catch {
+                if error.code == ENOENT || error.code == ENOTDIR { return nil }
+                throw PrivatePostgresError(
+                    .directoryUnusable, "the cluster of the private PostgreSQL cannot be read: \(error)")
+            }
+        }
+    }
 
     /// Makes a cluster, all of it or nothing.
     mutating func create(with programs: PostgresPrograms) throws(PrivatePostgresError) {
         guard isMovingOut else { return try make(with: programs) }
+        if let begun = begunElsewhere() { directory = begun } else { directory = try beginElsewhere() }
+        if try majorVersion == nil { try make(with: programs) }
+        // After it: this link always leads to a whole cluster.
+        guard rename(unfinishedLink, link) == 0 else {
+            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("rename \(unfinishedLink)"))")
+        }
+        FileTree.sync(directory: parent)
+    }
+
+    /// Where a start that was interrupted was about to make the cluster.
+    private func begunElsewhere() -> String? {
+        guard let begun = FileTree.target(ofLink: unfinishedLink) else { return nil }
+        return FileTree.status(FileTree.parent(of: begun)) == nil ? nil : begun
+    }
+
+    /// A place for the cluster that the next start finds as well.
+    private func beginElsewhere() throws(PrivatePostgresError) -> String {
+        FileTree.remove(unfinishedLink)
         var name = Array("\(Self.refuge)/cluster-XXXXXX".utf8CString)
         guard mkdtemp(&name) != nil else {
             throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdtemp \(Self.refuge)"))")
         }
         let home = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        directory = "\(home)/postgres"
-        do throws(PrivatePostgresError) {
-            chmod(home, 0o711)
-            try make(with: programs)
-            // After it: a link always leads to a whole cluster.
-            guard symlink(directory, link) == 0 else {
-                throw PrivatePostgresError(.directoryUnusable, "\(SystemError("symlink \(link)"))")
-            }
-        } catch {
-            FileTree.remove(home)
-            throw error
+        chmod(home, 0o711)
+        guard symlink("\(home)/postgres", unfinishedLink) == 0 else {
+            let error = SystemError("symlink \(unfinishedLink)")
+            rmdir(home)
+            throw PrivatePostgresError(.directoryUnusable, "\(error)")
         }
-        FileTree.sync(directory: parent)
+        return "\(home)/postgres"
     }
 
     /// It gets its name when it is on stable storage.

@@ -32,8 +32,9 @@ final class PostgresOwner {
         var cluster = try PostgresCluster.prepare(dataDirectory: dataDirectory, userName: user)
         let lock = try cluster.lock()
         do throws(PrivatePostgresError) {
-            programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
-            if cluster.majorVersion == nil { try cluster.create(with: programs) }
+            let version = try cluster.majorVersion
+            programs = try PostgresPrograms.find(clusterVersion: version)
+            if version == nil { try cluster.create(with: programs) }
             socketDirectory = try cluster.socketDirectory()
         } catch {
             close(lock)

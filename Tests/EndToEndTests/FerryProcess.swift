@@ -68,6 +68,16 @@ final class FerryProcess: Sendable {
         guard isReady, !hasEnded else { throw TestSupportError("ferry did not get ready: \(log)") }
     }
 
+    /// The names of its threads.
+    var threads: Set<String> {
+        guard let pid = pid.withLock({ $0 }) else { return [] }
+        let tasks = "/proc/\(pid)/task"
+        return Set(
+            directoryNames(tasks).map { task in
+                String(decoding: (readFile("\(tasks)/\(task)/comm") ?? []).dropLast(), as: UTF8.self)
+            })
+    }
+
     /// Ends it as the machine's failure would: nothing is finished.
     func kill9() { end(SIGKILL) }
 

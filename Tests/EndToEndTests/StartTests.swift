@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 import Postgres
+import Sys
 import TestSupport
 import Testing
 
@@ -115,6 +116,59 @@ struct StartTests {
         defer { ferry.remove() }
         #expect(try ferry.call("GET", "/v1/admin/status").status == 200)
         #expect(ferry.terminate() == 0)
+    }
+
+    @Test("the threads that look after streams and disks are there before they are needed")
+    func threads() throws {
+        let ferry = try FerryProcess()
+        defer { ferry.remove() }
+        // Each names itself when it first runs.
+        let areThere = becomes { ferry.threads.isSuperset(of: ["ferry-events", "ferry-trial"]) }
+        #expect(areThere, "\(ferry.threads)")
+    }
+
+    @Test(
+        "as root, the next start goes on where one that was killed had begun a cluster elsewhere",
+        .enabled(if: geteuid() == 0))
+    func killedFirstStart() throws {
+        let place = try TemporaryDirectory.make("killed")
+        defer { TemporaryDirectory.remove(place) }
+        chmod(place, 0o755)
+        for (name, mode) in [("bin", 0o755), ("said", 0o777), ("closed", 0o700)] {
+            mkdir("\(place)/\(name)", 0o700)
+            chmod("\(place)/\(name)", mode_t(mode))
+        }
+        // The newest of all, whose initdb says where it is to make the cluster and comes to no end.
+        let programs = [
+            "postgres": "echo 'postgres (PostgreSQL) 99.0'",
+            "initdb": "echo \"$2\" > \(place)/said/begun; exec sleep 600",
+        ]
+        for (name, command) in programs {
+            try writeFile("\(place)/bin/\(name)", Array("#!/bin/sh\n\(command)\n".utf8))
+            chmod("\(place)/bin/\(name)", 0o755)
+        }
+        let data = "\(place)/closed/data"
+        let environment = [
+            "PATH": "\(place)/bin:/usr/local/bin:/usr/bin:/bin", "FERRY_DATA_DIR": data,
+            "FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())", "FERRY_ADMIN_KEY": adminKey,
+        ]
+        let pid = try Program.start(
+            [Program.ferry, "serve"], environment: environment, log: "\(place)/log")
+        let isBegun = becomes { text("\(place)/said/begun").hasSuffix("\n") }
+        kill(pid, SIGKILL)
+        _ = Program.wait(pid)
+        #expect(isBegun, "\(text("\(place)/log"))")
+        let begun = String(text("\(place)/said/begun").dropLast())
+        let home = String(begun.dropLast("/postgres.new".count))
+        try #require(home.hasPrefix("/var/lib/ferry/cluster-"))
+        defer { TemporaryDirectory.remove(home) }
+        let ferry = try FerryProcess(["FERRY_DATA_DIR": data])
+        defer { ferry.remove() }
+        let cluster = try #require(realpath("\(data)/postgres", nil))
+        defer { free(cluster) }
+        #expect(String(cString: cluster) == "\(home)/postgres")
+        #expect(directoryNames(home) == ["postgres"])
+        #expect(!directoryNames(data).contains("postgres.new"))
     }
 
     /// The exit status of a process that ends by itself, or 128 and the signal's number.

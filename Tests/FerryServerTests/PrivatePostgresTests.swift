@@ -175,6 +175,22 @@ struct PrivatePostgresTests {
         #expect(directoryNames(moved).isEmpty && FileTree.target(ofLink: link) == "\(moved)/")
     }
 
+    @Test("a cluster that cannot be read is not taken for none", arguments: [false, true])
+    func unreadCluster(isMoved: Bool) throws {
+        let place = try Place()
+        try place.makeClusterDirectory()
+        let (link, moved) = ("\(place.path)/postgres", "\(place.path)/moved")
+        if isMoved { try #require(rename(link, moved) == 0 && symlink(moved, link) == 0) }
+        // An error for everybody: root may read everything.
+        try #require(mkdir("\(link)/PG_VERSION", 0o755) == 0)
+        let error = #expect(throws: PrivatePostgresError.self) {
+            try PrivatePostgres.start(dataDirectory: place.path)
+        }
+        #expect(error?.code == .directoryUnusable)
+        let words = String(cString: strerror(EISDIR))
+        #expect(error?.description.hasSuffix("/PG_VERSION: \(words)") == true, "\(error as Any)")
+    }
+
     @Test("what a server says about itself is read of its own file alone")
     func ownWords() throws {
         let place = try Place()

@@ -229,8 +229,14 @@ package final class API: RequestHandler {
         }
     }
 
-    package func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response {
-        Problem(status: status, code: code, detail: detail).response(requestID: requestID)
+    package func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response {
+        Problem(refusal: code, detail).response(requestID: requestID)
+    }
+
+    /// The answer of a node that does not serve the API.
+    package func unserved(_ head: RequestHead) -> Response {
+        Problem(.notFound, "This node does not serve the API (FERRY_ROLES).")
+            .response(requestID: head.requestID)
     }
 
     package func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {

@@ -92,6 +92,40 @@ enum ProblemCode: String, Sendable, CaseIterable {
     }
 }
 
+extension RefusalCode {
+    /// As that of `ProblemCode`.
+    var title: String {
+        switch self {
+        case .invalidMethod: "The method is not a token"
+        case .invalidTarget: "The request target is not a path"
+        case .invalidHost: "One valid Host is needed"
+        case .invalidHeaderName: "The name of a header field is not a token"
+        case .invalidHeaderValue: "A header field holds a control character"
+        case .foldedHeader: "A header field runs over several lines"
+        case .invalidContentLength: "Content-Length is not one number"
+        case .ambiguousLength: "The body's length is said in two ways"
+        case .invalidTransferEncoding: "Transfer-Encoding needs HTTP/1.1"
+        case .bodyTooLarge: ProblemCode.bodyTooLarge.title
+        case .uriTooLong: "The request target is too long"
+        case .hostMismatch: "The request target names another host than Host"
+        case .tooManyHeaders: "There are too many header fields"
+        case .headersTooLarge: "The header fields are too large"
+        case .unknownTransferEncoding: "Only chunked is understood as Transfer-Encoding"
+        case .shuttingDown: "This node is ending"
+        case .responseDeadline: "No answer was ready in time"
+        }
+    }
+}
+
+/// Every problem that a client can get, once: those of the API, and those of the HTTP server below it.
+let allProblems: [(code: String, status: Int, title: String)] = {
+    var problems = ProblemCode.allCases.map { (code: $0.rawValue, status: $0.status, title: $0.title) }
+    for code in RefusalCode.allCases where ProblemCode(rawValue: code.rawValue) == nil {
+        problems.append((code: code.rawValue, status: code.status, title: code.title))
+    }
+    return problems
+}()
+
 /// An error as the client gets it (RFC 9457).
 struct Problem: Error, Sendable {
     var status: Int
@@ -120,10 +154,10 @@ struct Problem: Error, Sendable {
     }
 
     /// One that the HTTP server found.
-    init(status: Int, code: String, detail: String) {
-        self.status = status
-        self.code = code
-        title = ProblemCode(rawValue: code)?.title ?? reasonPhrases[status] ?? "The request cannot be served"
+    init(refusal code: RefusalCode, _ detail: String) {
+        status = code.status
+        self.code = code.rawValue
+        title = code.title
         self.detail = detail
         if status == 503 { fields.append(("Retry-After", "1")) }
     }
@@ -211,10 +245,3 @@ struct Problem: Error, Sendable {
         return Response(status: status, fields: fields, body: .bytes(writer.bytes))
     }
 }
-
-private let reasonPhrases: [Int: String] = [
-    400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 414: "URI Too Long",
-    421: "Misdirected Request",
-    431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
-    503: "Service Unavailable",
-]

@@ -61,6 +61,7 @@ func traceContext(_ fields: HTTPFields) -> String {
     return String(decoding: text, as: UTF8.self)
 }
 
+/// In version 00, the one that is sent.
 func validTraceparent(_ text: String) -> String? {
     let bytes = Array(text.utf8)
     guard bytes.count >= 55, bytes[2] == 45, bytes[35] == 45, bytes[52] == 45 else { return nil }
@@ -71,10 +72,14 @@ func validTraceparent(_ text: String) -> String? {
     let isZero: (Range<Int>) -> Bool = { bytes[$0].allSatisfy { $0 == 48 } }
     guard !isZero(3..<35), !isZero(36..<52), !bytes.starts(with: "ff".utf8) else { return nil }
     if bytes.count > 55 {
-        // Of a version that we do not know, only the first four members are read.
         guard !bytes.starts(with: "00".utf8), bytes[55] == 45 else { return nil }
     }
-    return String(decoding: bytes[..<55], as: UTF8.self)
+    if bytes.starts(with: "00".utf8) { return text }
+    // Of a version that we do not know, the identifiers and the flag "sampled" are read, and said in ours
+    // (§3.2.4).
+    let identifiers = String(decoding: bytes[3..<52], as: UTF8.self)
+    let flags = hexDecoded(String(decoding: bytes[53..<55], as: UTF8.self))?.first ?? 0
+    return "00-\(identifiers)-0\(flags & 1)"
 }
 
 /// Trace identifiers must differ, not be unguessable: one seed from the system serves all (xoshiro256**).

@@ -96,14 +96,13 @@ private struct ProbesOnly: RequestHandler {
 
     func plan(_ head: RequestHead) -> BodyPlan {
         if ["/livez", "/readyz", "/metrics"].contains(head.path) { return api.plan(head) }
-        return .refuse(
-            refusal(404, "not_found", "This node does not serve the API (FERRY_ROLES).", head.requestID))
+        return .refuse(api.unserved(head))
     }
 
     func handle(_ request: Request, _ responder: Responder) { api.handle(request, responder) }
 
-    func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response {
-        api.refusal(status, code, detail, requestID)
+    func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response {
+        api.refusal(code, detail, requestID)
     }
 
     func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {

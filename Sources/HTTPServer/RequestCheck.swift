@@ -3,8 +3,7 @@ internal import Glibc
 
 /// A request that is turned down before anyone sees it.
 struct Fault {
-    let status: Int
-    let code: String
+    let code: RefusalCode
     let detail: String
 }
 
@@ -40,13 +39,13 @@ struct RequestCheck {
         fields.append(name: name, value: value)
         fieldBytes += name.count + value.count + 4
         guard !name.isEmpty, name.allSatisfy(isTokenByte) else {
-            return blame(400, "invalid_header_name", "A header's name holds a character that is not allowed.")
+            return blame(.invalidHeaderName, "A header's name holds a character that is not allowed.")
         }
         guard name.isFollowed(by: value) else {
-            return blame(400, "folded_header", "A header runs over several lines, which is obsolete.")
+            return blame(.foldedHeader, "A header runs over several lines, which is obsolete.")
         }
         for byte in value where byte < 32 && byte != 9 || byte == 127 {
-            return blame(400, "invalid_header_value", "A header's value holds a control character.")
+            return blame(.invalidHeaderValue, "A header's value holds a control character.")
         }
         switch name.count {
         case 4 where name.equals("host"):
@@ -57,7 +56,7 @@ struct RequestCheck {
         case 14 where name.equals("content-length"):
             lengths += 1
             length = decimal(value)
-            if length == nil { blame(400, "invalid_content_length", "Content-Length is not one number.") }
+            if length == nil { blame(.invalidContentLength, "Content-Length is not one number.") }
         case 17 where name.equals("transfer-encoding"):
             encodings += 1
             isChunked = value.equals("chunked")
@@ -65,8 +64,8 @@ struct RequestCheck {
         }
     }
 
-    private mutating func blame(_ status: Int, _ code: String, _ detail: String) {
-        if fault == nil { fault = Fault(status: status, code: code, detail: detail) }
+    private mutating func blame(_ code: RefusalCode, _ detail: String) {
+        if fault == nil { fault = Fault(code: code, detail: detail) }
     }
 
     /// What is wrong, or nil. Fills in what depends on the fields. The buffers of `add` must still be valid.
@@ -76,7 +75,7 @@ struct RequestCheck {
         checkSize(head, limits)
         checkFraming(head)
         if !head.method.utf8.allSatisfy(isTokenByte) {
-            blame(400, "invalid_method", "The method holds a character that is not allowed.")
+            blame(.invalidMethod, "The method holds a character that is not allowed.")
         }
         checkTarget(head)
         head.fields = fields
@@ -86,47 +85,47 @@ struct RequestCheck {
     private mutating func checkSize(_ head: RequestHead, _ limits: ServerLimits) {
         let targetBytes = head.target.utf8.count
         if targetBytes > limits.headBytes {
-            blame(414, "uri_too_long", "The target has more than \(limits.headBytes) bytes.")
+            blame(.uriTooLong, "The target has more than \(limits.headBytes) bytes.")
         } else if targetBytes + fieldBytes > limits.headBytes {
-            blame(431, "headers_too_large", "The head has more than \(limits.headBytes) bytes.")
+            blame(.headersTooLarge, "The head has more than \(limits.headBytes) bytes.")
         }
         if fields.count > limits.fields {
-            blame(431, "too_many_headers", "The request has more than \(limits.fields) header fields.")
+            blame(.tooManyHeaders, "The request has more than \(limits.fields) header fields.")
         }
     }
 
     private mutating func checkFraming(_ head: RequestHead) {
         let isOld = head.httpVersion == "HTTP/1.0"
         if hosts > 1 || (hosts == 0 && !isOld) {
-            blame(400, "invalid_host", "The request needs exactly one Host header.")
+            blame(.invalidHost, "The request needs exactly one Host header.")
         } else if let host, !host.allSatisfy(isHostByte) {
-            blame(400, "invalid_host", "The Host header holds a character that is not allowed.")
+            blame(.invalidHost, "The Host header holds a character that is not allowed.")
         }
         if lengths > 1 {
-            blame(400, "invalid_content_length", "The request has more than one Content-Length header.")
+            blame(.invalidContentLength, "The request has more than one Content-Length header.")
         }
         guard encodings > 0 else { return }
         if lengths > 0 {
-            blame(400, "ambiguous_length", "The request has both Transfer-Encoding and Content-Length.")
+            blame(.ambiguousLength, "The request has both Transfer-Encoding and Content-Length.")
         } else if isOld {
-            blame(400, "invalid_transfer_encoding", "HTTP/1.0 knows no Transfer-Encoding.")
+            blame(.invalidTransferEncoding, "HTTP/1.0 knows no Transfer-Encoding.")
         } else if encodings > 1 || !isChunked {
-            blame(501, "unknown_transfer_encoding", "The only Transfer-Encoding understood here is chunked.")
+            blame(.unknownTransferEncoding, "The only Transfer-Encoding understood here is chunked.")
         }
     }
 
     private mutating func checkTarget(_ head: RequestHead) {
         let target = head.target.utf8
         if target.contains(where: { $0 < 33 || $0 == 127 }) {
-            blame(400, "invalid_target", "The request target holds a space or control character.")
+            blame(.invalidTarget, "The request target holds a space or control character.")
         }
         if target.first == UInt8(ascii: "/") { return }
         if head.target == "*" && head.method == "OPTIONS" { return }
         guard let authority = authority(ofAbsolute: head.target) else {
-            return blame(400, "invalid_target", "The request target must start with a slash.")
+            return blame(.invalidTarget, "The request target must start with a slash.")
         }
         if !(host.map { $0.equals(caseless: authority.utf8) } ?? false) {
-            blame(421, "host_mismatch", "The target's host is not the Host header's.")
+            blame(.hostMismatch, "The target's host is not the Host header's.")
         }
     }
 }

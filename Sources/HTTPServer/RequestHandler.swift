@@ -17,9 +17,8 @@ package protocol RequestHandler: Sendable {
     func plan(_ head: RequestHead) -> BodyPlan
     /// Called once a request whose plan was `collect`. To answer at once is the fast path.
     func handle(_ request: Request, _ responder: Responder)
-    /// The answer to a request that the server itself turns down: 400, 408, 413, 421, 500, 501 or 503.
-    /// `code` is stable and snake_case; `detail` is a sentence.
-    func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response
+    /// The answer to a request that the server itself turns down. `detail` is a sentence.
+    func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response
     /// Called once when the request is over, for metrics and the access log. `status` is nil when no answer
     /// was sent; `durationNanoseconds` runs from the headers to the last byte handed to the kernel.
     func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64)

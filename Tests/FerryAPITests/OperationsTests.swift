@@ -40,21 +40,23 @@ struct OperationsTests {
             page.header("Content-Security-Policy")?.contains("script-src 'sha256-\(docsScriptDigest)'")
                 == true)
         let text = String(decoding: page.body, as: UTF8.self)
-        for code in ProblemCode.allCases { #expect(text.contains("id=\"\(code.rawValue)\"")) }
+        for code in ProblemCode.allCases.map(\.rawValue) + RefusalCode.allCases.map(\.rawValue) {
+            #expect(text.ranges(of: "id=\"\(code)\"").count == 1, "\(code)")
+        }
         #expect(!text.contains("http://") && !text.contains("https://"))
     }
 
     @Test("what the server itself turns down is a problem document, too")
     func refusals() throws {
         let fixture = Fixture()
-        let response = fixture.api.refusal(413, "body_too_large", "Too large.", "r")
+        let response = fixture.api.refusal(.bodyTooLarge, "Too large.", "r")
         let answer = Answer(response: response)
         #expect(
             answer.status == 413 && answer.code == "body_too_large"
                 && answer.json["request_id"] == .string("r"))
         #expect(answer.json["title"] == .string("The body is too large"))
         #expect(answer.header("Retry-After") == nil)
-        let stopping = fixture.api.refusal(503, "shutting_down", "Elsewhere.", "r")
+        let stopping = fixture.api.refusal(.shuttingDown, "Elsewhere.", "r")
         #expect(Answer(response: stopping).header("Retry-After") == "1")
     }
 }

@@ -26,10 +26,10 @@ final class ScriptedHandler: RequestHandler {
 
     func plan(_ head: RequestHead) -> BodyPlan { planning(head) }
     func handle(_ request: Request, _ responder: Responder) { handling(request, responder) }
-    func refusal(_ status: Int, _ code: String, _ detail: String, _ requestID: String) -> Response {
+    func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response {
         Response(
-            status: status, fields: HTTPFields([("Content-Type", "application/problem+json")]),
-            body: .bytes(Array("{\"code\":\"\(code)\",\"request_id\":\"\(requestID)\"}".utf8)))
+            status: code.status, fields: HTTPFields([("Content-Type", "application/problem+json")]),
+            body: .bytes(Array("{\"code\":\"\(code.rawValue)\",\"request_id\":\"\(requestID)\"}".utf8)))
     }
     func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
         ended.withLock { $0.append(Ended(path: head.path, status: status)) }

@@ -17,8 +17,8 @@ let docsPage: [UInt8] = Array(
 /// For the page's Content-Security-Policy.
 let docsScriptDigest = Base64.encode(Digest.of(Array(script.utf8)))
 
-private let codes = ProblemCode.allCases.map {
-    "<dt id=\"\($0.rawValue)\"><code>\($0.rawValue)</code> \($0.status)</dt><dd>\($0.title).</dd>"
+private let codes = allProblems.map {
+    "<dt id=\"\($0.code)\"><code>\($0.code)</code> \($0.status)</dt><dd>\($0.title).</dd>"
 }.joined()
 
 private let style = """

@@ -37,7 +37,11 @@ extension Operation {
                     "Cursor",
                 ],
                 answers: [
-                    .init(status: 200, text: "A page of jobs.", content: json("JobList"), headers: ["Link"])
+                    .init(
+                        status: 200,
+                        text: "A page of jobs; empty when there is no session of this name, and 404 only for "
+                            + "what cannot be a name. Jobs stay in the list of a deleted session.",
+                        content: json("JobList"), headers: ["Link"])
                 ], problems: [404])
         case .invalidateSession:
             OperationDescription(

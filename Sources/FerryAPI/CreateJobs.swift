@@ -18,9 +18,10 @@ extension API {
             }
             let new = newJob(job, call, trace: traceContext(call.fields), retryOf: nil)
             afterReferences(of: [new], call, idempotency, place: { _ in "#" }) { [self] in
-                submit(new, call, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch) { [self] in
-                    submitJob(call)
-                }
+                submit(
+                    new, call, idempotency: idempotency, sessionEpoch: sessions.snapshot.epoch,
+                    asOf: { sessions.isUnchanged(new.spec.session, since: $0) ? new : nil },
+                    again: { [self] in submitJob(call) })
             }
         }
     }
@@ -38,19 +39,20 @@ extension API {
             let idempotency = try idempotency(call)
             let tenant = call.principal.tenant
             ports.control.retrySource(id, tenant: tenant) { [self] result in
+                let source: RetrySource
                 let job: NewJob
                 do throws(Problem) {
-                    let source = try result.mapError { Problem($0) }.get()
-                    job = newJob(
-                        try repeated(source, call), call, trace: traceContext(call.fields), retryOf: id)
+                    source = try result.mapError { Problem($0) }.get()
+                    job = try repeated(source, at: ports.clock.now(), call)
                 } catch {
                     return refuse(call, idempotency, error)
                 }
                 afterSources(of: job.spec, call, idempotency, place: "#") { [self] in
                     // It keeps the configuration with which it was accepted first.
-                    submit(job, call, idempotency: idempotency, sessionEpoch: nil) {
-                        call.fail(StoreError.unavailable)
-                    }
+                    submit(
+                        job, call, idempotency: idempotency, sessionEpoch: nil,
+                        asOf: { [self] in try? repeated(source, at: $0, call) },
+                        again: { call.fail(StoreError.unavailable) })
                 }
             }
         }
@@ -60,7 +62,8 @@ extension API {
     /// repeat may have changed since, or be gone.
     private func refuse(_ call: Call, _ key: Submission.Idempotency?, _ problem: Problem) {
         unlessKnown(key, call) { [self] accepted in
-            replay(accepted, call) { _, error in
+            guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
+            replay(first, of: nil, call) { error in
                 call.fail(error == .notFound ? problem : Problem(error))
             }
         } refuse: {
@@ -68,12 +71,14 @@ extension API {
         }
     }
 
-    private func repeated(_ source: RetrySource, _ call: Call) throws(Problem) -> ValidatedJob {
+    /// `time`: when it was, or is, asked for.
+    private func repeated(
+        _ source: RetrySource, at time: Timestamp, _ call: Call
+    ) throws(Problem) -> NewJob {
         guard var spec = try? JobSpec(storedJSON: source.record.specJSON),
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The job cannot be read any more.") }
-        // An endpoint asked for it, of the job that has ended.
-        if spec.acknowledgement?.endpoint != nil { spec.acknowledgement = nil }
+        spec.removeAcknowledgementOfEndpoint()
         // The policy may have become stricter since.
         if let reason = ports.egress.refusal(of: url) {
             throw Problem(InvalidFields("#/request/url", "blocked_address", reason))
@@ -86,12 +91,14 @@ extension API {
             throw Problem(.notRepeatable, "The bytes that it sent are not kept; submit it again with them.")
         }
         var secrets = source.secrets
-        spec.repeat(at: ports.clock.now())
+        spec.repeat(at: time)
         secrets.resumePoint = source.record.resumeData.flatMap { resumePoint($0, call) }
         spec.request.original = secrets.resumePoint?.original(of: spec.request)
         // The schedule has submitted the job that this one repeats.
         spec.occurrence = nil
-        return ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin)
+        return newJob(
+            ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin), call,
+            trace: traceContext(call.fields), retryOf: source.record.id)
     }
 
     func validate(
@@ -138,10 +145,11 @@ extension API {
             tenant: call.principal.tenant, route: route, key: key, fingerprint: digest.finish())
     }
 
-    /// `again`: reads the request anew, when a session has got another configuration meanwhile.
+    /// `asOf`: what the same request made at a time before; nil: nobody knows that any more. `again`: reads
+    /// the request anew, when a session has got another configuration meanwhile.
     private func submit(
         _ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
-        again: @escaping @Sendable () -> Void
+        asOf: @escaping @Sendable (Timestamp) -> NewJob?, again: @escaping @Sendable () -> Void
     ) {
         guard let seconds = preferredWait(call.fields), seconds > 0 else {
             ports.intake.submit(
@@ -150,25 +158,29 @@ extension API {
                     switch result {
                     case .failure(.sessionsChanged): batches.run(again)
                     case .failure(let error): call.fail(error)
-                    case .success(let accepted): sendAccepted(job, accepted, call)
+                    case .success(let accepted): sendAccepted(job, accepted, call, asOf: asOf)
                     }
                 })
             return
         }
         submitAndWait(
-            job, call, idempotency: idempotency, sessionEpoch: sessionEpoch, seconds: seconds, again: again)
+            job, call, idempotency: idempotency, sessionEpoch: sessionEpoch, seconds: seconds, asOf: asOf,
+            again: again)
     }
 
     /// `Prefer: wait`: the answer follows the acceptance and the end of the wait, whichever comes last.
     private func submitAndWait(
         _ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
-        seconds: Double, again: @escaping @Sendable () -> Void
+        seconds: Double, asOf: @escaping @Sendable (Timestamp) -> NewJob?,
+        again: @escaping @Sendable () -> Void
     ) {
         let tenant = job.tenant
         let wait = SubmissionWait()
         let answer: @Sendable (Submission.Accepted) -> Void = { [self] accepted in
             ports.reader.job(job.id, tenant: tenant) { [self] result in
-                guard case .success(let record) = result else { return sendAccepted(job, accepted, call) }
+                guard case .success(let record) = result else {
+                    return sendAccepted(job, accepted, call, asOf: asOf)
+                }
                 sendCreated(record, isReplay: false, call, waited: seconds)
             }
         }
@@ -187,7 +199,7 @@ extension API {
                     call.fail(error)
                 case .success(let accepted) where accepted.isReplay:
                     ports.waiters.remove(token)
-                    sendAccepted(job, accepted, call)
+                    sendAccepted(job, accepted, call, asOf: asOf)
                 case .success(let accepted):
                     if wait.accept(accepted) { answer(accepted) }
                 }
@@ -197,42 +209,44 @@ extension API {
     /// The answer to a submission as soon as it is committed. What is accepted is told, whatever a look at it
     /// says: the job may have been deleted since, and the database may be away. An error would be a reason to
     /// submit it again.
-    private func sendAccepted(_ job: NewJob, _ accepted: Submission.Accepted, _ call: Call) {
+    private func sendAccepted(
+        _ job: NewJob, _ accepted: Submission.Accepted, _ call: Call, asOf: (Timestamp) -> NewJob?
+    ) {
+        guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
         guard accepted.isReplay else {
-            guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
             return sendCreated(JobRecord(first, of: job), isReplay: false, call, waited: nil)
         }
-        replay(accepted, call) { [self] first, _ in
-            sendCreated(JobRecord(first, of: job), isReplay: true, call, waited: nil)
+        let firstJob = asOf(first.createdAt)
+        replay(first, of: firstJob, call) { [self] _ in
+            sendCreated(JobRecord(first, of: firstJob ?? job), isReplay: true, call, waited: nil)
         }
     }
 
-    /// The first answer again. What the job's session said then, its row knows, not the request. `otherwise`:
-    /// when the row cannot be read.
+    /// The first answer again. `job`: what the request made then; nil: its row alone tells, also what
+    /// somebody has changed since. `otherwise`: when the row cannot be read.
     private func replay(
-        _ accepted: Submission.Accepted, _ call: Call,
-        otherwise: @escaping @Sendable (Submission.Accepted.Job, StoreError) -> Void
+        _ first: Submission.Accepted.Job, of job: NewJob?, _ call: Call,
+        otherwise: @escaping @Sendable (StoreError) -> Void
     ) {
-        guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
         let tenant = call.principal.tenant
         if let seconds = preferredWait(call.fields), seconds > 0 {
             whenTerminal(first.id, tenant: tenant, seconds: seconds) { [self] result in
                 switch result {
-                case .failure(let error): otherwise(first, error)
+                case .failure(let error): otherwise(error)
                 case .success(let record): sendCreated(record, isReplay: true, call, waited: seconds)
                 }
             }
             return
         }
+        if let job { return sendCreated(JobRecord(first, of: job), isReplay: true, call, waited: nil) }
         ports.reader.job(first.id, tenant: tenant) { [self] result in
             switch result {
-            case .failure(let error): otherwise(first, error)
+            case .failure(let error): otherwise(error)
             case .success(let found):
-                guard var spec = try? JobSpec(storedJSON: found.specJSON) else {
-                    return otherwise(first, .failed)
-                }
+                guard var spec = try? JobSpec(storedJSON: found.specJSON) else { return otherwise(.failed) }
                 // What somebody has said about it since.
                 spec.answers = nil
+                spec.removeAcknowledgementOfEndpoint()
                 let record = JobRecord(
                     first, tenant: tenant, spec: spec, specJSON: found.specJSON, retryOf: found.retryOf)
                 sendCreated(record, isReplay: true, call, waited: nil)
@@ -250,6 +264,21 @@ extension API {
 }
 
 let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]
+
+extension SessionScope {
+    /// Whether a session says what it said at this time. One that was removed since is taken for one that
+    /// nobody has configured.
+    fileprivate func isUnchanged(_ name: String, since time: Timestamp) -> Bool {
+        record(name).map { $0.updatedAt < time } ?? true
+    }
+}
+
+extension JobSpec {
+    /// What an endpoint asks for is in the row of the job that has ended; it was not a part of the job.
+    fileprivate mutating func removeAcknowledgementOfEndpoint() {
+        if acknowledgement?.endpoint != nil { acknowledgement = nil }
+    }
+}
 
 /// A submission whose answer has to wait for two things, in either order: its acceptance and the end of the
 /// wait. Whoever comes last answers.

@@ -4,6 +4,9 @@ package import FerryCore
 /// exactly once, on a thread that must not block.
 package protocol WebhookStore: Sendable {
     func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>)
+    /// What was made with this key, also when it was changed or deleted since; `notFound`: nothing was. Of
+    /// another request the key is `idempotencyKeyReused`.
+    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>)
     func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>)
     /// Newest first, only those before `before`.
     func webhooks(

@@ -7,20 +7,20 @@ extension API {
     func createWebhook(_ call: Call) {
         call.answering { () throws(Problem) in
             let json = try call.json()
+            let idempotency = try idempotency(call)
             let endpoint: WebhookEndpoint
             do throws(InvalidFields) {
                 endpoint = try WebhookEndpoint(json) { ports.egress.refusal(of: $0) }
             } catch {
-                throw Problem(error)
+                return refuse(json, call, idempotency, Problem(error))
             }
             let key = makeWebhookKey()
-            let now = ports.clock.now()
-            let record = WebhookRecord(
-                id: identifiers.make(), tenant: call.principal.tenant, createdAt: now, updatedAt: now,
-                endpoint: endpoint, disabledAt: endpoint.isEnabled ? nil : now,
-                disabledReason: endpoint.isEnabled ? nil : .requested, publicKey: publicKeyText(key),
+            let made = MadeWebhook(
+                id: identifiers.make(), createdAt: ports.clock.now(),
                 sealedKeys: ports.seal(WebhookKeys(key).encode()))
-            let new = NewWebhook(record: record, idempotency: try idempotency(call))
+            let new = NewWebhook(
+                record: WebhookRecord(made, of: endpoint, key, tenant: call.principal.tenant),
+                idempotency: idempotency)
             ports.webhooks.createWebhook(new) { [self] result in
                 switch result {
                 case .failure(let error): call.fail(error)
@@ -30,15 +30,36 @@ extension API {
                             .limitReached,
                             "A tenant has at most \(Limits.webhookCountMax) endpoints; delete some."))
                 case .success(.made(let made)): sendWebhook(made, 201, call, secret: key.secret)
-                case .success(.known(let known)):
-                    guard let keys = ports.openWebhookKeys(known.sealedKeys) else {
-                        return call.fail(StoreError.failed)
-                    }
-                    sendWebhook(
-                        known, 201, call, secret: keys.newest.secret, [("Idempotency-Replayed", "true")])
+                case .success(.known(let first)): replay(first, of: endpoint, call)
                 }
             }
         }
+    }
+
+    /// What cannot be accepted, unless it was accepted before: the egress policy may have become stricter
+    /// since.
+    private func refuse(
+        _ json: JSON, _ call: Call, _ key: Submission.Idempotency?, _ problem: Problem
+    ) {
+        guard let key, let endpoint = try? WebhookEndpoint(json, refusal: { _ in nil }) else {
+            return call.fail(problem)
+        }
+        ports.webhooks.webhook(createdWith: key) { [self] result in
+            switch result {
+            case .failure(.notFound): call.fail(problem)
+            case .failure(let error): call.fail(error)
+            case .success(let first): replay(first, of: endpoint, call)
+            }
+        }
+    }
+
+    /// The first answer again.
+    private func replay(_ first: MadeWebhook, of endpoint: WebhookEndpoint, _ call: Call) {
+        guard let key = ports.openWebhookKeys(first.sealedKeys)?.newest else {
+            return call.fail(StoreError.failed)
+        }
+        let record = WebhookRecord(first, of: endpoint, key, tenant: call.principal.tenant)
+        sendWebhook(record, 201, call, secret: key.secret, replayed)
     }
 
     /// `GET /v1/webhooks`
@@ -132,6 +153,19 @@ extension API {
             record.write(into: &writer, secret: secret)
             return writer.bytes
         }
+    }
+}
+
+extension WebhookRecord {
+    /// As the request makes it.
+    fileprivate init(
+        _ made: MadeWebhook, of endpoint: WebhookEndpoint, _ key: WebhookKeys.Key, tenant: String
+    ) {
+        self.init(
+            id: made.id, tenant: tenant, createdAt: made.createdAt, updatedAt: made.createdAt,
+            endpoint: endpoint, disabledAt: endpoint.isEnabled ? nil : made.createdAt,
+            disabledReason: endpoint.isEnabled ? nil : .requested, publicKey: publicKeyText(key),
+            sealedKeys: made.sealedKeys)
     }
 }
 

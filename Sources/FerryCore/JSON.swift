@@ -341,5 +341,5 @@ struct ByteKey: Hashable {
 
 extension String {
     /// To `==` é is the same as e with an accent.
-    func hasSameBytes(as other: String) -> Bool { self == other && utf8.elementsEqual(other.utf8) }
+    package func hasSameBytes(as other: String) -> Bool { self == other && utf8.elementsEqual(other.utf8) }
 }

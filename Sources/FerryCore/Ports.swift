@@ -45,6 +45,7 @@ package struct Submission: Sendable {
         package struct Job: Sendable {
             package let id: JobID
             package let state: JobState
+            /// Of a replay `beginDate` also where the service chooses the moment: that only the job says.
             package let waitingFor: WaitingFor?
             package let createdAt: Timestamp
             /// Set when it was leased to this node with its acceptance.
@@ -87,7 +88,11 @@ extension JobRecord {
             finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf, specJSON: specJSON,
             responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
         self.spec = spec
-        pendingDependencies = spec.schedule.dependsOn
+        let schedule = spec.schedule
+        if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
+            waitingFor = .discretionary
+        }
+        pendingDependencies = schedule.dependsOn
     }
 
     /// `job`: as it was submitted.

@@ -114,6 +114,19 @@ package struct WebhookRecord: Sendable, Equatable {
     }
 }
 
+extension WebhookRecord {
+    /// Whether nothing is different, also no byte of a text: to `==` é is the same as e with an accent.
+    package func isIdentical(to other: WebhookRecord) -> Bool {
+        shown == other.shown && sealedKeys == other.sealedKeys
+    }
+
+    private var shown: [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 1_024)
+        write(into: &writer)
+        return writer.bytes
+    }
+}
+
 extension WebhookEndpoint {
     /// The accepted fields with their effective values, into the open object.
     func writeMembers(into writer: inout JSONWriter) {
@@ -158,11 +171,26 @@ package struct NewWebhook: Sendable {
     }
 }
 
+/// What the first request with an idempotency key has added to what it says: with both the first answer can
+/// be given again, whatever has become of the endpoint since.
+package struct MadeWebhook: Sendable, Equatable {
+    package let id: WebhookID
+    package let createdAt: Timestamp
+    /// `WebhookKeys` as they were then, sealed.
+    package let sealedKeys: [UInt8]
+
+    package init(id: WebhookID, createdAt: Timestamp, sealedKeys: [UInt8]) {
+        self.id = id
+        self.createdAt = createdAt
+        self.sealedKeys = sealedKeys
+    }
+}
+
 /// What became of it.
 package enum WebhookCreation: Sendable {
     case made(WebhookRecord)
     /// The first request with the same idempotency key made this one.
-    case known(WebhookRecord)
+    case known(MadeWebhook)
     /// The tenant has as many as it may have.
     case limitReached
 }

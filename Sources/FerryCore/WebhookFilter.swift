@@ -22,6 +22,13 @@ package struct WebhookFilter: Sendable, Equatable {
 
     package func matches(type: String, session: String, metadata: [JobSpec.Pair]) -> Bool {
         guard includes(type: type, session: session) else { return false }
-        return self.metadata.allSatisfy { metadata.contains($0) }
+        // By bytes, as `@>` of finish_jobs.sql does.
+        return self.metadata.allSatisfy { wanted in metadata.contains { $0.hasSameBytes(as: wanted) } }
+    }
+}
+
+extension JobSpec.Pair {
+    fileprivate func hasSameBytes(as other: Self) -> Bool {
+        name.hasSameBytes(as: other.name) && value.hasSameBytes(as: other.value)
     }
 }

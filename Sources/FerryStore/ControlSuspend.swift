@@ -92,8 +92,7 @@ extension ControlLane {
             let rows = try connection.execute(Statements.readKeys, parameters)
             guard rows.rowCount == 1 else { return .success(nil) }
             guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-            let jobs = IntakeBatch.firstAnswer(rows, 0, nil)
-            return .success(Submission.Accepted(jobs: jobs, isReplay: true))
+            return .success(Submission.Accepted(jobs: IntakeBatch.firstAnswer(rows, 0), isReplay: true))
         }
     }
 }

@@ -18,13 +18,18 @@ extension ControlLane {
             context.events.hasEndpoints.store(true, ordering: .relaxed)
             if rows.bool(0, 0) { return .success(.made(new.record)) }
             guard let key = new.idempotency else { return .success(.limitReached) }
-            var parameters = Parameters()
-            for text in [key.tenant, key.route, key.key] { parameters.append(text: text) }
-            let first = try connection.execute(Statements.readFirstWebhook, parameters)
-            guard first.rowCount == 1 else { return .success(.limitReached) }
-            guard first.bytes(0, 0) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-            let id: WebhookID = first.identifier(0, 1)
-            return try Self.webhook(id, new.record.tenant, &connection).map { .known($0) }
+            switch try Self.made(with: key, &connection) {
+            case .failure(.notFound): return .success(.limitReached)
+            case .failure(let error): return .failure(error)
+            case .success(let made): return .success(.known(made))
+            }
+        }
+    }
+
+    /// What was made with this key, also when it was changed or deleted since; `notFound`: nothing was.
+    package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
+        perform("keyed_webhook", isRead: true, reply) { connection throws(PostgresError) in
+            try Self.made(with: key, &connection)
         }
     }
 
@@ -75,7 +80,7 @@ extension ControlLane {
                 } catch {
                     return .success(.failure(error))
                 }
-                if after == before { return .success(.success(before)) }
+                if after.isIdentical(to: before) { return .success(.success(before)) }
                 let rows = try connection.execute(Statements.editWebhook, .edited(after))
                 guard rows.rowCount == 1 else { continue }
                 // What waits for one that was disabled may be due, what was claimed is to be let go.
@@ -187,6 +192,21 @@ extension ControlLane {
             parameters.append(int32: Self.replayBatchMax)
             return .success(try connection.execute(Statements.replayDeliveries, parameters).identifiers())
         }
+    }
+
+    private static func made(
+        with key: Submission.Idempotency, _ connection: inout Connection
+    ) throws(PostgresError) -> Result<MadeWebhook, StoreError> {
+        var parameters = Parameters()
+        for text in [key.tenant, key.route, key.key] { parameters.append(text: text) }
+        let rows = try connection.execute(Statements.readFirstWebhook, parameters)
+        guard rows.rowCount == 1 else { return .failure(.notFound) }
+        guard rows.bytes(0, 0) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
+        // A version before this one has not kept them.
+        guard let sealedKeys = rows.bytesOrNil(0, 3) else { return .failure(.failed) }
+        return .success(
+            MadeWebhook(
+                id: rows.identifier(0, 1), createdAt: rows.instant(0, 2), sealedKeys: sealedKeys))
     }
 
     private static func webhook(

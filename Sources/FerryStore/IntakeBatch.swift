@@ -236,20 +236,15 @@ struct IntakeBatch {
                 replays[index] = .failure(.idempotencyKeyReused)
                 continue
             }
-            replays[index] = .success(
-                Submission.Accepted(
-                    jobs: Self.firstAnswer(rows, row, submissions[index].jobs), isReplay: true))
+            replays[index] = .success(Submission.Accepted(jobs: Self.firstAnswer(rows, row), isReplay: true))
         }
         return replays
     }
 
     private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
 
-    /// Reads the columns of read_keys.sql; none for what is no submission of jobs. `repeated`: the same jobs
-    /// as they were sent again; nil: they are not known.
-    static func firstAnswer(
-        _ rows: borrowing ResultSet, _ row: Int, _ repeated: [NewJob]?
-    ) -> [Submission.Accepted.Job] {
+    /// Reads the columns of read_keys.sql; none for what is no submission of jobs.
+    static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
         let (ids, states, begins) = (
             rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
         )
@@ -259,11 +254,9 @@ struct IntakeBatch {
             let state = states[index].flatMap(JobState.init) ?? .queued
             let isLeased = state == .running
             let begin = begins[index].map(Timestamp.init(microseconds:))
-            let isDiscretionary = repeated?[index].spec.schedule.isDiscretionary ?? false
-            let moment: WaitingFor = isDiscretionary ? .discretionary : .beginDate
             return Submission.Accepted.Job(
                 id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
-                waitingFor: state != .waiting ? nil : begin == nil ? .dependency : moment,
+                waitingFor: state != .waiting ? nil : begin == nil ? .dependency : .beginDate,
                 createdAt: createdAt, startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
                 nextAttemptAt: state == .waiting ? begin : nil)
         }

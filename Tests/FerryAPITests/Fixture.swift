@@ -26,7 +26,7 @@ final class Fixture: Sendable {
     /// The key of the configuration; whatever role is stored, it is an admin's.
     static let adminKey = "an-admin-key"
     static let adminKeyID = KeyID(high: 0, low: 9)
-    let store = MemoryStore()
+    let store: MemoryStore
     let waiters = JobWaiters()
     let api: API
     let clientKey: String
@@ -35,13 +35,14 @@ final class Fixture: Sendable {
 
     init(
         rateLimit: RateLimit = RateLimit(), readiness: [ReadinessCheck] = [.init("database", isOK: true)],
-        bodyBytesMax: Int = Limits.bodyBytesMax
+        bodyBytesMax: Int = Limits.bodyBytesMax, store: MemoryStore = MemoryStore(),
+        egress: EgressPolicy = EgressPolicy()
     ) {
+        self.store = store
         var ports = APIPorts(
-            store: store, content: store, clock: FixedClock(), egress: EgressPolicy(), waiters: waiters)
+            store: store, content: store, clock: FixedClock(), egress: egress, waiters: waiters)
         ports.readiness = { readiness }
         ports.metrics = { Array("# HELP a b\n".utf8) }
-        let store = store
         ports.running = { store.state.withLock { $0.running } }
         ports.progress = { job in
             store.state.withLock { $0.running }.first { $0.job == job }?.progress

@@ -35,7 +35,9 @@ extension MemoryStore {
         }
         let record = SessionRecord(
             key, revision: (before?.revision ?? 0) + 1, epoch: sessionBoard.current.epoch + 1,
-            createdAt: Timestamp(microseconds: 0), updatedAt: Timestamp(microseconds: 0),
+            createdAt: Timestamp(microseconds: 0),
+            // Jobs are accepted in between.
+            updatedAt: Timestamp(microseconds: before == nil ? 0 : 2_000_000),
             configuration: draft.configuration, secrets: draft.secrets)
         put(record)
         let overview = SessionOverview(key, record: record, counts: .init())

@@ -13,15 +13,23 @@ extension MemoryStore: WebhookStore {
                         guard first.fingerprint == key.fingerprint else {
                             return .failure(.idempotencyKeyReused)
                         }
-                        let known = state.webhooks.first { $0.id == first.id }
-                        return known.map { .success(.known($0)) } ?? .failure(.notFound)
+                        return .success(.known(first.made))
                     }
-                    state.webhookKeys[key.key] = (key.fingerprint, new.record.id)
+                    let made = MadeWebhook(
+                        id: new.record.id, createdAt: new.record.createdAt, sealedKeys: new.record.sealedKeys)
+                    state.webhookKeys[key.key] = (key.fingerprint, made)
                 }
                 guard state.webhooks.count < Limits.webhookCountMax else { return .success(.limitReached) }
                 state.webhooks.append(new.record)
                 return .success(.made(new.record))
             })
+    }
+
+    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
+        guard let first = state.withLock({ $0.webhookKeys[key.key] }) else {
+            return reply(.failure(.notFound))
+        }
+        reply(first.fingerprint == key.fingerprint ? .success(first.made) : .failure(.idempotencyKeyReused))
     }
 
     func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {

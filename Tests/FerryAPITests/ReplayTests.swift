@@ -1,4 +1,5 @@
 import FerryCore
+import Synchronization
 import Testing
 
 @testable import FerryAPI
@@ -48,6 +49,92 @@ struct ReplayTests {
         #expect(waited.json["id"] == .string("\(id)") && waited.json["state"] == .string("succeeded"))
         #expect(try fixture.send("DELETE", "/v1/jobs/\(id)").status == 204)
         #expect(try send("/v1/jobs", job).code == "invalid_fields")
+    }
+
+    @Test("whatever somebody has changed about the job since, and endpoints ask of it")
+    func changed() throws {
+        let fixture = Fixture()
+        let first = try fixture.send("POST", "/v1/jobs", job, key)
+        let id = try #require(first.json["id"]?.string.flatMap { JobID($0) })
+        let patch = #"{"description":"d","schedule":{"priority":0.75}}"#
+        #expect(try fixture.send("PATCH", "/v1/jobs/\(id)", patch).status == 200)
+        #expect(isReplay(try fixture.send("POST", "/v1/jobs", job, key), of: first))
+        fixture.store.finish(id, .failed)
+        let path = "/v1/jobs/\(id)/retry"
+        let retry = try fixture.send("POST", path, key)
+        let retried = try #require(retry.json["id"]?.string)
+        let other = #"{"description":"e"}"#
+        #expect(try fixture.send("PATCH", "/v1/jobs/\(retried)", other).status == 200)
+        #expect(isReplay(try fixture.send("POST", path, key), of: retry))
+    }
+
+    @Test("what an endpoint asks of a job that has ended is not taken for a part of the request")
+    func acknowledgement() throws {
+        let fixture = Fixture()
+        try put(fixture, "{}")
+        let first = try fixture.send("POST", "/v1/jobs", job, key)
+        let id = try #require(first.json["id"]?.string.flatMap { JobID($0) })
+        var rules = AcknowledgementRules()
+        rules.endpoint = WebhookID(high: 1, low: 1)
+        // As finish_jobs.sql writes it.
+        let asked = Array(#"{"acknowledgement":"#.utf8) + rules.encode() + Array(",".utf8)
+        fixture.store.finish(id, .succeeded) { $0.specJSON = asked + $0.specJSON.dropFirst() }
+        let shown = try fixture.send("GET", "/v1/jobs/\(id)")
+        #expect(shown.json["acknowledgement"]?["endpoint"]?.string == "\(WebhookID(high: 1, low: 1))")
+        // From here on the row alone tells what was accepted: once right, then not.
+        try put(fixture, #"{"priority":0.75}"#, "\"r1\"")
+        #expect(isReplay(try fixture.send("POST", "/v1/jobs", job, key), of: first))
+        try put(fixture, #"{"kind":"background"}"#, "\"r2\"")
+        #expect(isReplay(try fixture.send("POST", "/v1/jobs", job, key), of: first))
+    }
+
+    @Test("a job that waits for a good moment does so in each answer")
+    func discretionary() throws {
+        let fixture = Fixture()
+        try put(fixture, #"{"discretionary":true}"#)
+        let moment = Timestamp(microseconds: 9_000_000)
+        let first = try fixture.send("POST", "/v1/jobs", job, key)
+        let id = try #require(first.json["id"]?.string.flatMap { JobID($0) })
+        // As a key keeps it: a moment, and not whose.
+        let kept = Submission.Accepted.Job(
+            id: id, state: .waiting, waitingFor: .beginDate, createdAt: Timestamp(microseconds: 1_000_000),
+            startedAt: nil, node: nil, nextAttemptAt: moment)
+        fixture.store.state.withLock { state in
+            for name in state.idempotency.keys { state.idempotency[name]?.jobs = [kept] }
+        }
+        let again = try fixture.send("POST", "/v1/jobs", job, key)
+        #expect(again.json["waiting_for"]?.string == "discretionary")
+        #expect(again.json["next_attempt_at"]?.string != nil)
+        try put(fixture, #"{"kind":"background"}"#, "\"r1\"")
+        let late = try fixture.send("POST", "/v1/jobs", job, key)
+        #expect(isReplay(late, of: again))
+    }
+
+    @Test("also an endpoint's, secret included, whatever has become of it and of the egress policy")
+    func webhook() throws {
+        let networks = ["127.0.0.0/8"].compactMap { IPNetwork(cidr: $0) }
+        let fixture = Fixture(egress: EgressPolicy(allowing: networks))
+        let body = #"{"url":"http://127.0.0.1/in","description":"d","enabled":false}"#
+        let send = { (fixture: Fixture) in try fixture.send("POST", "/v1/webhooks", body, key) }
+        let first = try send(fixture)
+        #expect(first.status == 201 && first.header("ETag") == "\"r1\"")
+        let path = try #require(first.header("Location"))
+        #expect(isReplay(try send(fixture), of: first))
+        #expect(try fixture.send("PATCH", path, #"{"description":"e","enabled":true}"#).status == 200)
+        #expect(try fixture.send("POST", path + "/rotate_secret", "{}").status == 200)
+        let again = try send(fixture)
+        #expect(isReplay(again, of: first) && again.header("ETag") == "\"r1\"")
+        #expect(again.header("Location") == path)
+        #expect(try fixture.send("DELETE", path).status == 204)
+        #expect(isReplay(try send(fixture), of: first))
+        #expect(try fixture.send("GET", path).status == 404)
+        // The same service, with another policy.
+        let strict = Fixture(store: fixture.store)
+        #expect(isReplay(try send(strict), of: first))
+        let other = try strict.send("POST", "/v1/webhooks", body, [("Idempotency-Key", "other")])
+        #expect(other.status == 422)
+        let reused = try strict.send("POST", "/v1/webhooks", #"{"url":"http://127.0.0.1/"}"#, key)
+        #expect(reused.code == "idempotency_key_reused")
     }
 
     @Test("also a retry whose job was deleted since")

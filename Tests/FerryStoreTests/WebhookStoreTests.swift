@@ -122,25 +122,6 @@ struct WebhookStoreTests {
         #expect(rest == [edited])
     }
 
-    @Test("the same idempotency key finds the first endpoint; another body is refused")
-    func idempotency() throws {
-        defer { node.store.stop() }
-        func create(_ fingerprint: UInt8) -> Result<WebhookCreation, StoreError> {
-            let new = NewWebhook(record: record(), idempotency: key("k", fingerprint: fingerprint))
-            return wait { node.store.control.createWebhook(new, reply: $0) }
-        }
-        guard case .success(.made(let first)) = create(1), case .success(.known(let second)) = create(1)
-        else {
-            Issue.record("the key was not kept")
-            return
-        }
-        #expect(first == second)
-        guard case .failure(.idempotencyKeyReused) = create(2) else {
-            Issue.record("another body was accepted")
-            return
-        }
-    }
-
     @Test(
         "an endpoint's deliveries are claimed with its URL, keys and format, no more than there is room for")
     func claims() throws {

@@ -1,14 +1,14 @@
 -- Makes an endpoint unless its idempotency key is known, or the tenant has too many. Locks: the key (waits
 -- for a transaction that inserts the same one), the new row. $1 id, $2 tenant, $3 now, $4 url, $5 events or
 -- null, $6 session or null, $7 metadata or null, $8 description or null, $9 enabled, $10 ordered, $11 format,
--- $12 retry delays, $13 disable after, $14 public key, $15 keys, sealed; $16 route, $17 key, $18 fingerprint
--- or null each, $19 this node, $20 how many a tenant may have, $21 acknowledgement (JSON) or null. Returns
--- whether it was made.
+-- $12 retry delays, $13 disable after, $14 public key, $15 keys, sealed (kept also for the answers to the
+-- same request again); $16 route, $17 key, $18 fingerprint or null each, $19 this node, $20 how many a tenant
+-- may have, $21 acknowledgement (JSON) or null. Returns whether it was made.
 WITH fresh AS (
     INSERT INTO idempotency_keys (
-        tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at)
+        tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at, secret)
     SELECT $2::text, $16::text, $17::text, $18::bytea, ARRAY[$1::uuid], ARRAY['webhook'],
-        ARRAY[NULL::timestamptz], $19::uuid, $3::timestamptz
+        ARRAY[NULL::timestamptz], $19::uuid, $3::timestamptz, $15::bytea
     WHERE $17::text IS NOT NULL
         AND (SELECT count(*) FROM webhooks WHERE tenant = $2::text AND deleted_at IS NULL) < $20::integer
     ON CONFLICT DO NOTHING

@@ -48,7 +48,7 @@ extension JobDecoding {
     func acknowledgement(
         _ fields: inout FieldReader, standard: AcknowledgementRules? = nil
     ) -> AcknowledgementRules? {
-        guard fields.has("acknowledgement") else { return standard }
+        guard fields.value("acknowledgement") != nil else { return standard }
         guard var object = fields.object("acknowledgement", isNullable: true) else { return nil }
         var rules = AcknowledgementRules()
         rules.by = object.choice("by", AcknowledgementRules.Source.self) ?? rules.by

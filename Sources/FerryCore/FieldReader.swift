@@ -7,9 +7,15 @@ package struct FieldReader {
     package let complaints: Complaints
     private let members: [JSON.Member]
     private var isRead: [Bool]
+    private let patch: JSON?
+    /// What the patch has taken out. There is nothing left of it to read, but its names have to be known.
+    private var removed: [(name: String, isRead: Bool)]
 
-    /// Nil, with a complaint, when the value is no object.
-    package init?(_ value: JSON, at path: String, _ complaints: Complaints) {
+    /// Nil, with a complaint, when the value is no object. `mergedWith`: the merge patch (RFC 7396) that made
+    /// the value what it is, from this place on.
+    package init?(
+        _ value: JSON, at path: String, _ complaints: Complaints, mergedWith patch: JSON? = nil
+    ) {
         guard case .object(let members) = value else {
             complaints.addWrongType(path, "an object", value)
             return nil
@@ -18,6 +24,8 @@ package struct FieldReader {
         self.complaints = complaints
         self.members = members
         isRead = [Bool](repeating: false, count: members.count)
+        self.patch = patch
+        removed = (patch?.members ?? []).filter(\.value.isNull).map { (name: $0.name, isRead: false) }
     }
 
     package func pointer(_ name: String) -> String { "\(path)/\(pointerStep(name))" }
@@ -36,6 +44,9 @@ package struct FieldReader {
 
     /// The member as it is; nil when absent.
     package mutating func value(_ name: String) -> JSON? {
+        if let index = removed.firstIndex(where: { $0.name.hasSameBytes(as: name) }) {
+            removed[index].isRead = true
+        }
         guard let index = members.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return nil }
         isRead[index] = true
         return members[index].value
@@ -158,7 +169,7 @@ package struct FieldReader {
     /// A reader of the object under this name.
     package mutating func object(_ name: String, isNullable: Bool = false) -> FieldReader? {
         guard let value = present(name, isNullable) else { return nil }
-        return FieldReader(value, at: pointer(name), complaints)
+        return FieldReader(value, at: pointer(name), complaints, mergedWith: patch?[name])
     }
 
     package mutating func array(_ name: String, countMax: Int) -> [JSON]? {
@@ -195,6 +206,7 @@ package struct FieldReader {
     /// The object's members, all of them known; for objects whose names the client chooses.
     package mutating func all(countMax: Int) -> [JSON.Member] {
         for index in isRead.indices { isRead[index] = true }
+        for index in removed.indices { removed[index].isRead = true }
         if members.count > countMax {
             complaints.add(
                 path, "too_many", "At most \(countMax) entries are allowed, these are \(members.count).")
@@ -205,8 +217,9 @@ package struct FieldReader {
 
     /// Complains about each member that nobody has asked for.
     package func finish() {
-        for (index, member) in members.enumerated() where !isRead[index] {
-            complain(member.name, "unknown_field", "There is no field of this name here.")
+        let unread = members.indices.filter { !isRead[$0] }.map { members[$0].name }
+        for name in unread + removed.filter({ !$0.isRead }).map({ $0.name }) {
+            complain(name, "unknown_field", "There is no field of this name here.")
         }
     }
 }

@@ -47,9 +47,11 @@ extension JobDraft {
 }
 
 extension JobDraft {
-    /// Whether nothing is different, also no byte of a text: to `==` é is the same as e with an accent.
+    /// Whether nothing is different but the order of what has none. Bytes are compared: to `==` é is the same
+    /// as e with an accent.
     package func isIdentical(to other: JobDraft) -> Bool {
-        secrets.isIdentical(to: other.secrets) && spec.encodeStored() == other.spec.encodeStored()
+        secrets.isIdentical(to: other.secrets)
+            && spec.inOrder.encodeStored() == other.spec.inOrder.encodeStored()
     }
 
     /// Whether nothing is different but what may change while the job runs.
@@ -60,10 +62,45 @@ extension JobDraft {
 
 extension JobSecrets {
     /// As that of `JobDraft`.
-    package func isIdentical(to other: JobSecrets) -> Bool { encode() == other.encode() }
+    package func isIdentical(to other: JobSecrets) -> Bool { inOrder.encode() == other.inOrder.encode() }
+
+    private var inOrder: JobSecrets {
+        var secrets = self
+        secrets.headers = headers.fieldsInOrder
+        return secrets
+    }
+}
+
+extension SessionConfiguration {
+    /// As that of `JobDraft`.
+    package func isIdentical(to other: SessionConfiguration) -> Bool {
+        inOrder.encodeStored() == other.inOrder.encodeStored()
+    }
+
+    private var inOrder: SessionConfiguration {
+        var configuration = self
+        configuration.metadata = metadata.inOrder
+        configuration.headers = headers.fieldsInOrder
+        return configuration
+    }
+}
+
+extension [JobSpec.Pair] {
+    /// The members of an object have no order (RFC 8259 §4), and their names are unique.
+    fileprivate var inOrder: Self { sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) } }
+
+    /// Of header fields also the case of the names says nothing (RFC 9110 §5.1).
+    fileprivate var fieldsInOrder: Self { map { JobSpec.Pair($0.name.lowercased(), $0.value) }.inOrder }
 }
 
 extension JobSpec {
+    fileprivate var inOrder: JobSpec {
+        var spec = self
+        spec.metadata = metadata.inOrder
+        spec.request.headers = request.headers.fieldsInOrder
+        return spec
+    }
+
     /// Whether nothing is different but what may change while the job runs.
     package func differsOnlyWhileRunning(from other: JobSpec) -> Bool {
         var other = other
@@ -71,7 +108,7 @@ extension JobSpec {
         other.metadata = metadata
         other.bytesPerSecondMax = bytesPerSecondMax
         other.schedule.priority = schedule.priority
-        return encodeStored() == other.encodeStored()
+        return inOrder.encodeStored() == other.inOrder.encodeStored()
     }
 }
 
@@ -95,7 +132,7 @@ extension JobDecoding {
         let spec = draft.spec
         guard var fields = FieldReader(patch, at: "#", complaints),
             let shown = try? JSON.parse(spec.encode()),
-            var merged = FieldReader(shown.merged(with: patch), at: "#", complaints)
+            var merged = FieldReader(shown.merged(with: patch), at: "#", complaints, mergedWith: patch)
         else { return draft }
         var result = draft
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
@@ -189,7 +226,8 @@ extension JobDecoding {
         }
         draft.spec.answers?.start = nil
         let after = draft.spec.request
-        let isOther = after.url != before.url || after.headers != before.headers
+        let isOther =
+            after.url != before.url || after.headers.fieldsInOrder != before.headers.fieldsInOrder
         // Without a validator nothing would tell another file from this one.
         guard isOther, before.original == nil, !draft.spec.retry.resumesWithoutValidator else { return }
         draft.spec.request.original = OriginalRequest(url: before.url, headers: before.headers)

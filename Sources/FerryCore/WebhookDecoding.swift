@@ -1,11 +1,14 @@
 extension WebhookEndpoint {
-    /// Reads and checks an endpoint; every complaint is thrown at once. `refusal`: the egress policy's.
-    package init(_ json: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) {
+    /// Reads and checks an endpoint; every complaint is thrown at once. `mergedWith`: as of `FieldReader`;
+    /// `refusal`: the egress policy's.
+    package init(
+        _ json: JSON, mergedWith patch: JSON? = nil, refusal: (WebURL) -> String?
+    ) throws(InvalidFields) {
         let complaints = Complaints()
         let endpoint = withoutActuallyEscaping(refusal) { refusal in
             JobDecoding(
                 complaints: complaints, node: NodeAbilities(), refusal: refusal, openResumeData: { _ in nil }
-            ).webhookEndpoint(json)
+            ).webhookEndpoint(json, mergedWith: patch)
         }
         guard complaints.isEmpty, let endpoint else { throw InvalidFields(complaints.errors) }
         self = endpoint
@@ -13,7 +16,7 @@ extension WebhookEndpoint {
 
     /// This endpoint after a merge patch (RFC 7396), found right as a new one.
     package func merging(_ patch: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) -> Self {
-        guard case .object(let changes) = patch else {
+        guard case .object = patch else {
             throw InvalidFields("#", "wrong_type", "This must be an object, not \(patch.typeName).")
         }
         var writer = JSONWriter()
@@ -21,18 +24,13 @@ extension WebhookEndpoint {
         writeMembers(into: &writer)
         writer.endObject()
         guard let shown = try? JSON.parse(writer.bytes) else { return self }
-        // What is removed has to be known as well.
-        if let unknown = changes.first(where: { shown[$0.name] == nil }) {
-            throw InvalidFields(
-                "#/\(pointerStep(unknown.name))", "unknown_field", "There is no field of this name here.")
-        }
-        return try Self(shown.merged(with: patch), refusal: refusal)
+        return try Self(shown.merged(with: patch), mergedWith: patch, refusal: refusal)
     }
 }
 
 extension JobDecoding {
-    fileprivate func webhookEndpoint(_ json: JSON) -> WebhookEndpoint? {
-        guard var fields = FieldReader(json, at: "#", complaints) else { return nil }
+    fileprivate func webhookEndpoint(_ json: JSON, mergedWith patch: JSON?) -> WebhookEndpoint? {
+        guard var fields = FieldReader(json, at: "#", complaints, mergedWith: patch) else { return nil }
         if !fields.has("url") { fields.complain("url", "required", "An endpoint needs a url.") }
         let url = url(&fields, "url")
         var endpoint = WebhookEndpoint(url: url?.string ?? "")

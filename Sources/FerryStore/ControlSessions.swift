@@ -79,7 +79,7 @@ extension ControlLane {
         guard let found else { return nil }
         if found.invalidation != nil { return .failure(.sessionInvalidated) }
         if found.isReadable, found.secrets.isIdentical(to: draft.secrets),
-            found.configuration.encodeStored() == draft.configuration.encodeStored()
+            found.configuration.isIdentical(to: draft.configuration)
         {
             return .success(.unchanged(SessionOverview(found.key, record: found)))
         }

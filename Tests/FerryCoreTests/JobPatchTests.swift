@@ -149,6 +149,49 @@ struct JobPatchTests {
         }
     }
 
+    @Test("header fields in another order are no change, and no other request")
+    func order() throws {
+        let job = try decode(
+            #"{"kind":"data","request":{"url":"https://a.example/x","#
+                + #""headers":{"A":"1","Cookie":"c","B":"2"}}}"#)
+        let before = JobDraft(job.spec, job.secrets)
+        let after = try before.merging(json(#"{"request":{"headers":{"a":"1"}}}"#)) { _ in nil }
+        #expect(after.spec.request.headers.map(\.name) == ["Cookie", "B", "a"])
+        #expect(after.isIdentical(to: before) && after.differsOnlyWhileRunning(from: before))
+        #expect(after.spec.request.original == nil)
+        let other = try before.merging(json(#"{"request":{"headers":{"A":"2"}}}"#)) { _ in nil }
+        #expect(!other.isIdentical(to: before) && other.spec.request.original != nil)
+    }
+
+    @Test("what a patch takes out has to be known, however deep it is; free names are")
+    func unknownNulls() throws {
+        let spec = try decode(
+            #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"a"},"#
+                + #""metadata":{"a":"b"}}"#
+        ).spec
+        let unknown = { (patch: JSON) -> [String] in
+            do throws(InvalidFields) {
+                _ = try JobDraft(spec, JobSecrets()).merging(patch) { _ in nil }
+                return []
+            } catch {
+                return error.errors.filter { $0.code == "unknown_field" }.map(\.pointer)
+            }
+        }
+        let shown = try JSON.parse(spec.encode())
+        for name in [
+            "schedule", "redirects", "accept", "retry", "network", "questions", "integrity", "destination",
+        ] {
+            let members = shown[name]?.members ?? []
+            let known = members.map { JSON.Member($0.name, .null) }
+            #expect(unknown(.object([.init(name, .object(known))])) == [], "\(name)")
+            let patch = JSON.object([.init(name, .object([.init("deadline", .null)]))])
+            #expect(unknown(patch) == ["#/\(name)/deadline"])
+        }
+        #expect(try unknown(json(#"{"destination":null,"schedule":null}"#)) == [])
+        let free = #"{"metadata":{"a":null,"x":null},"request":{"headers":{"X":null}}}"#
+        #expect(try unknown(json(free)) == [])
+    }
+
     @Test("a patch that is wrong, or comes out wrong, is refused with its pointers")
     func wrong() throws {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec

@@ -55,6 +55,31 @@ struct SessionTests {
         #expect(SessionConfiguration.implicit.connectionsPerHostMax == nil)
     }
 
+    @Test("members in another order say the same; other values do not")
+    func order() throws {
+        let text = { (metadata: String, headers: String) in
+            #"{"metadata":{\#(metadata)},"http_additional_headers":{\#(headers)}}"#
+        }
+        let headers = #""X-A":"1","Cookie":"c","X-Token":"t""#
+        let first = try draft(text(#""a":"1","b":"2""#, headers))
+        let same = try draft(text(#""b":"2","a":"1""#, #""x-token":"t","Cookie":"c","x-a":"1""#))
+        #expect(first.configuration != same.configuration && first.secrets != same.secrets)
+        #expect(first.configuration.isIdentical(to: same.configuration))
+        #expect(first.secrets.isIdentical(to: same.secrets))
+        let others = [
+            text(#""a":"2","b":"1""#, headers),
+            text(#""a":"1","b":"2""#, #""X-A":"1","Cookie":"t","X-Token":"c""#),
+            text(#""a":"1","b":"2""#, #""X-B":"1","Cookie":"c","X-Token":"t""#),
+        ]
+        for text in others {
+            let other = try draft(text)
+            let isSame =
+                first.configuration.isIdentical(to: other.configuration)
+                && first.secrets.isIdentical(to: other.secrets)
+            #expect(!isSame, "\(text)")
+        }
+    }
+
     @Test(
         "what is wrong is refused with its pointer",
         arguments: [

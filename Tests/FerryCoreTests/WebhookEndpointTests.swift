@@ -85,6 +85,33 @@ struct WebhookEndpointTests {
         }
     }
 
+    @Test("what a patch takes out has to be known, however deep it is")
+    func unknownNulls() throws {
+        let before = try decoded(#"{"url":"https://a.example/"}"#)
+        let found = { (patch: String) -> [String] in
+            do throws(InvalidFields) {
+                _ = try before.merging((try? JSON.parse(Array(patch.utf8))) ?? .null) { _ in nil }
+                return []
+            } catch {
+                return error.errors.map { "\($0.pointer) \($0.code)" }
+            }
+        }
+        #expect(found(#"{"id":null}"#) == ["#/id unknown_field"])
+        #expect(found(#"{"retry":{"max":null}}"#) == ["#/retry/max unknown_field"])
+        #expect(
+            found(#"{"acknowledgement":{"by":null,"reminder":null}}"#)
+                == ["#/acknowledgement/reminder unknown_field"])
+        #expect(
+            found(#"{"acknowledgement":{"reminders":{"max_count":null,"count":null}}}"#)
+                == ["#/acknowledgement/reminders/count unknown_field"])
+        let known = [
+            #"{"events":null,"session":null,"metadata":{"a":null},"description":null,"enabled":null}"#,
+            #"{"ordered":null,"format":null,"retry":{"delays":null},"disable_after":null}"#,
+            #"{"retry":null,"metadata":null,"acknowledgement":null}"#,
+        ]
+        for patch in known { #expect(found(patch).isEmpty, "\(patch)") }
+    }
+
     @Test("a filter wants an event when type, session and every pair of metadata match")
     func filter() {
         let pairs = [JobSpec.Pair("team", "a"), JobSpec.Pair("env", "prod")]

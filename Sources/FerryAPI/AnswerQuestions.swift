@@ -4,9 +4,9 @@ internal import HTTPServer
 /// Takes answers to what is asked about jobs.
 package protocol QuestionTaker: Sendable {
     /// `resolve` may be asked more than once; what it throws is the inner failure. A job about which nothing
-    /// of this kind is asked is `invalidState`.
+    /// of this kind is asked, or not since `askedAt`, is `invalidState`.
     func answer(
-        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind,
+        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
         _ resolve:
             @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
@@ -32,6 +32,7 @@ extension API {
             call.changing { [self] revision, reply in
                 ports.questions.answer(
                     id, tenant: call.principal.tenant, revision: revision, kind: kind,
+                    askedAt: answer.askedAt,
                     { draft, question, attempt throws(InvalidFields) in
                         try draft.answered(
                             question, answer, from: source, at: clock.now(), attempt: attempt, node: node
@@ -39,6 +40,11 @@ extension API {
                     }, reply: reply)
             } then: { [self] (result: Result<Result<JobRecord, InvalidFields>, StoreError>) in
                 switch result {
+                case .failure(.invalidState(let state, let waitingFor))
+                where answer.askedAt != nil && waitingFor == kind.waitingFor:
+                    var problem = Problem(StoreError.invalidState(state, waitingFor: waitingFor))
+                    problem.detail = "Another question is open than the one that asked_at names."
+                    call.fail(problem)
                 case .failure(let error): call.fail(error)
                 case .success(.failure(let invalid)): call.fail(Problem(invalid))
                 case .success(.success(let record)): send(record, 200, call)

@@ -18,7 +18,7 @@ package enum AnswerResolution: Sendable {
 }
 
 extension JobAnswer {
-    /// Reads `{"disposition", "credential", "request"}`; every complaint is thrown at once.
+    /// Reads `{"disposition", "credential", "request", "asked_at"}`; every complaint is thrown at once.
     package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
         let complaints = Complaints()
         guard var fields = FieldReader(json, at: "#", complaints) else {
@@ -27,6 +27,7 @@ extension JobAnswer {
         let disposition = Self.disposition(&fields, kind)
         let credential = Self.credential(&fields, complaints)
         let request = fields.value("request")
+        let askedAt = fields.timestamp("asked_at")
         if !fields.has("disposition") {
             fields.complain("disposition", "required", "An answer needs a disposition.")
         }
@@ -38,7 +39,7 @@ extension JobAnswer {
         }
         fields.finish()
         guard complaints.isEmpty, let disposition else { throw InvalidFields(complaints.errors) }
-        self.init(disposition, credential: credential, request: request)
+        self.init(disposition, credential: credential, request: request, askedAt: askedAt)
     }
 
     private static func disposition(

@@ -57,11 +57,17 @@ package struct JobAnswer: Sendable, Equatable {
     package let credential: Credential?
     /// Of `use_new_request`: a merge patch of the request.
     package let request: JSON?
+    /// Of the question that is answered; nil: of the one that is open.
+    package let askedAt: Timestamp?
 
-    package init(_ disposition: Disposition, credential: Credential? = nil, request: JSON? = nil) {
+    package init(
+        _ disposition: Disposition, credential: Credential? = nil, request: JSON? = nil,
+        askedAt: Timestamp? = nil
+    ) {
         self.disposition = disposition
         self.credential = credential
         self.request = request
+        self.askedAt = askedAt
     }
 }
 

@@ -174,6 +174,10 @@ extension StoreDoor: WebhookStore {
         control.createWebhook(new, reply: reply)
     }
 
+    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
+        control.webhook(createdWith: key, reply: reply)
+    }
+
     func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
         control.webhook(id, tenant: tenant, reply: reply)
     }
@@ -235,12 +239,12 @@ extension StoreDoor: JobEditor {
 
 extension StoreDoor: QuestionTaker {
     func answer(
-        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind,
+        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
         _ resolve:
             @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
-        control.answer(id, tenant: tenant, revision: revision, kind: kind, resolve) {
+        control.answer(id, tenant: tenant, revision: revision, kind: kind, askedAt: askedAt, resolve) {
             reply($0.map(\.result))
         }
     }

@@ -25,6 +25,8 @@ struct WebhookAnswers: Sendable {
             note(delivery, error)
             return done(true)
         }
+        // An answer that names another question is not one to this.
+        guard (answer.askedAt ?? askedAt) == askedAt else { return done(true) }
         let source = AnswerSource(.webhook, name: delivery.id.description)
         let (clock, egress, node) = (clock, egress, node)
         control.answer(

@@ -192,7 +192,8 @@ struct QuestionTests {
         defer { origin.stop() }
         let receiver = try ScriptedOrigin.answering { [url = origin.url] _, body in
             let isFirst = Self.target((try? JSON.parse(body))?["data"]?["job"]) == "\(url)/b"
-            let answer = isFirst ? #"{"disposition":"follow"}"# : ""
+            let another = #"{"disposition":"follow","asked_at":"2000-01-01T00:00:00Z"}"#
+            let answer = isFirst ? #"{"disposition":"follow"}"# : another
             return Array("HTTP/1.1 200 OK\r\nContent-Length: \(answer.utf8.count)\r\n\r\n\(answer)".utf8)
         }
         defer { receiver.stop() }
@@ -226,7 +227,7 @@ struct QuestionTests {
         }
         let id = try ferry.submit(
             #"{"kind":"data","request":{"url":"\#(origin.url)/secret"},"on_challenge":"ask"}"#)
-        _ = try asked(id, "challenge")
+        let first = try asked(id, "challenge")["question"]?["asked_at"]?.string ?? ""
         let elsewhere = #"{"request":{"url":"\#(other.url)/secret"}}"#
         let changed = try ferry.call("PATCH", "/v1/jobs/\(id)", elsewhere)
         #expect(try changed.status == 200 && changed.json["question"]?.isNull == true)
@@ -239,7 +240,15 @@ struct QuestionTests {
         let before = try ferry.json("GET", "/v1/jobs/\(id)")["question"]
         let described = try ferry.call("PATCH", "/v1/jobs/\(id)", #"{"description":"x"}"#)
         #expect(try described.status == 200 && described.json["question"] == before)
-        #expect(try ferry.call("POST", "/v1/jobs/\(id)/cancel", "{}").status == 200)
+        // An answer that names the question before is none to the one that is open now.
+        let cancel = { (askedAt: String) in
+            try answer(id, "challenge", #"{"disposition":"cancel","asked_at":"\#(askedAt)"}"#)
+        }
+        let late = try cancel(first)
+        #expect(late.status == 409 && late.json["code"]?.string == "invalid_state", "\(late.json)")
+        #expect(late.json["detail"]?.string?.contains("asked_at") == true, "\(late.json)")
+        let inTime = try cancel(before?["asked_at"]?.string ?? "")
+        #expect(inTime.status == 200 && inTime.json["state"]?.string == "cancelled", "\(inTime.json)")
     }
 
     @Test("protection spaces can be rejected one by one; default handling fails as without asking")

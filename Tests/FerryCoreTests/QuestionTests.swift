@@ -82,6 +82,17 @@ struct QuestionTests {
         }
     }
 
+    @Test("an answer may say which question it answers")
+    func askedAt() throws {
+        let named = try answer(
+            #"{"disposition":"cancel","asked_at":"1970-01-01T00:00:05.000001Z"}"#, to: .begin)
+        #expect(named.askedAt == Timestamp(microseconds: 5_000_001))
+        #expect(try answer(#"{"disposition":"cancel","asked_at":null}"#, to: .begin).askedAt == nil)
+        #expect(throws: InvalidFields.self) {
+            try answer(#"{"disposition":"cancel","asked_at":"now"}"#, to: .begin)
+        }
+    }
+
     @Test("a redirect that is followed is where the next attempt begins, and only that one")
     func follow() throws {
         let after = try goingOn(.redirect(status: 302, hop), #"{"disposition":"follow"}"#, draft())

@@ -76,11 +76,19 @@ let questionSchemas = #"""
       },
       "description": "Null removes a field; names are the same whatever their case."
     },
+    "AskedAt": {
+      "type": ["string", "null"], "format": "date-time",
+      "description": "As the question says it, to the last digit; when another one is open by now, the \#
+    answer is refused (409). Without it and without If-Match it is an answer to whatever is asked."
+    },
     "BeginAnswer": {
       "oneOf": [
         {
           "type": "object", "required": ["disposition"], "additionalProperties": false,
-          "properties": {"disposition": {"enum": ["continue_loading", "cancel"]}}
+          "properties": {
+            "disposition": {"enum": ["continue_loading", "cancel"]},
+            "asked_at": {"$ref": "#/components/schemas/AskedAt"}
+          }
         },
         {"$ref": "#/components/schemas/NewRequestAnswer"}
       ]
@@ -89,7 +97,8 @@ let questionSchemas = #"""
       "type": "object", "required": ["disposition", "request"], "additionalProperties": false,
       "properties": {
         "disposition": {"const": "use_new_request"},
-        "request": {"$ref": "#/components/schemas/NewRequest"}
+        "request": {"$ref": "#/components/schemas/NewRequest"},
+        "asked_at": {"$ref": "#/components/schemas/AskedAt"}
       }
     },
     "RedirectAnswer": {
@@ -97,7 +106,10 @@ let questionSchemas = #"""
       "oneOf": [
         {
           "type": "object", "required": ["disposition"], "additionalProperties": false,
-          "properties": {"disposition": {"enum": ["follow", "reject", "cancel"]}}
+          "properties": {
+            "disposition": {"enum": ["follow", "reject", "cancel"]},
+            "asked_at": {"$ref": "#/components/schemas/AskedAt"}
+          }
         },
         {"$ref": "#/components/schemas/NewRequestAnswer"}
       ]
@@ -108,14 +120,16 @@ let questionSchemas = #"""
         {
           "type": "object", "required": ["disposition"], "additionalProperties": false,
           "properties": {
-            "disposition": {"enum": ["perform_default_handling", "reject_protection_space", "cancel"]}
+            "disposition": {"enum": ["perform_default_handling", "reject_protection_space", "cancel"]},
+            "asked_at": {"$ref": "#/components/schemas/AskedAt"}
           }
         },
         {
           "type": "object", "required": ["disposition", "credential"], "additionalProperties": false,
           "properties": {
             "disposition": {"const": "use_credential"},
-            "credential": {"$ref": "#/components/schemas/Credential"}
+            "credential": {"$ref": "#/components/schemas/Credential"},
+            "asked_at": {"$ref": "#/components/schemas/AskedAt"}
           }
         }
       ]

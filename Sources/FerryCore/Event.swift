@@ -71,6 +71,7 @@ extension JobRecord {
     func asOf(_ event: EventRecord) -> JobRecord {
         guard let state = event.state else { return self }
         var record = self
+        if event.revision != revision { record.forgetQuestions(after: event) }
         if let instant = acknowledgedAt,
             event.type.isTerminal || event.type == .jobUnacknowledged || instant > event.occurredAt
         {
@@ -106,5 +107,18 @@ extension JobRecord {
             record.errorJSON = nil
         }
         return record
+    }
+
+    /// The event that a question makes shows it, and no other one does; nor an answer that came later.
+    private mutating func forgetQuestions(after event: EventRecord) {
+        if let questionJSON {
+            let question = try? JobQuestion(storedJSON: questionJSON)
+            if let question, question.kind == event.type.question, question.askedAt <= event.occurredAt {
+                return
+            }
+            self.questionJSON = nil
+        }
+        spec = spec ?? (try? JobSpec(storedJSON: specJSON))
+        if let last = spec?.answers?.last, last.at > event.occurredAt { spec?.answers?.last = nil }
     }
 }

@@ -33,7 +33,8 @@ extension JobRecord {
         } else {
             writer.null()
         }
-        if let spec = spec ?? (try? JobSpec(storedJSON: specJSON)) {
+        let spec = spec ?? (try? JobSpec(storedJSON: specJSON))
+        if let spec {
             writer.name("answered_by")
             if let last = spec.answers?.last { last.write(into: &writer) } else { writer.null() }
             writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)
@@ -44,7 +45,8 @@ extension JobRecord {
             writer.rawMembers(of: specJSON)
         }
         writer.name("progress")
-        (finalProgress ?? progress ?? kept?.progress ?? TransferProgress()).write(
+        let final = finalProgress(isUpload: spec?.kind == .upload)
+        (final ?? progress ?? kept?.progress ?? TransferProgress()).write(
             into: &writer, isSucceeded: state == .succeeded)
         writer.name("response")
         if let responseJSON { writer.raw(responseJSON) } else { writer.null() }
@@ -57,21 +59,21 @@ extension JobRecord {
     }
 
     /// A finished job's progress: what its result says, or what it has left.
-    private var finalProgress: TransferProgress? {
+    private func finalProgress(isUpload: Bool) -> TransferProgress? {
         guard state.isTerminal else { return nil }
         guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
         else {
             return kept?.progress ?? TransferProgress()
         }
-        return isUpload
-            ? TransferProgress(bytesSent: size, bytesExpectedToSend: size)
-            : TransferProgress(
-                bytesReceived: size, bytesExpectedToReceive: size,
-                resumedAtOffset: result["resumed_at_offset"]?.integer)
+        // Where it is missing nothing was sent, or an older version has stored the result.
+        let sent = result[TransferResult.sentName]?.integer
+        if isUpload {
+            return TransferProgress(bytesSent: sent ?? size, bytesExpectedToSend: sent ?? size)
+        }
+        return TransferProgress(
+            bytesReceived: size, bytesExpectedToReceive: size, bytesSent: sent ?? 0,
+            bytesExpectedToSend: sent, resumedAtOffset: result["resumed_at_offset"]?.integer)
     }
-
-    /// `JobSpec.encodeStored` writes the kind first.
-    private var isUpload: Bool { specJSON.starts(with: #"{"kind":"upload""#.utf8) }
 
     private func writeResult(into writer: inout JSONWriter) {
         guard let resultJSON else { return writer.null() }
@@ -177,23 +179,28 @@ extension TransferResponse {
 }
 
 extension TransferResult {
-    /// Only the service reads it. First in what is stored, so that it is left out without reading the rest.
-    private static let fileMember = Array(#"{"file":""#.utf8)
+    fileprivate static let sentName = "bytes_sent"
+    /// Only the service reads them. First in what is stored, so that they are left out without reading the
+    /// rest; none of their values has a comma.
+    private static let hiddenMembers = ["file", sentName].map { Array("\"\($0)\":".utf8) }
 
     /// What clients see of a stored result.
     fileprivate static func shown(_ stored: [UInt8]) -> [UInt8] {
-        guard stored.starts(with: fileMember), let comma = stored.firstIndex(of: UInt8(ascii: ",")) else {
-            return stored
+        var rest = stored.dropFirst()
+        for member in hiddenMembers where rest.starts(with: member) {
+            guard let comma = rest.firstIndex(of: UInt8(ascii: ",")) else { return stored }
+            rest = rest[(comma + 1)...]
         }
-        return [UInt8(ascii: "{")] + stored[(comma + 1)...]
+        return rest.startIndex == 1 ? stored : [UInt8(ascii: "{")] + rest
     }
 
     /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it
-    /// in; and with what only the service reads.
-    package func json(job: JobID) -> [UInt8] {
+    /// in; and with what only the service reads. `bytesSent`: by the attempt, as in `TransferProgress`.
+    package func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         writer.beginObject()
         if let file { writer.member("file", file.text) }
+        if bytesSent > 0 { writer.member(Self.sentName, bytesSent) }
         writer.memberOrNull("path", path)
         writer.member("size", size)
         writer.member("sha256", sha256)

@@ -77,7 +77,7 @@ enum Ending: Sendable {
         let lease = Lease(attempt)
         var record = JobRecord(ending: attempt, node: node, at: now)
         record.responseJSON = result.response.map(\.json)
-        var hasFailedAttempt = false
+        var attemptError: [UInt8]?
         switch result.outcome {
         case .released, .putOff:
             let ended = result.packed(.released, nil, node: node, at: now)
@@ -95,20 +95,20 @@ enum Ending: Sendable {
             return
         case .succeeded(let value):
             record.state = .succeeded
-            record.resultJSON = value.json(job: attempt.job)
+            record.resultJSON = value.json(job: attempt.job, bytesSent: result.bytesSent)
             record.body = value.body
         case .cancelled:
             record.state = .cancelled
             record.errorJSON = TransferError.cancelledByRequest.json
         case .failed(let error, let retryAfter):
-            hasFailedAttempt = true
+            let json = error.json
+            attemptError = json
             if RetryPolicy.usesUpAttempt(error, rules: attempt.spec.retry) { record.failedAttemptCount += 1 }
             switch attempt.verdict(
                 on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now, jitter: jitter
             )
             {
             case .retry(let instant):
-                let json = error.json
                 self = .retry(
                     Retry(
                         lease: lease, failedAttemptCount: record.failedAttemptCount, instant: instant,
@@ -116,9 +116,9 @@ enum Ending: Sendable {
                         leavesBytes: result.leavesBytes, endedAt: record.finishedAt ?? now,
                         isWanted: attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false))
                 return
-            case .final(let error):
+            case .final(let last):
                 record.state = .failed
-                record.errorJSON = error.json
+                record.errorJSON = last.json
             }
         }
         if result.leavesBytes, !result.ranFull { record.resumeData = seal(ResumePoint(of: attempt)) }
@@ -126,7 +126,7 @@ enum Ending: Sendable {
         let ended = result.packedLast(record, at: now)
         self = .finish(
             FinishedJob(
-                lease, record, spec: attempt.spec, lastAttempt: ended, hasFailedAttempt: hasFailedAttempt))
+                lease, record, spec: attempt.spec, lastAttempt: ended, attemptError: attemptError))
     }
 }
 
@@ -199,20 +199,21 @@ final class FinishedJob: Sendable {
     let acknowledgement: AcknowledgementRules?
     /// Nor does any endpoint ask for it.
     let declinesAcknowledgement: Bool
-    /// An attempt has failed for good with it.
-    private let hasFailedAttempt: Bool
+    /// Why the attempt failed that ended it, a JSON object; nil: none has. The job may fail for another
+    /// reason: its time is over before the next attempt.
+    private let attemptError: [UInt8]?
 
     /// `record` is the job as it will be; `spec` nil: it cannot be read, and nobody can be told.
     init(
         _ lease: Lease, _ record: JobRecord, spec: JobSpec?, lastAttempt: [UInt8]? = nil,
-        hasFailedAttempt: Bool = false
+        attemptError: [UInt8]? = nil
     ) {
         var record = record
         record.revision = lease.revision + 1
         self.lease = lease
         self.lastAttempt = lastAttempt
         self.record = record
-        self.hasFailedAttempt = hasFailedAttempt
+        self.attemptError = attemptError
         wanted = spec?.wantedEvents
         acknowledgement = spec?.acknowledgement
         declinesAcknowledgement = spec?.declinesAcknowledgement ?? false
@@ -243,7 +244,7 @@ final class FinishedJob: Sendable {
         wanted = other.wanted
         acknowledgement = other.acknowledgement
         declinesAcknowledgement = other.declinesAcknowledgement
-        hasFailedAttempt = other.hasFailedAttempt
+        attemptError = other.attemptError == nil ? nil : record.errorJSON
     }
 
     /// A job that no node holds, as it ends without another attempt. `seal`: makes resume data of the bytes
@@ -277,14 +278,14 @@ final class FinishedJob: Sendable {
             EventRecord(
                 type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,
                 attempt: record.attempt, revision: record.revision, state: record.state,
-                detail: type == .jobAttemptFailed ? record.errorJSON ?? [] : []
+                detail: type == .jobAttemptFailed ? attemptError ?? [] : []
             ).pack(into: &bytes)
         }
     }
 
     private var eventTypes: [EventType] {
         guard let end = record.state.event else { return [] }
-        return hasFailedAttempt ? [.jobAttemptFailed, end] : [end]
+        return attemptError == nil ? [end] : [.jobAttemptFailed, end]
     }
 
     /// A job that no node holds and whose time is over. What it has got is left to other jobs, as by an

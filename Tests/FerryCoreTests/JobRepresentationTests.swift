@@ -120,6 +120,38 @@ struct JobRepresentationTests {
         #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
     }
 
+    @Test("the final progress of a job that sent something tells how much", arguments: JobKind.allCases)
+    func sent(_ kind: JobKind) throws {
+        let id = JobID(high: 1, low: 2)
+        var result = TransferResult(
+            path: "a", size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+        result.file = FileIdentity(inode: 1, modified: 2)
+        let source = kind == .upload ? #","source":{"text":"a"}"# : ""
+        let spec = try decode(
+            #"{"kind":"\#(kind.rawValue)","request":{"url":"https://a.example/"}\#(source)}"#
+        ).spec
+        let finished = { (stored: [UInt8]) in
+            try self.shown(
+                self.record(.succeeded) {
+                    // As finish_jobs.sql does it.
+                    $0.specJSON = Array(#"{"acknowledgement":null,"#.utf8) + spec.encodeStored().dropFirst()
+                    $0.resultJSON = stored
+                })
+        }
+        let job = try finished(result.json(job: id, bytesSent: 500))
+        #expect(job["progress"]?["bytes_sent"] == .integer(500))
+        #expect(job["progress"]?["bytes_expected_to_send"] == .integer(500))
+        #expect(job["progress"]?["bytes_received"] == .integer(kind == .upload ? 0 : 3))
+        #expect(
+            job["result"]?.members?.map(\.name) == [
+                "path", "size", "sha256", "verified", "content_url", "body",
+            ])
+        // As an older version has stored it, or where nothing was sent.
+        let silent = try finished(result.json(job: id))
+        #expect(silent["progress"]?["bytes_sent"] == .integer(kind == .upload ? 3 : 0))
+        #expect(silent["result"] == job["result"])
+    }
+
     @Test("fields of an answer that came twice are joined")
     func response() throws {
         let response = TransferResponse(

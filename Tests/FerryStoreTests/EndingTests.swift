@@ -65,7 +65,30 @@ struct EndingTests {
         #expect(hopeless.record.state == .failed && !hopeless.isWanted)
         #expect(events(of: hopeless).map(\.type) == [.jobAttemptFailed, .jobFailed])
         #expect(events(of: hopeless)[0].detail == hopeless.record.errorJSON)
+    }
 
+    @Test("the event of an attempt has the attempt's error, also when the job fails for another reason")
+    func attemptError() throws {
+        let job = newJob(timeoutForResource: 15, attemptCountMax: 3, retryDelay: 60)
+        let refused = TransferError(.unacceptableStatus, "500.", phase: .waiting, isRetryable: true)
+        guard case .finish(let ended) = ending(attempt(of: job), .failed(refused, retryAfter: nil)) else {
+            Issue.record("it is tried again")
+            return
+        }
+        #expect(ended.record.errorJSON != refused.json)
+        let shown = try JSON.parse(try #require(ended.record.errorJSON))
+        #expect(shown["code"]?.string == "resource_timeout")
+        let told = events(of: ended)
+        #expect(told.map(\.type) == [.jobAttemptFailed, .jobFailed])
+        #expect(told[0].detail == refused.json)
+        let last = try #require(ended.lastAttempt.flatMap { AttemptRecord(packed: $0, node: nil) })
+        #expect(last.errorJSON == refused.json)
+        // What the database has refused is in none of them.
+        guard case .finish(let simplified) = Ending.finish(ended).simplified else {
+            Issue.record("it goes back to the queue")
+            return
+        }
+        #expect(events(of: simplified)[0].detail == TransferError.unstorable.json)
     }
 
     @Test("a full disk is waited for, however often, unless the job is to be tried once")

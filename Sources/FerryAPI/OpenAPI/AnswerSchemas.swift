@@ -248,7 +248,13 @@ let answerSchemas = #"""
     committed.",
           "additionalProperties": {"type": "integer"}
         },
-        "oldest_queued_seconds": {"type": ["number", "null"]},
+        "oldest_queued_seconds": {
+          "type": ["number", "null"],
+          "description": "For how long the oldest queued job has been queued: since it was accepted, or \#
+    since it last stopped waiting or was given back. Of the jobs that go first in their queues: one a \#
+    session, and one a host where something limits it. A request looks at 200 queues, the next one to the \#
+    same node at the next 200, and the job that was found is kept while it is queued."
+        },
         "throughput": {"type": "object", "additionalProperties": {"type": "number"}},
         "database": {
           "type": "object",

@@ -7,7 +7,8 @@ WITH changed AS (
         spec = $3::text, origin = $4::text, secrets = CASE WHEN $5::boolean THEN $6::bytea ELSE secrets END,
         lot = $9::bigint, question = $7::text, next_attempt_at = $8::timestamptz, asks = $7::text IS NOT NULL,
         state = CASE WHEN $7::text IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
-        waiting_for = CASE WHEN $7::text IS NOT NULL THEN waiting_for END, revision = revision + 1
+        queued_at = now(), waiting_for = CASE WHEN $7::text IS NOT NULL THEN waiting_for END,
+        revision = revision + 1
     WHERE id = $1::uuid AND revision = $2::integer AND state = 'waiting' AND question IS NOT NULL
     RETURNING *
 ), told AS (

@@ -13,7 +13,8 @@ WITH changed AS (
         question = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested THEN u.question END,
         next_attempt_at = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested THEN u.expires_at END,
         asks = NOT j.cancel_requested AND NOT j.suspend_requested,
-        suspend_requested = false, has_bytes = u.has_bytes, node = NULL, revision = j.revision + 1,
+        queued_at = now(), suspend_requested = false, has_bytes = u.has_bytes, node = NULL,
+        revision = j.revision + 1,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END
     FROM unnest(

@@ -20,7 +20,7 @@ WITH changed AS (
                 CASE WHEN NOT EXISTS (
                     SELECT FROM hosts h WHERE h.origin = j.origin AND h.is_awaited
                 ) THEN now() + interval '1 second' END) END,
-        suspend_requested = false, has_bytes = j.has_bytes OR u.has_bytes,
+        queued_at = now(), suspend_requested = false, has_bytes = j.has_bytes OR u.has_bytes,
         connectivity_waits = j.connectivity_waits
             + CASE WHEN j.cancel_requested OR j.suspend_requested OR u.is_held THEN 0 ELSE 1 END,
         error = u.error, node = NULL, revision = j.revision + 1,

@@ -1,9 +1,9 @@
 -- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
 -- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
--- its begin date is another one, or it waits for its host no longer (then it must be waiting or queued), $9
--- that date, or null when it may begin now, $10 deadline or null, $11 lot, $12 urgency, $13 whether it has to
--- be confirmed before it begins, $14 whether the secrets are others, $15 those or null. Returns the id; no
--- row: it has changed meanwhile.
+-- its begin date is another one, it waits for its host no longer, or what is asked about it is taken back
+-- (then it must be waiting or queued), $9 that date, or null when it may begin now, $10 deadline or null, $11
+-- lot, $12 urgency, $13 whether it has to be confirmed before it begins, $14 whether the secrets are others,
+-- $15 those or null. Returns the id; no row: it has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer
@@ -19,6 +19,7 @@ WITH found AS (
         state = CASE WHEN NOT $8::boolean THEN j.state
             WHEN $9::timestamptz IS NULL AND NOT $13::boolean THEN 'queued'
             ELSE 'waiting' END::job_state,
+        queued_at = CASE WHEN j.state = 'queued' THEN j.queued_at ELSE now() END,
         waiting_for = CASE WHEN NOT $8::boolean THEN j.waiting_for
             WHEN $9::timestamptz IS NOT NULL OR $13::boolean THEN 'begin_date' END::waiting_for,
         next_attempt_at = CASE WHEN NOT $8::boolean THEN j.next_attempt_at

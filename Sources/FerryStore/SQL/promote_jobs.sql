@@ -2,7 +2,9 @@
 -- locked, then this connection's row of job_counts. $1 how many at most. Returns id, lot, tenant, session and
 -- origin of the lot (empty: it is a wide one), the node that it is for or null, urgency.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
+    UPDATE jobs j SET
+        state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,
+        revision = j.revision + 1
     WHERE j.id = ANY (ARRAY(
         SELECT id FROM jobs WHERE state = 'waiting' AND next_attempt_at <= now() AND NOT asks
         ORDER BY next_attempt_at LIMIT $1::integer

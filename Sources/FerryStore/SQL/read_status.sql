@@ -1,16 +1,24 @@
--- Reads the counts of unfinished work and the age of its oldest parts, in one snapshot. Locks nothing.
--- The oldest queued job is the oldest of those that go first in their lots, of at most 100 lots.
+-- Reads the counts of unfinished work and the age of its oldest parts, in one snapshot. Locks nothing. $1 the
+-- lot to begin after, $2 how many lots are looked at, $3 a job that was found before, or null. What is queued
+-- for the longest is looked for among those that go first in these lots, and that one. Returns it behind the
+-- counts, and the lot to go on after: null, there are no more.
 WITH RECURSIVE first_of AS (
-    (SELECT lot, id, 1 AS step FROM jobs WHERE state = 'queued' ORDER BY lot, urgency, id LIMIT 1)
+    (SELECT lot, id, 1 AS step FROM jobs WHERE state = 'queued' AND lot > $1::bigint
+    ORDER BY lot, urgency, id LIMIT 1)
     UNION ALL
     SELECT n.lot, n.id, f.step + 1 FROM first_of f CROSS JOIN LATERAL (
         SELECT lot, id FROM jobs WHERE state = 'queued' AND lot > f.lot
         ORDER BY lot, urgency, id LIMIT 1
-    ) n WHERE f.step < 100
+    ) n WHERE f.step < $2::integer
+), oldest AS MATERIALIZED (
+    SELECT id, coalesce(queued_at, created_at) AS since FROM jobs
+    WHERE id = ANY (ARRAY(SELECT id FROM first_of) || $3::uuid) AND state = 'queued'
+    ORDER BY since LIMIT 1
 )
 SELECT coalesce(sum(waiting), 0)::bigint, coalesce(sum(queued), 0)::bigint, coalesce(sum(running), 0)::bigint,
     coalesce(sum(suspended), 0)::bigint, coalesce(sum(deliveries_pending), 0)::bigint,
-    (SELECT created_at FROM jobs WHERE id = (SELECT id FROM first_of ORDER BY id LIMIT 1)),
+    (SELECT since FROM oldest),
     (SELECT occurred_at FROM deliveries WHERE state = 'pending' ORDER BY id LIMIT 1),
-    now(), (SELECT paused FROM operations)
+    now(), (SELECT paused FROM operations), (SELECT id FROM oldest),
+    (SELECT lot FROM first_of WHERE step = $2::integer)
 FROM job_counts

@@ -6,7 +6,8 @@ WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
             ELSE 'queued' END::job_state,
-        suspend_requested = false, node = NULL, revision = j.revision + 1, error = $2::text,
+        queued_at = now(), suspend_requested = false, node = NULL,
+        revision = j.revision + 1, error = $2::text,
         attempts = (array_append(j.attempts,
             '\x02'::bytea || int4send(j.attempt) || uuid_send(j.node)
             || int8send((extract(epoch FROM now()) * 1000000)::bigint)

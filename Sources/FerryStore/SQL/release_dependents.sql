@@ -7,7 +7,7 @@ WITH changed AS (
         waiting_for = CASE WHEN b.asks OR b.begin_at > now() THEN 'begin_date' END::waiting_for,
         next_attempt_at = CASE WHEN b.asks THEN greatest(b.begin_at, now())
             WHEN b.begin_at > now() THEN b.begin_at END,
-        asks = b.asks,
+        queued_at = now(), asks = b.asks,
         revision = j.revision + 1
     FROM (
         SELECT id, (spec::jsonb #>> '{schedule,earliest_begin_at}')::timestamptz AS begin_at,

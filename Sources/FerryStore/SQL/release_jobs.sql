@@ -8,7 +8,8 @@ WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
             ELSE 'queued' END::job_state,
-        suspend_requested = false, node = NULL, revision = j.revision + 1,
+        queued_at = now(), suspend_requested = false, node = NULL,
+        revision = j.revision + 1,
         has_bytes = u.has_bytes OR j.has_bytes AND u.ended IS NULL, home = coalesce(u.home, j.home),
         lot = coalesce(u.lot, j.lot),
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts

@@ -1,7 +1,9 @@
 -- Queues jobs that wait until a host can be reached, the best first. Locks: those that nobody else has
 -- locked, then this connection's row of job_counts. $1 the origin, $2 how many at most. Returns their ids.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
+    UPDATE jobs j SET
+        state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,
+        revision = j.revision + 1
     WHERE j.id = ANY (ARRAY(
         SELECT id FROM jobs
         WHERE state = 'waiting' AND waiting_for = 'connectivity' AND origin = $1::text

@@ -22,7 +22,7 @@ WITH found AS (
             ELSE $5::bigint END,
         next_attempt_at = CASE WHEN found.state = 'suspended' AND NOT found.depends
             THEN coalesce($3::timestamptz, CASE WHEN found.asks THEN now() END) END,
-        suspend_requested = false,
+        queued_at = now(), suspend_requested = false,
         revision = j.revision + CASE WHEN found.state = 'suspended' THEN 1 ELSE 0 END
     FROM found WHERE j.id = found.id
     RETURNING j.id, j.state, j.waiting_for

@@ -13,7 +13,7 @@ WITH changed AS (
             THEN 'retry' END::waiting_for,
         next_attempt_at = CASE WHEN NOT j.cancel_requested AND NOT j.suspend_requested
             THEN u.next_attempt_at END,
-        suspend_requested = false, has_bytes = u.has_bytes,
+        queued_at = now(), suspend_requested = false, has_bytes = u.has_bytes,
         failed_attempts = u.failed_attempts, error = u.error, node = NULL, revision = j.revision + 1,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END

@@ -1,7 +1,9 @@
 -- Queues discretionary jobs whose moment has come. Locks: the jobs, then this connection's row of job_counts.
 -- $1 ids. Returns those that were queued.
 WITH changed AS (
-    UPDATE jobs j SET state = 'queued', waiting_for = NULL, next_attempt_at = NULL, revision = j.revision + 1
+    UPDATE jobs j SET
+        state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,
+        revision = j.revision + 1
     WHERE j.id = ANY ($1::uuid[]) AND j.state = 'waiting' AND j.waiting_for = 'discretionary'
     RETURNING j.id
 ), counted AS (

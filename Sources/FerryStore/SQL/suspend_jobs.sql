@@ -7,7 +7,8 @@ WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'
             ELSE 'queued' END::job_state,
-        suspend_requested = false, node = NULL, revision = j.revision + 1,
+        queued_at = now(), suspend_requested = false, node = NULL,
+        revision = j.revision + 1,
         has_bytes = u.has_bytes OR j.has_bytes AND u.ended IS NULL,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END

@@ -1,0 +1,52 @@
+import FerryCore
+import FerryStore
+import Postgres
+import TestSupport
+import Testing
+
+@Suite("The oldest queued job")
+struct StatusTests {
+    let database: TestDatabase
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        // Nothing runs by itself here.
+        node = try TestNode(database.url, isWorker: false)
+    }
+
+    private static let day = 86_400.0
+
+    private func change(_ sql: String) throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: sql)
+    }
+
+    private func age() throws -> Double? { try node.status().oldestQueuedSeconds }
+
+    @Test("a job that has waited for something is queued from then on, not since it was made")
+    func waited() throws {
+        defer { node.store.stop() }
+        let id = try node.submit(newJob(timeoutForResource: 864_000)).id
+        try change("UPDATE jobs SET created_at = now() - interval '3 days'")
+        #expect(try #require(try age()) >= 3 * Self.day)
+        _ = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
+        #expect(try age() == nil)
+        _ = try wait { node.store.control.resume(id, tenant: "acme", reply: $0) }.get()
+        #expect(try #require(try age()) < Self.day)
+    }
+
+    @Test("of very many lots the last ones are looked at as well, and what was found is not forgotten")
+    func lots() throws {
+        defer { node.store.stop() }
+        _ = try node.submit((0..<450).map { newJob(session: "s\($0)") }).get()
+        try change(
+            "UPDATE jobs SET created_at = now() - interval '2 days' WHERE lot = (SELECT max(lot) FROM jobs)")
+        var seen: [Bool] = []
+        for _ in 0..<5 { seen.append(try #require(try age()) > Self.day) }
+        #expect(seen == [false, false, true, true, true])
+        try change(
+            "UPDATE jobs SET state = 'suspended' WHERE created_at < now() - interval '1 day'")
+        #expect(try #require(try age()) < Self.day)
+    }
+}

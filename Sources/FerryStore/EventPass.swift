@@ -54,10 +54,7 @@ struct EventPass {
         _ connection: inout Connection, _ context: StoreContext, _ selection: InboxSelection,
         handover: DeliveryHandover? = nil
     ) throws(PostgresError) -> Outcome {
-        // Not inside the transaction: whoever changes sessions would wait for it, and everybody for them.
-        let epoch = try connection.execute(Statements.readSessionEpoch).int64(0, 0)
-        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
-        return try connection.transaction { connection throws(PostgresError) in
+        try connection.transaction { connection throws(PostgresError) in
             var pass = EventPass(context, handover)
             try pass.run(selection, makesDeliveries: true, &connection)
             return pass.outcome
@@ -131,9 +128,13 @@ struct EventPass {
             pipeline.send(Statements.lockRescue, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
             pipeline.send(Statements.takeEvents, selection.parameters)
+            // After them: whatever their jobs were accepted with is known then.
+            pipeline.send(Statements.readSessionEpoch)
         }
         note(last: results.take(1))
         let taken = results.take(2)
+        let epoch = results.take(3).int64(0, 0)
+        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
         outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
         var rows = unpack(taken)
         var router = EventRouter(context, handover)

@@ -46,6 +46,9 @@ struct History {
     }
 
     private let context: StoreContext
+    /// Called after each batch and each partition, in no transaction: what others wait for, while the history
+    /// has work for hours.
+    private let turn: (LaneConnection) throws(PostgresError) -> Void
     /// By partition; instants of the monotonic clock.
     private var nextLooks: [String: Int64] = [:]
     /// Older deliveries have been looked at; those that were pending are looked at again with all others.
@@ -53,22 +56,36 @@ struct History {
     /// Of the monotonic clock.
     private var nextDeliveryLook: Int64 = 0
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ context: StoreContext, turn: @escaping (LaneConnection) throws(PostgresError) -> Void) {
+        self.context = context
+        self.turn = turn
+    }
 
     private var retention: Double { context.configuration.retentionSeconds }
 
     /// Everything that is due.
     mutating func keep(_ lane: LaneConnection) throws(PostgresError) {
-        do throws(PostgresError) {
-            // Before anything that may take its time: what has no partition goes to the one for the rest.
+        // Before anything that may take its time: what has no partition goes to the one for the rest.
+        try Self.part(context) { () throws(PostgresError) in
             var isAdded = true
             while isAdded { isAdded = try addNext(lane) }
-            try deleteExpired(lane)
-            try dropOld(lane)
-            try removeOldKeys(lane)
+        }
+        try Self.part(context) { () throws(PostgresError) in try deleteExpired(lane) }
+        try Self.part(context) { () throws(PostgresError) in try dropOld(lane) }
+        try Self.part(context) { () throws(PostgresError) in try removeOldKeys(lane) }
+    }
+
+    /// What fails today may fail each time, and keeps nobody from the next part.
+    private static func part(
+        _ context: StoreContext, _ body: () throws(PostgresError) -> Void
+    ) throws(PostgresError) {
+        do throws(PostgresError) {
+            try body()
         } catch {
+            if error.isConnectionLost { throw error }
             // Somebody reads for long; the next round comes soon.
-            guard error.sqlState == Self.lockNotAvailable else { throw error }
+            if error.sqlState == lockNotAvailable { return }
+            context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -101,9 +118,11 @@ struct History {
         }
         for partition in partitions where partition.isAttached && partition.end < since {
             try detach(partition, since, lane)
+            try turn(lane)
         }
         for partition in partitions where partition.end < since {
             try drop(partition, since, lane)
+            try turn(lane)
         }
     }
 
@@ -229,6 +248,7 @@ struct History {
                 try connection.execute(Statements.removeOldKeys, parameters).int64(0, 0)
             }
             if removed < Int64(Self.keyMax) { return }
+            try turn(lane)
         }
     }
 
@@ -258,6 +278,7 @@ struct History {
                     try connection.execute(Statements.removeJobs, removal).identifiers()
                 } ?? []
             context.metrics.removedJobs.add(Int64(gone.count), ordering: .relaxed)
+            try turn(lane)
             if old.count < Int(Self.batchMax) { return }
             last = greatest
         }
@@ -297,6 +318,7 @@ struct History {
             guard let gone else { return }
             guard gone.count == Int(Self.batchMax), let last = gone.max() else { break }
             deliveryPlace = last
+            try turn(lane)
         }
         deliveryPlace = max(deliveryPlace, end)
         guard isWhole else { return }

@@ -37,14 +37,17 @@ package final class HousekeepingLane: Sendable {
                 options.statementTimeout = .seconds(300)
             })
         let reminders = Reminders(context)
-        var history = History(context)
+        let urgent = { [self] (lane: LaneConnection) throws(PostgresError) -> Void in
+            var hasMore = true
+            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
+            try reminders.send(lane)
+        }
+        var history = History(context, turn: urgent)
         var nextHistory = Sys.monotonicNanoseconds()
         while !context.chores.isClosed {
             do throws(PostgresError) {
-                var hasMore = true
-                while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
+                try urgent(lane)
                 try endSessions(lane)
-                try reminders.send(lane)
                 let now = Sys.monotonicNanoseconds()
                 if now >= nextHistory {
                     nextHistory = now + Self.historyInterval(context.configuration)

@@ -120,6 +120,10 @@ struct HistoryTests {
     func deletedLate() throws {
         try addOld("late", days: 9, ended: 1)
         try addOld("later", days: 9, ended: 1)
+        try addOld("unacknowledged", days: 9, ended: 9)
+        try addOld("both", days: 9, ended: 1)
+        try addOld("gone", days: 9, ended: 9)
+        for session in ["unacknowledged", "both"] { try hold(session) }
         try change(Self.splitting)
         // What was not named has ended while its partition went.
         try change(
@@ -129,7 +133,35 @@ struct HistoryTests {
             DELETE FROM finished_jobs WHERE session = 'late';
             SELECT drop_finished_jobs('\(Self.oldPartition)', now() - interval '7 days');
             """)
-        #expect(try rows("SELECT session FROM finished_jobs") == ["later"])
+        let left = try rows("SELECT session FROM finished_jobs ORDER BY 1")
+        #expect(left == ["both", "later", "unacknowledged"])
+    }
+
+    @Test("what cannot be removed, since somebody needs it or reads it, keeps nothing else from its removal")
+    func parts() throws {
+        try change(Self.splitting)
+        try change("SELECT detach_finished_jobs('\(Self.oldPartition)', '{}')")
+        var reader = try Connection(url: database.url)
+        try reader.execute(script: "BEGIN; LOCK TABLE \(Self.oldPartition) IN ACCESS SHARE MODE")
+        let refused = #expect(throws: PostgresError.self) {
+            try change("SELECT drop_finished_jobs('\(Self.oldPartition)', now())")
+        }
+        #expect(refused?.sqlState == "55P03")
+        try reader.execute(script: "COMMIT")
+        try change(
+            """
+            CREATE VIEW report AS SELECT id FROM \(Self.oldPartition);
+            INSERT INTO idempotency_keys (tenant, route, key, fingerprint, job_ids, states,
+                next_attempts_at, node, created_at)
+            VALUES ('acme', 'old', '', '', '{}', '{}', '{}', gen_random_uuid(), now() - interval '2 days');
+            """)
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        try eventually("the old key is removed") {
+            try rows("SELECT count(*)::text FROM idempotency_keys") == ["0"]
+        }
+        let left = try rows("SELECT relname::text FROM pg_class WHERE relname = '\(Self.oldPartition)'")
+        #expect(left == [Self.oldPartition])
     }
 
     private func change(_ sql: String) throws {
@@ -299,6 +331,44 @@ struct HistoryTests {
         }
         let text = hex(id.high) + hex(id.low)
         return text
+    }
+
+    @Test("jobs of an invalidated session are cancelled while the history has work without end")
+    func turns() throws {
+        // As many old keys come as go, until the job is over.
+        try change(
+            """
+            CREATE FUNCTION add_old_keys() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                IF NOT EXISTS (SELECT FROM finished_jobs) THEN
+                    INSERT INTO idempotency_keys (tenant, route, key, fingerprint, job_ids, states,
+                        next_attempts_at, node, created_at)
+                    SELECT 'acme', 'again', gen_random_uuid()::text, '', '{}', '{}', '{}',
+                        gen_random_uuid(), now() - interval '2 days'
+                    FROM generate_series(1, 2000);
+                END IF;
+                RETURN NULL;
+            END $$;
+            CREATE TRIGGER add_old_keys AFTER INSERT OR DELETE ON idempotency_keys
+                FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION add_old_keys();
+            INSERT INTO idempotency_keys (tenant, route, key, fingerprint, job_ids, states,
+                next_attempts_at, node, created_at)
+            VALUES ('acme', 'first', '', '', '{}', '{}', '{}', gen_random_uuid(),
+                now() - interval '3 days');
+            """)
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        eventually("the history is at it") {
+            (try? rows("SELECT count(*)::text FROM idempotency_keys WHERE route = 'first'")) == ["0"]
+        }
+        let key = SessionKey(tenant: "acme", name: "busy")
+        let draft = SessionDraft(
+            configuration: SessionConfiguration(), secrets: JobSecrets(), sealedSecrets: nil)
+        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let job = try node.submit(newJob(session: "busy", beginAt: later)).id
+        _ = try wait { node.store.control.invalidateSession(key, .cancel, if: .none, reply: $0) }.get()
+        try eventually("the job is cancelled") { try node.job(job).get().record.state == .cancelled }
     }
 
     @Test("after a long stop partitions begin ahead of what has ended meanwhile")

@@ -62,6 +62,28 @@ struct SessionTests {
         #expect(node.store.sessionBoard.current.record("acme", "s")?.revision == 2)
     }
 
+    @Test("the same in another order is no change, with If-Match or without it; what is stored stays")
+    func order() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let pairs = [JobSpec.Pair("a", "1"), JobSpec.Pair("b", "2")]
+        let draft = { (pairs: [JobSpec.Pair]) in
+            self.draft {
+                $0.metadata = pairs
+                $0.headers = pairs
+            }
+        }
+        guard case .created = try put(node, draft(pairs)).get() else { throw Unexpected() }
+        let conditions: [SessionCondition] = [.none, .exists, .revision(1)]
+        for condition in conditions {
+            let answer = try put(node, draft(pairs.reversed()), if: condition).get()
+            guard case .unchanged(let same) = answer else { throw Unexpected() }
+            #expect(same.revision == 1 && same.record?.configuration.headers == pairs)
+        }
+        let other = [JobSpec.Pair("a", "2"), JobSpec.Pair("b", "1")]
+        guard case .needsCondition = try put(node, draft(other)).get() else { throw Unexpected() }
+    }
+
     @Test("secrets are part of what is compared, and the board has them opened")
     func secrets() throws {
         let node = try TestNode(database.url)
@@ -169,6 +191,47 @@ struct SessionTests {
             }
             return true
         }
+    }
+
+    @Test("a dump, which reads every table until its end, holds up neither a change nor a submission")
+    func dump() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var options = ConnectionOptions()
+        options.idleInTransactionTimeout = nil
+        var dump = try Connection(url: database.url, options: options)
+        try dump.execute(
+            script: "BEGIN; LOCK TABLE session_epoch, session_configurations, jobs IN ACCESS SHARE MODE")
+        guard case .created = try put(node, draft()).get() else { throw Unexpected() }
+        _ = try submit(node, [newJob(session: "s")], epoch: nil).get()
+        _ = try invalidate(node, .finish).get()
+        #expect(submit(node, [newJob(session: "s")], epoch: nil).failure == .sessionInvalidated)
+        try dump.execute(script: "COMMIT")
+    }
+
+    @Test("a change holds up submissions but no reader, and gives way to a submission that takes its time")
+    func patience() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var options = ConnectionOptions()
+        options.idleInTransactionTimeout = nil
+        var other = try Connection(url: database.url, options: options)
+        // Whatever would wait fails.
+        options.settings = [.init("lock_timeout", "100ms")]
+        var hasty = try Connection(url: database.url, options: options)
+        try other.execute(script: "BEGIN; SELECT lock_session_epoch()")
+        try hasty.execute(script: "SELECT epoch FROM session_epoch")
+        do throws(PostgresError) {
+            try hasty.execute(script: "SELECT expect_session_epoch(0)")
+            Issue.record("jobs are accepted while a session changes")
+        } catch {
+            #expect(error.sqlState == "55P03", "\(error)")
+        }
+        try other.execute(script: "COMMIT")
+        try other.execute(script: "BEGIN; SELECT expect_session_epoch(0)")
+        #expect(put(node, draft()).failure == .unavailable)
+        try other.execute(script: "COMMIT")
+        guard case .created = try put(node, draft()).get() else { throw Unexpected() }
     }
 
     @Test("an invalidated session takes no job, and still answers who was accepted before")

@@ -32,12 +32,11 @@ final class StoreBench: AttemptRunner, CommitObserver {
         if other == nil { try Migrator.migrate(url: database.url) }
         var connection = try Connection(url: database.url)
         try prepare(&connection)
-        var configuration = StoreConfiguration(
+        let configuration = StoreConfiguration(
             url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
             slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
             logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, openSecrets: { _ in nil },
             sealSecrets: { $0.encode() })
-        configuration.readLaneCount = 0
         store = Store(configuration)
         dispatcher = store.dispatcher
     }

@@ -99,7 +99,7 @@ private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
 }
 
 /// Sessions of a node that does everything, at most: one for each lane of its store.
-private let sessionCountMax = 13
+private let sessionCountMax = 14
 
 private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
     guard let room = try Migrator.sessionRoom(url: url), room < sessionCountMax else {

@@ -5,7 +5,7 @@ import Synchronization
 extension ControlLane {
     /// A page of jobs, newest first, without their bodies. The next page begins before the last one of this.
     package func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
-        perform("list_jobs", isRead: true, reply) { connection throws(PostgresError) in
+        performList("list_jobs", reply) { connection throws(PostgresError) in
             let rows = try connection.execute(
                 query.isUnacknowledged ? Statements.listUnacknowledgedJobs : Statements.listJobs,
                 .query(query))
@@ -131,14 +131,18 @@ extension ControlLane {
     /// Counts of unfinished work, its oldest parts and the nodes.
     package func status(reply: @escaping Reply<StoreStatus>) {
         let metrics = context.metrics
-        perform("status", isRead: true, reply) { connection throws(PostgresError) in
+        perform("status", isRead: true, reply) { [self] connection throws(PostgresError) in
+            let look = queueLook.withLock { $0 }
             var results = try connection.pipeline { pipeline in
-                pipeline.send(Statements.readStatus)
+                pipeline.send(Statements.readStatus, look.parameters)
                 pipeline.send(Statements.readNodes)
             }
             let row = results.take(0)
             let nodes = results.take(1)
             let now = row.instant(0, 7)
+            let next = QueueLook(
+                after: row.int64OrNil(0, 10) ?? .min, oldest: row.identifierOrNil(0, 9))
+            queueLook.withLock { $0 = next }
             let roundTrip = metrics.roundTripNanoseconds.load(ordering: .relaxed)
             return .success(
                 StoreStatus(
@@ -167,6 +171,25 @@ extension ControlLane {
     }
 }
 
+/// Looks for the job that is queued for the longest. There may be a hundred thousand lots: one look takes
+/// some of them, the next one goes on there, and what was found stays as long as it is queued.
+struct QueueLook: Sendable {
+    /// Two milliseconds' worth.
+    private static let lotCount: Int32 = 200
+
+    var after = Int64.min
+    var oldest: JobID?
+
+    /// Of read_status.sql.
+    var parameters: Parameters {
+        var parameters = Parameters()
+        parameters.append(int64: after)
+        parameters.append(int32: Self.lotCount)
+        parameters.append(oldest)
+        return parameters
+    }
+}
+
 extension NodeStatus {
     /// Reads a row of read_nodes.sql.
     init(_ rows: borrowing ResultSet, _ row: Int) {
@@ -182,6 +205,10 @@ extension Parameters {
         guard let texts else { return appendNull() }
         appendArray(.text, texts) { $0.append(text: $1) }
     }
+
+    /// Seconds by which a job may be recorded later than its identifier was made: it waits for its
+    /// transaction. The clocks are one node's, or differ as nodes' do.
+    private static let acceptanceSeconds = 300.0
 
     /// The parameters of list_jobs.sql.
     fileprivate static func query(_ query: JobQuery) -> Parameters {
@@ -209,6 +236,7 @@ extension Parameters {
         parameters.append(
             texts: isAnyState ? nil : query.states.filter(\.isTerminal).map(\.rawValue))
         parameters.append(texts: query.origins)
+        parameters.append(query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) })
         return parameters
     }
 }

@@ -18,19 +18,24 @@ package final class ControlLane: JobLookup {
         case read(JobID, tenant: String, reply: Reply<StoredJob>)
     }
 
+    /// What a thread and its connection serve. A page of a list may take as long as a statement may, when its
+    /// filter fits hardly any row of a long history: what reads a few rows does not wait behind it.
+    private enum Desk: Int, CaseIterable { case commands, reads, lists }
+
     /// How often a request is sent that the database undoes each time in favor of others.
     static let sendCountMax = 5
 
     let context: StoreContext
     let wakeDispatcher: @Sendable () -> Void
-    /// The first one serves commands; the others, when there are any, reads.
+    /// One a desk.
     private let mailboxes: [Mailbox<Message>]
-    private let nextReader = Atomic<Int>(0)
+    /// What the next look for the oldest queued job begins with.
+    let queueLook = Mutex(QueueLook())
 
     init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
         self.context = context
         self.wakeDispatcher = wakeDispatcher
-        mailboxes = (0...context.configuration.readLaneCount).map { _ in Mailbox() }
+        mailboxes = Desk.allCases.map { _ in Mailbox() }
     }
 
     var threadCount: Int { mailboxes.count }
@@ -58,34 +63,43 @@ package final class ControlLane: JobLookup {
 
     // MARK: Requests
 
-    /// Runs `body` on the command connection, or on one for reads.
+    /// Runs `body` on the connection for commands, or the one for reads.
     func perform<Value: Sendable>(
         _ name: StaticString, isRead: Bool, _ reply: @escaping Reply<Value>,
+        _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
+    ) {
+        send(name, to: isRead ? .reads : .commands, reply, body)
+    }
+
+    /// Runs `body`, which reads a page through a filter, on the connection for lists.
+    func performList<Value: Sendable>(
+        _ name: StaticString, _ reply: @escaping Reply<Value>,
+        _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
+    ) {
+        send(name, to: .lists, reply, body)
+    }
+
+    private func send<Value: Sendable>(
+        _ name: StaticString, to desk: Desk, _ reply: @escaping Reply<Value>,
         _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
     ) {
         let work = Work(
             name: name,
             run: { connection throws(PostgresError) in reply(try body(&connection)) },
             fail: { reply(.failure($0)) })
-        if !mailbox(isRead: isRead).send(.work(work)) { reply(.failure(.unavailable)) }
+        if !mailboxes[desk.rawValue].send(.work(work)) { reply(.failure(.unavailable)) }
     }
 
     /// Reads one job of a tenant, finished or not; what gathers is read with one statement. Another tenant's
     /// job is `notFound`.
     package func storedJob(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
-        if !mailbox(isRead: true).send(.read(id, tenant: tenant, reply: reply)) {
+        if !mailboxes[Desk.reads.rawValue].send(.read(id, tenant: tenant, reply: reply)) {
             reply(.failure(.unavailable))
         }
     }
 
     package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
-    }
-
-    private func mailbox(isRead: Bool) -> Mailbox<Message> {
-        guard isRead && mailboxes.count > 1 else { return mailboxes[0] }
-        let turn = nextReader.add(1, ordering: .relaxed).oldValue
-        return mailboxes[1 + Int(UInt(bitPattern: turn) % UInt(mailboxes.count - 1))]
     }
 
     // MARK: On the lane's thread

@@ -9,7 +9,7 @@ extension ControlLane {
         tenant: String, job: JobID? = nil, webhook: WebhookID? = nil, state: DeliveryRecord.State? = nil,
         type: String? = nil, before: DeliveryID? = nil, limit: Int, reply: @escaping Reply<[DeliveryRecord]>
     ) {
-        perform("list_deliveries", isRead: true, reply) { connection throws(PostgresError) in
+        performList("list_deliveries", reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(before ?? .last)
@@ -18,10 +18,8 @@ extension ControlLane {
             parameters.append(int32: Int32(clamping: limit))
             parameters.append(webhook)
             parameters.append(text: type)
-            let rows = try connection.execute(Statements.listDeliveries, parameters)
-            var deliveries = (0..<rows.rowCount).map { DeliveryRecord(rows, $0) }
-            try Self.addTries(to: &deliveries, &connection)
-            return .success(deliveries)
+            return .success(
+                DeliveryRecord.all(try connection.execute(Statements.listDeliveries, parameters)))
         }
     }
 
@@ -31,27 +29,8 @@ extension ControlLane {
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
-            let rows = try connection.execute(Statements.readDelivery, parameters)
-            guard rows.rowCount == 1 else { return .failure(.notFound) }
-            var deliveries = [DeliveryRecord(rows, 0)]
-            try Self.addTries(to: &deliveries, &connection)
-            return deliveries.first.map { .success($0) } ?? .failure(.notFound)
-        }
-    }
-
-    /// State and tries of one moment; deliveries that were removed meanwhile are left out.
-    private static func addTries(
-        to deliveries: inout [DeliveryRecord], _ connection: inout Connection
-    ) throws(PostgresError) {
-        guard !deliveries.isEmpty else { return }
-        var parameters = Parameters()
-        parameters.appendArray(.uuid, deliveries.map(\.id)) { $0.append($1) }
-        let rows = try connection.execute(Statements.readTries, parameters)
-        var rowsOf: [DeliveryID: [Int]] = [:]
-        for row in 0..<rows.rowCount { rowsOf[rows.identifier(row, 0), default: []].append(row) }
-        deliveries.removeAll { rowsOf[$0.id] == nil }
-        for index in deliveries.indices {
-            for row in rowsOf[deliveries[index].id] ?? [] { deliveries[index].add(rows, row) }
+            let found = DeliveryRecord.all(try connection.execute(Statements.readDelivery, parameters))
+            return found.first.map { .success($0) } ?? .failure(.notFound)
         }
     }
 
@@ -183,7 +162,18 @@ extension ControlLane {
 }
 
 extension DeliveryRecord {
-    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+    /// The rows of list_deliveries.sql: one a try.
+    fileprivate static func all(_ rows: borrowing ResultSet) -> [DeliveryRecord] {
+        var all: [DeliveryRecord] = []
+        for row in 0..<rows.rowCount {
+            let delivery = DeliveryRecord(rows, row)
+            if all.last?.id != delivery.id { all.append(delivery) }
+            if !rows.isNull(row, 12) { all[all.count - 1].tries.append(Try(rows, row)) }
+        }
+        return all
+    }
+
+    private init(_ rows: borrowing ResultSet, _ row: Int) {
         let state = State(rawValue: rows.text(row, 9)) ?? .givenUp
         self.init(
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
@@ -192,20 +182,13 @@ extension DeliveryRecord {
             occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
             state: state, nextTryAt: state == .pending ? rows.instant(row, 10) : nil)
     }
-
-    /// A row of read_tries.sql.
-    fileprivate mutating func add(_ rows: borrowing ResultSet, _ row: Int) {
-        state = State(rawValue: rows.text(row, 1)) ?? .givenUp
-        nextTryAt = state == .pending ? rows.instant(row, 2) : nil
-        if !rows.isNull(row, 3) { tries.append(Try(rows, row)) }
-    }
 }
 
 extension DeliveryRecord.Try {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
-            number: rows.int32(row, 3), startedAt: rows.instant(row, 4), duration: rows.float64(row, 5),
-            status: rows.int32OrNil(row, 6), error: rows.textOrNil(row, 7), answer: rows.text(row, 8))
+            number: rows.int32(row, 12), startedAt: rows.instant(row, 13), duration: rows.float64(row, 14),
+            status: rows.int32OrNil(row, 15), error: rows.textOrNil(row, 16), answer: rows.text(row, 17))
     }
 }
 

@@ -64,6 +64,9 @@ package enum Migrator {
         Migration(version: 27, name: "connections", sql: PackageResources._027_connections_sql),
         Migration(version: 28, name: "homes", sql: PackageResources._028_homes_sql),
         Migration(version: 29, name: "request_rates", sql: PackageResources._029_request_rates_sql),
+        Migration(version: 30, name: "queued_at", sql: PackageResources._030_queued_at_sql),
+        Migration(version: 31, name: "locks", sql: PackageResources._031_locks_sql),
+        Migration(version: 32, name: "expiry", sql: PackageResources._032_expiry_sql),
     ]
 
     // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a

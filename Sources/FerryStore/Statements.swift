@@ -68,7 +68,7 @@ package enum Statements {
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 7, isPlannedAnew: true)
     package static let listJobs = make(
-        "list_jobs", PackageResources.list_jobs_sql, parameters: 12, isPlannedAnew: true)
+        "list_jobs", PackageResources.list_jobs_sql, parameters: 13, isPlannedAnew: true)
     package static let allKeys = make("all_keys", PackageResources.all_keys_sql)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql, parameters: 2)
     package static let readKey = make("read_key", PackageResources.read_key_sql, parameters: 1)
@@ -107,8 +107,7 @@ package enum Statements {
         "read_operations", PackageResources.read_operations_sql, parameters: 2)
     package static let readPermits = make("read_permits", PackageResources.read_permits_sql, parameters: 5)
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
-    package static let readStatus = make("read_status", PackageResources.read_status_sql)
-    package static let readTries = make("read_tries", PackageResources.read_tries_sql, parameters: 1)
+    package static let readStatus = make("read_status", PackageResources.read_status_sql, parameters: 3)
     package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 2)
     package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
@@ -145,7 +144,7 @@ package enum Statements {
     static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 3)
     package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 5)
     package static let takeSessionReceivers = make(
-        "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 5)
+        "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 6)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
     package static let tryLock = make("try_lock", PackageResources.try_lock_sql, parameters: 1)
 
@@ -176,7 +175,7 @@ package enum Statements {
             readNodes,
             readPermits,
             readSetting,
-            readStatus, readTries, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode,
+            readStatus, reclaimJobs, recordTries, redeliver, releaseJobs, removeNode,
             removeOldKeys,
             removeOldLots, setShard,
             requestCancel, requestSuspend, rescueJobs, resumeJob, retryJobs, revokeKey, submitJobs,

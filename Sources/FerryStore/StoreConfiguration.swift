@@ -41,8 +41,6 @@ package struct StoreConfiguration: Sendable {
     /// Seals the secrets of a job that somebody has changed.
     package var sealSecrets: @Sendable (JobSecrets) -> [UInt8]
     package var logger: Logger
-    /// Connections for reads, beside the one for commands. 0: commands and reads share one.
-    package var readLaneCount = 1
     /// Seconds for which events are kept.
     package var eventRetention = Limits.eventRetentionSeconds
     /// Seconds for which finished jobs stay, at least, where their session does not say less.

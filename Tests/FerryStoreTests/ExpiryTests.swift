@@ -35,4 +35,23 @@ struct ExpiryTests {
         #expect(try connection.execute(failed).int64(0, 0) == 1_203)
         #expect(try watch.expire(lane, until: .max))
     }
+
+    @Test("what keeps them from ending does not keep the node from sweeping")
+    func sweep() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        _ = try node.submit(newJob())
+        node.store.stop()
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                UPDATE jobs SET expires_at = now() - interval '1 second';
+                ALTER TABLE finished_jobs ADD CONSTRAINT nobody_ends CHECK (false);
+                INSERT INTO job_counts (shard) VALUES ('a lane that is gone/1')
+                """)
+        let watch = node.store.watch
+        let lane = watch.makeConnection()
+        #expect(throws: PostgresError.self) { _ = try watch.keepHouse(lane, until: .max) }
+        let left = Statement("left", "SELECT count(*) FROM job_counts WHERE shard LIKE 'a lane%'")
+        #expect(try connection.execute(left).int64(0, 0) == 0)
+    }
 }

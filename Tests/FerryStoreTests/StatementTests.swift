@@ -79,7 +79,7 @@ struct StatementTests {
             Statements.awaitHosts,
             Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
             Statements.lookLots, Statements.claimDeliveries, Statements.recordTries, Statements.readKeys,
-            Statements.readAttempts,
+            Statements.readAttempts, Statements.expiredJobs,
         ]
         for statement in hot {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
@@ -171,11 +171,11 @@ struct StatementTests {
                 "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
             ),
             (Statements.drainedSessions, "'', '', 100"),
-            (Statements.drainSessions, "'{acme}', '{default}', 0"), (Statements.readStatus, ""),
+            (Statements.drainSessions, "'{acme}', '{default}', 0"), (Statements.readStatus, "0, 200, NULL"),
         ]
         for (statement, arguments) in calls {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
-            let call = arguments.isEmpty ? statement.name : "\(statement.name)(\(arguments))"
+            let call = "\(statement.name)(\(arguments))"
             let rows = try connection.execute(
                 Statement(
                     "explain_\(statement.name)", "EXPLAIN (ANALYZE, TIMING off, COSTS off) EXECUTE \(call)"))

@@ -6,4 +6,4 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
     j.has_bytes
 FROM jobs j
 WHERE j.expires_at <= now() AND j.state IN ('waiting', 'queued', 'suspended')
-LIMIT $1::integer
+ORDER BY j.expires_at LIMIT $1::integer

@@ -2,8 +2,10 @@
 -- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 states of unfinished jobs or null,
 -- $5 kind or null, $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9
 -- how many at most, $10 the schedule that has submitted them or null, $11 states of finished jobs or null,
--- $12 origins or null. Of which no state is wanted, that table is not looked at (cardinality, folded when
--- this is planned). Columns as in read_jobs.sql.
+-- $12 origins or null, $13 only from this id on or null: where $7 lets nothing through any more. The planner
+-- does not see it (SELECT): by statistics older than that, nothing lies there, and it would sort it all. Of
+-- which no state is wanted, that table is not looked at (cardinality, folded when this is planned). Columns
+-- as in read_jobs.sql.
 (SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node,
     j.created_at, j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
@@ -19,6 +21,7 @@
         FROM nodes n WHERE n.id = j.home) END AS home_node
 FROM jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
+    AND ($13::uuid IS NULL OR j.id >= (SELECT $13::uuid))
     AND ($3::text IS NULL OR j.session = $3::text)
     AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
     AND ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
@@ -38,6 +41,7 @@ UNION ALL
     NULL, NULL
 FROM finished_jobs j
 WHERE j.tenant = $1::text AND j.id < $2::uuid
+    AND ($13::uuid IS NULL OR j.id >= (SELECT $13::uuid))
     AND ($3::text IS NULL OR j.session = $3::text)
     AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
     AND ($11::text[] IS NULL OR j.state = ANY ($11::text[]::job_state[]))

@@ -8,6 +8,7 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     NULL, NULL
 FROM unacknowledged_jobs u JOIN finished_jobs j ON j.id = ANY (ARRAY[u.job])
 WHERE u.tenant = $1::text AND u.job < $2::uuid
+    AND ($13::uuid IS NULL OR u.job >= (SELECT $13::uuid))
     AND ($3::text IS NULL OR j.session = $3::text)
     AND ($4::text[] IS NULL OR j.state = ANY (($4::text[] || $11::text[])::job_state[]))
     AND ($5::text IS NULL OR j.kind = $5::text::job_kind)

@@ -1,3 +1,6 @@
--- Reads one delivery. Locks nothing. $1 id, $2 tenant.
-SELECT id, event, type, tenant, session, job, sequence, occurred_at, url, state, next_try_at, endpoint
-FROM deliveries WHERE id = $1::uuid AND tenant = $2::text
+-- Reads one delivery. Locks nothing. $1 id, $2 tenant. Rows as in list_deliveries.sql.
+SELECT d.id, d.event, d.type, d.tenant, d.session, d.job, d.sequence, d.occurred_at, d.url, d.state,
+    d.next_try_at, d.endpoint, t.number, t.started_at, t.duration, t.status, t.error, t.answer
+FROM deliveries d LEFT JOIN delivery_tries t ON t.delivery = ANY (ARRAY[d.id])
+WHERE d.id = $1::uuid AND d.tenant = $2::text
+ORDER BY t.number

@@ -35,14 +35,15 @@ final class EventStreams: EventSink {
     private let progress: @Sendable (JobID) -> TransferProgress?
     private let running: @Sendable () -> [RunningTransfer]
     private let state = Mutex(State())
-    private let ending = Mailbox<Never>()
-    private let hasBegun = Atomic<Bool>(false)
+    /// A word when somebody listens again; closed at the end.
+    private let arrivals = Mailbox<Void>()
 
     init(_ ports: APIPorts) {
         events = ports.events
         jobs = ports.reader
         progress = ports.progress
         running = ports.running
+        begin()
     }
 
     var count: Int { state.withLock { $0.streams.count } }
@@ -57,7 +58,6 @@ final class EventStreams: EventSink {
                     .tooManyStreams,
                     "This node ends, or serves \(Limits.eventListenerCountMax) streams of events already."))
         }
-        if !hasBegun.exchange(true, ordering: .relaxed) { begin() }
         if let after { stream.start(after: after) }
         events.follow(self) { [self] in
             if let job = subject.job {
@@ -71,6 +71,7 @@ final class EventStreams: EventSink {
     private func enter(_ subject: EventStream.Subject) -> EventStream? {
         state.withLock { state in
             guard !state.isStopped, state.streams.count < Limits.eventListenerCountMax else { return nil }
+            if state.streams.isEmpty { arrivals.send(()) }
             state.numberLast += 1
             let stream = EventStream(
                 subject, number: state.numberLast,
@@ -287,12 +288,13 @@ final class EventStreams: EventSink {
     private func text(of entry: EventEntry, for stream: EventStream) -> (
         id: EventID, text: [UInt8], isLast: Bool
     ) {
-        (entry.event.id, write(entry), isLast(entry, for: stream))
+        (entry.event.id, write(entry), stream.subject.job != nil && entry.event.record.type.isTerminal)
     }
 
-    /// A job's stream ends with the job.
+    /// A job's stream ends with the job. Who came when it had ended gets what was still to be told.
     private func isLast(_ entry: EventEntry, for stream: EventStream) -> Bool {
-        stream.subject.job != nil && entry.event.record.type.isTerminal
+        let type = entry.event.record.type
+        return stream.subject.job != nil && (type.isTerminal || type.followsEnd)
     }
 
     private func write(_ entry: EventEntry) -> [UInt8] {
@@ -303,12 +305,16 @@ final class EventStreams: EventSink {
 
     // MARK: Signs of life
 
+    /// From the start, as later the process may have no more threads. It sleeps while nobody listens.
     private func begin() {
         _ = Thread(name: "ferry-events") { [self] in
             var round = ProgressRound()
-            while !ending.isClosed {
-                _ = ending.wait(milliseconds: Int32(Limits.eventProgressSeconds * 1_000))
-                tick(&round)
+            while !arrivals.isClosed {
+                _ = arrivals.wait(milliseconds: -1)
+                while count > 0, !arrivals.isClosed {
+                    _ = arrivals.wait(milliseconds: Int32(Limits.eventProgressSeconds * 1_000))
+                    tick(&round)
+                }
             }
         }
     }
@@ -331,7 +337,7 @@ final class EventStreams: EventSink {
             state.isStopped = true
             return Array(state.streams.values)
         }
-        ending.close()
+        arrivals.close()
         for stream in streams { stream.end() }
     }
 }

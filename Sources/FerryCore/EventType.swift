@@ -65,6 +65,14 @@ package enum EventType: String, Sendable, CaseIterable {
         }
     }
 
+    /// It comes after the job's end, if at all.
+    package var followsEnd: Bool {
+        switch self {
+        case .jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired: true
+        default: false
+        }
+    }
+
     /// It is about a session and not about one job.
     package var isOfSession: Bool { self == .sessionEventsFinished || self == .sessionInvalidated }
 }

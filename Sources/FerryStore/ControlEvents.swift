@@ -16,7 +16,7 @@ extension ControlLane {
     /// A page of events, newest first, those that were committed before included.
     package func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
         numbered { [self] in
-            perform("list_events", isRead: true, reply) { connection throws(PostgresError) in
+            performList("list_events", reply) { connection throws(PostgresError) in
                 let events = try Self.page(query, &connection)
                 return .success(try Self.entries(events, &connection))
             }
@@ -27,9 +27,11 @@ extension ControlLane {
     package func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
-        eventsOfJob(job, tenant, reply) { events, record, _ throws(PostgresError) in
+        withJob(job, tenant, reply) { record, connection throws(PostgresError) in
+            let events = try Self.events(of: record, &connection)
+            let shown = record.withoutBody
             let earlier = before.map { before in events.filter { $0.id < before } } ?? events
-            return earlier.reversed().prefix(limit).map { EventEntry(event: $0, job: record) }
+            return earlier.reversed().prefix(limit).map { EventEntry(event: $0, job: shown) }
         }
     }
 
@@ -37,15 +39,17 @@ extension ControlLane {
     package func events(
         of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        eventsOfJob(job, tenant, reply) { events, record, connection throws(PostgresError) in
-            let later = events.filter { $0.id > after }
-            var isOver = later.isEmpty && record.state.isTerminal
-            // What has no number yet is to come.
-            if isOver { isOver = try !Self.hasUnnumberedEvents(record, &connection) }
+        withJob(job, tenant, reply) { record, connection throws(PostgresError) in
+            // What has no number yet is to come. Before its events are read: what gets its number meanwhile
+            // is among them.
+            var isComplete = record.state.isTerminal
+            if isComplete { isComplete = try !Self.hasUnnumberedEvents(record, &connection) }
+            let later = try Self.events(of: record, &connection).filter { $0.id > after }
+            let shown = record.withoutBody
             return EventReplay(
-                entries: later.prefix(limit).map { EventEntry(event: $0, job: record) },
+                entries: later.prefix(limit).map { EventEntry(event: $0, job: shown) },
                 isKnown: try Self.isKnown(EventRow.row(of: after), &connection),
-                hasMore: later.count > limit, isOver: isOver)
+                hasMore: later.count > limit, isOver: isComplete && later.isEmpty)
         }
     }
 
@@ -67,8 +71,8 @@ extension ControlLane {
         }
     }
 
-    /// The latest event of all, once everything that was committed before has its number. Zero: there is
-    /// none.
+    /// The latest event of all, once everything that was committed before has its number. Zero: there was
+    /// none yet.
     package func lastEvent(reply: @escaping Reply<EventID>) {
         numbered { [self] in
             perform("last_event", isRead: true, reply) { connection throws(PostgresError) in
@@ -84,18 +88,17 @@ extension ControlLane {
         if !context.events.mailbox.send(.pass(done: body)) { body() }
     }
 
-    /// `choose` gets all events of the job in their order, and the job without its body.
-    private func eventsOfJob<Value: Sendable>(
+    /// `body` gets the job, once what it had said before has its number, or that is not possible now.
+    private func withJob<Value: Sendable>(
         _ id: JobID, _ tenant: String, _ reply: @escaping Reply<Value>,
-        _ choose: @escaping @Sendable ([Event], JobRecord, inout Connection) throws(PostgresError) -> Value
+        _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
     ) {
         numbered { [self] in
             perform("job_events", isRead: true, reply) { connection throws(PostgresError) in
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
-                let events = try Self.events(of: stored.record, &connection)
-                return .success(try choose(events, stored.record.withoutBody, &connection))
+                return .success(try body(stored.record, &connection))
             }
         }
     }

@@ -208,24 +208,25 @@ struct EventRouter {
     private func tell(_ events: [Event], _ connection: inout Connection) throws(PostgresError) -> Int {
         var count = 0
         for type in EventType.allCases where type.isOfSession {
-            let events = events.filter { $0.record.type == type }
-            var isMore = !events.isEmpty
-            while isMore {
+            var left = events.filter { $0.record.type == type }
+            var url = ""
+            while !left.isEmpty {
                 let rows = try connection.execute(
-                    Statements.takeSessionReceivers, .sessions(events, type: type, limit: Self.receiverMax))
-                isMore = rows.rowCount >= Int(Self.receiverMax)
+                    Statements.takeSessionReceivers,
+                    .sessions(left, type: type, limit: Self.receiverMax, after: url))
                 var drafts: [DeliveryDraft] = []
+                var place = 0
                 for row in 0..<rows.rowCount {
-                    let (tenant, session) = (rows.text(row, 0), rows.text(row, 1))
-                    guard let event = events.first(where: { $0.tenant == tenant && $0.session == session })
-                    else { continue }
+                    place = Int(rows.int64(row, 0)) - 1
+                    url = rows.text(row, 1)
                     drafts.append(
                         DeliveryDraft(
-                            id: context.identifiers.make(), event: event, url: rows.text(row, 2),
-                            jobJSON: event.record.jobJSON(nil), secrets: rows.bytesOrNil(row, 3),
-                            traceparent: rows.textOrNil(row, 4)))
+                            id: context.identifiers.make(), event: left[place], url: url,
+                            jobJSON: left[place].record.jobJSON(nil), secrets: rows.bytesOrNil(row, 2),
+                            traceparent: rows.textOrNil(row, 3)))
                 }
                 count += try add(drafts, &connection)
+                left.removeFirst(rows.rowCount < Int(Self.receiverMax) ? left.count : place)
             }
         }
         return count
@@ -269,13 +270,16 @@ extension Parameters {
     }
 
     /// The parameters of take_session_receivers.sql.
-    fileprivate static func sessions(_ events: [Event], type: EventType, limit: Int32) -> Parameters {
+    fileprivate static func sessions(
+        _ events: [Event], type: EventType, limit: Int32, after url: String
+    ) -> Parameters {
         var parameters = Parameters()
         parameters.appendArray(.text, events) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, events) { $0.append(text: $1.session) }
         parameters.append(int32: [type].mask)
         parameters.append(int32: EventRecord.sessionTypes)
         parameters.append(int32: limit)
+        parameters.append(text: url)
         return parameters
     }
 

@@ -145,6 +145,22 @@ struct EventStreamTests {
         #expect(fixture.api.listenerCount == 0)
     }
 
+    @Test(
+        "the stream of a job that has ended ends with what is told of it afterwards",
+        arguments: [EventType.jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired])
+    func afterTheEnd(_ type: EventType) throws {
+        let job = try fixture.submit()
+        fixture.store.finish(job, .succeeded)
+        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.state.withLock { $0.hasUnnumberedEvents = true }
+        let reader = try open("/v1/jobs/\(job)/events", after: "\(EventID(high: 1, low: 1))")
+        #expect(reader.text().isEmpty && reader.last == .wait)
+        fixture.store.happen(type, job)
+        #expect(types(reader.text()) == [type.rawValue] && reader.last == .end)
+        reader.stream.cancelled()
+        #expect(fixture.api.listenerCount == 0)
+    }
+
     @Test("who reads too slowly is let go, and costs no more than what is allowed to wait")
     func slow() throws {
         let job = try fixture.submit(#","description":"\#(String(repeating: "x", count: 1_000))""#)

@@ -41,13 +41,14 @@ extension MemoryStore {
         of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
         self.job(job, tenant: tenant) { [self] found in
-            let events = state.withLock { $0.events }
+            let (events, isWhole) = state.withLock { ($0.events, !$0.hasUnnumberedEvents) }
             let later = events.filter { $0.event.record.job == job && $0.event.id > after }
             reply(
                 found.map { job in
                     EventReplay(
                         entries: Array(later.prefix(limit)), isKnown: isKnown(after),
-                        hasMore: later.count > limit, isOver: later.isEmpty && job.state.isTerminal)
+                        hasMore: later.count > limit,
+                        isOver: isWhole && later.isEmpty && job.state.isTerminal)
                 })
         }
     }

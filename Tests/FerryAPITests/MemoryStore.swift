@@ -9,7 +9,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     ContentStore, ServiceControl, AuditLog
 {
     func answer(
-        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind,
+        _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
         _ resolve:
             @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) ->
             AnswerResolution,
@@ -19,7 +19,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
             found(id, tenant).flatMap { job in
                 guard let spec = try? JobSpec(storedJSON: job.specJSON),
                     let question = job.questionJSON.flatMap({ try? JobQuestion(storedJSON: $0) }),
-                    question.kind == kind
+                    question.kind == kind, askedAt == nil || askedAt == question.askedAt
                 else { return .failure(.invalidState(job.state)) }
                 do throws(InvalidFields) {
                     _ = try resolve(JobDraft(spec, JobSecrets()), question, job.attempt)
@@ -79,9 +79,11 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var audit: [AuditEntry] = []
         /// In their order.
         var events: [EventEntry] = []
+        /// Something has happened that is not in the log yet.
+        var hasUnnumberedEvents = false
         var sink: (any EventSink)?
         var webhooks: [WebhookRecord] = []
-        var webhookKeys: [String: (fingerprint: [UInt8], id: WebhookID)] = [:]
+        var webhookKeys: [String: (fingerprint: [UInt8], made: MadeWebhook)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
         var hosts: [String: HostRecord] = [:]
         var hostCountMax = 10

@@ -1,11 +1,13 @@
 -- Removes rows of the log and rejected ones that are older than $1 seconds, and what session_receivers has
 -- remembered for as long of sessions that have come to an end meanwhile; of one that has unfinished jobs, or
--- whose end is not told, it is looked at again after the same time. At most $2 of each. Says in a setting
--- that rows have been removed, for has_event.sql. Locks: those rows, that of the setting.
+-- whose end is not told, it is looked at again after the same time. At most $2 of each. The latest row of the
+-- log stays: who has seen it has seen all. Says in a setting that rows have been removed, for has_event.sql.
+-- Locks: those rows, that of the setting.
 WITH old AS (
     DELETE FROM events WHERE id = ANY (ARRAY(
         SELECT id FROM events ORDER BY id LIMIT $2::integer))
         AND last_at < now() - make_interval(secs => $1::double precision)
+        AND id < (SELECT id FROM events ORDER BY id DESC LIMIT 1)
     RETURNING id
 ), noted AS (
     INSERT INTO settings (name, value) SELECT 'events_removed', ''::bytea FROM old LIMIT 1

@@ -5,19 +5,18 @@ import Synchronization
 /// Any thread.
 package final class DeliveryPlaces: Sendable {
     private struct Lane {
-        /// As the sender said last; nil: it has nothing to do with the lane.
+        /// As the sender said last, in deliveries; nil: it has nothing to do with the lane.
         var room: Int?
         var reservedCount = 0
-        /// Whose it is, while something is reserved.
-        var tenant = ""
     }
     private struct State {
         var lanes: [LaneID: Lane] = [:]
+        /// Of all lanes together, in `Delivery.weight`.
         var total = 0
         var other = 0
-        var reservedCount = 0
+        var reservedWeight = 0
         var fullTenants: Set<String> = []
-        /// What is reserved, by tenant.
+        /// Of `reservedWeight`.
         var tenants: [String: Int] = [:]
         var sender: (@Sendable (HandedDeliveries) -> Void)?
     }
@@ -27,22 +26,24 @@ package final class DeliveryPlaces: Sendable {
     package init() {}
 
     /// Whether anything can be reserved now.
-    package var isOpen: Bool { state.withLock { $0.total > $0.reservedCount } }
+    package var isOpen: Bool { state.withLock { $0.total > $0.reservedWeight } }
 
-    /// Of a lane, which is the tenant's. No tenant gets more than it leaves to others. False: the delivery
-    /// has to wait until it is claimed.
-    package func reserve(_ id: LaneID, of tenant: String) -> Bool {
+    /// One of its lane, and its weight of all. No tenant gets more than it leaves to others. False: the
+    /// delivery has to wait until it is claimed.
+    package func reserve(_ delivery: Delivery) -> Bool {
         state.withLock { state in
-            let left = state.total - state.reservedCount
-            let ownCount = state.tenants[tenant] ?? 0
-            guard left > 0, ownCount <= left, !state.fullTenants.contains(tenant) else { return false }
-            var lane = state.lanes[id] ?? Lane()
+            let left = state.total - state.reservedWeight
+            let (tenant, weight) = (delivery.tenant, delivery.weight)
+            let ownWeight = state.tenants[tenant] ?? 0
+            guard weight <= left, ownWeight <= left, !state.fullTenants.contains(tenant) else {
+                return false
+            }
+            var lane = state.lanes[delivery.lane] ?? Lane()
             guard lane.reservedCount < lane.room ?? state.other else { return false }
             lane.reservedCount += 1
-            lane.tenant = tenant
-            state.tenants[tenant] = ownCount + 1
-            state.reservedCount += 1
-            state.lanes[id] = lane
+            state.tenants[tenant] = ownWeight + weight
+            state.reservedWeight += weight
+            state.lanes[delivery.lane] = lane
             return true
         }
     }
@@ -54,8 +55,8 @@ package final class DeliveryPlaces: Sendable {
     }
 
     /// Deliveries for which places were reserved were not made.
-    package func release(_ lanes: [LaneID]) {
-        state.withLock { Self.release(lanes, &$0) }
+    package func release(_ deliveries: [Delivery]) {
+        state.withLock { Self.release(deliveries, &$0) }
     }
 
     /// To be called before anything is published.
@@ -66,7 +67,7 @@ package final class DeliveryPlaces: Sendable {
     /// The sender's word: lanes that changed, and in `gone` those that it has forgotten. `arrived`: of
     /// deliveries for which places were reserved, and that count among its own now.
     package func publish(
-        _ rooms: DeliveryRooms, gone: [LaneID] = [], arrived: [LaneID] = []
+        _ rooms: DeliveryRooms, gone: [LaneID] = [], arrived: [Delivery] = []
     ) {
         state.withLock { state in
             state.total = rooms.total
@@ -79,15 +80,16 @@ package final class DeliveryPlaces: Sendable {
         }
     }
 
-    private static func release(_ lanes: [LaneID], _ state: inout State) {
-        for id in lanes {
+    private static func release(_ deliveries: [Delivery], _ state: inout State) {
+        for delivery in deliveries {
+            let (id, tenant, weight) = (delivery.lane, delivery.tenant, delivery.weight)
             guard var lane = state.lanes[id], lane.reservedCount > 0 else {
                 preconditionFailure("a place was given back twice")
             }
             lane.reservedCount -= 1
-            state.reservedCount -= 1
-            let ownCount = state.tenants[lane.tenant] ?? 0
-            state.tenants[lane.tenant] = ownCount > 1 ? ownCount - 1 : nil
+            state.reservedWeight -= weight
+            let ownWeight = state.tenants[tenant] ?? 0
+            state.tenants[tenant] = ownWeight > weight ? ownWeight - weight : nil
             state.lanes[id] = lane.reservedCount == 0 && lane.room == nil ? nil : lane
         }
     }

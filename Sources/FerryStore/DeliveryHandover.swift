@@ -38,17 +38,17 @@ final class DeliveryHandover {
         var handed =
             handed ?? HandedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
         defer { self.handed = handed }
-        guard places.reserve(lane, of: draft.event.tenant) else {
+        let (event, record) = (draft.event, draft.event.record)
+        let delivery = Delivery(
+            id: draft.id, lane: lane, event: event.id, type: record.type.rawValue, tenant: event.tenant,
+            session: event.session, job: record.job, sequence: event.sequence,
+            occurredAt: record.occurredAt, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
+            traceparent: draft.traceparent, tryNumber: 1)
+        guard places.reserve(delivery) else {
             handed.overflowing.insert(lane)
             return false
         }
-        let (event, record) = (draft.event, draft.event.record)
-        handed.deliveries.append(
-            Delivery(
-                id: draft.id, lane: lane, event: event.id, type: record.type.rawValue, tenant: event.tenant,
-                session: event.session, job: record.job, sequence: event.sequence,
-                occurredAt: record.occurredAt, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
-                traceparent: draft.traceparent, tryNumber: 1))
+        handed.deliveries.append(delivery)
         return true
     }
 
@@ -62,7 +62,7 @@ final class DeliveryHandover {
 
     /// After a failure: those that were made all the same are claimed when their lease is over.
     func discard() {
-        places.release(handed.map { $0.deliveries.map(\.lane) } ?? [])
+        places.release(handed?.deliveries ?? [])
         handed = nil
     }
 

@@ -132,12 +132,12 @@ final class DeliveryDesk {
             giveBack(items, now)
             report()
         }
-        publish(arrived: handed.deliveries.map(\.lane))
+        publish(arrived: handed.deliveries)
         startDue()
     }
 
     /// Says what may be handed over from now on.
-    private func publish(arrived: [LaneID] = []) {
+    private func publish(arrived: [Delivery] = []) {
         isPublishing = false
         let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingWeight) : 0
         let (rooms, gone) = backlog.takeHandRooms(total: total)

@@ -7,25 +7,38 @@ struct DeliveryPlacesTests {
     private let b = LaneID(high: 1, low: 2)
 
     /// Of a lane that is a tenant of its own.
+    private func delivery(_ lane: LaneID, weight: Int = 1) -> Delivery {
+        Delivery(
+            id: DeliveryID(high: 1, low: 1), lane: lane, event: EventID(high: 1, low: 1),
+            type: "job.succeeded", tenant: "\(lane)", session: "s", job: nil, sequence: 1,
+            occurredAt: Timestamp(microseconds: 0), url: "http://a/", secret: nil,
+            jobJSON: Array(repeating: 0, count: (weight - 1) * Limits.deliveryWeightByteCount),
+            traceparent: nil, tryNumber: 1)
+    }
+
+    private func deliveries(_ lane: LaneID, _ count: Int) -> [Delivery] {
+        Array(repeating: delivery(lane), count: count)
+    }
+
     private func count(_ places: DeliveryPlaces, _ lane: LaneID) -> Int {
         var count = 0
-        while places.reserve(lane, of: "\(lane)") { count += 1 }
-        places.release(Array(repeating: lane, count: count))
+        while places.reserve(delivery(lane)) { count += 1 }
+        places.release(deliveries(lane, count))
         return count
     }
 
     @Test("nothing is reserved before the sender's word, and no more than it said: of a lane, of all")
     func reserving() {
         let places = DeliveryPlaces()
-        #expect(!places.isOpen && !places.reserve(a, of: "a"))
+        #expect(!places.isOpen && !places.reserve(delivery(a)))
         places.publish(DeliveryRooms(total: 7, lanes: [a: 3], other: 4))
         #expect(places.isOpen && count(places, a) == 3 && count(places, b) == 4)
-        for _ in 0..<3 { #expect(places.reserve(a, of: "a")) }
-        #expect(!places.reserve(a, of: "a") && count(places, b) == 3)
+        for _ in 0..<3 { #expect(places.reserve(delivery(a))) }
+        #expect(!places.reserve(delivery(a)) && count(places, b) == 3)
         // What is on its way goes on counting until it has arrived.
         places.publish(DeliveryRooms(total: 7, lanes: [a: 2], other: 4))
-        #expect(!places.reserve(a, of: "a"))
-        places.publish(DeliveryRooms(total: 3, lanes: [a: 1], other: 4), arrived: [a, a, a])
+        #expect(!places.reserve(delivery(a)))
+        places.publish(DeliveryRooms(total: 3, lanes: [a: 1], other: 4), arrived: deliveries(a, 3))
         #expect(count(places, a) == 1 && count(places, b) == 2)
     }
 
@@ -33,14 +46,28 @@ struct DeliveryPlacesTests {
     func tenants() {
         let places = DeliveryPlaces()
         places.publish(DeliveryRooms(total: 12, other: 100))
-        let first = (0..<20).count { _ in places.reserve(a, of: "a") }
-        let second = (0..<20).count { _ in places.reserve(b, of: "b") }
+        let first = (0..<20).count { _ in places.reserve(delivery(a)) }
+        let second = (0..<20).count { _ in places.reserve(delivery(b)) }
         #expect(first == 7 && second == 3)
-        places.release(Array(repeating: a, count: first) + Array(repeating: b, count: second))
+        places.release(deliveries(a, first) + deliveries(b, second))
         var rooms = DeliveryRooms(total: 12, other: 100)
-        rooms.fullTenants = ["a"]
+        rooms.fullTenants = ["\(a)"]
         places.publish(rooms)
-        #expect(!places.reserve(a, of: "a") && places.reserve(b, of: "b"))
+        #expect(!places.reserve(delivery(a)) && places.reserve(delivery(b)))
+    }
+
+    @Test("of a lane each counts one, and by its weight of all, until it has arrived or was not made")
+    func weights() {
+        let places = DeliveryPlaces()
+        let heavy = delivery(a, weight: 7)
+        places.publish(DeliveryRooms(total: 20, lanes: [a: 2], other: 100))
+        #expect(places.reserve(heavy) && places.reserve(heavy) && !places.reserve(heavy))
+        #expect(!places.reserve(delivery(b, weight: 7)), "six are left")
+        #expect(places.reserve(delivery(b, weight: 6)) && !places.isOpen)
+        places.release([delivery(b, weight: 6)])
+        #expect(count(places, b) == 4, "no more than it leaves to others")
+        places.publish(DeliveryRooms(total: 20, lanes: [a: 2], other: 100), arrived: [heavy, heavy])
+        #expect(places.reserve(delivery(b, weight: 20)) && !places.isOpen)
     }
 
     @Test("a lane that the sender has forgotten is one like any other; a closed one gets nothing")

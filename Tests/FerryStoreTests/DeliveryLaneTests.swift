@@ -56,6 +56,67 @@ struct DeliveryLaneTests {
         #expect(rows.rowCount == 1 && rows.identifier(0, 0) == due[1].id)
     }
 
+    @Test("nor is it kept of one that is just being deleted; whoever deletes it is waited for")
+    func beingDeleted() throws {
+        defer { node.store.stop() }
+        try addDeliveries(2, database.url)
+        let due = try claim(DeliveryRooms(total: 2, other: 2)).due
+        try #require(due.count == 2)
+        var other = try Connection(url: database.url)
+        try other.execute(
+            script: "BEGIN; DELETE FROM deliveries WHERE id = '\(due[0].id.uuidText)'")
+        node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
+        var connection = try Connection(url: database.url)
+        let waiting = Statement(
+            "waiting",
+            """
+            SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                AND application_name = 'ferry deliveries' AND wait_event_type = 'Lock'
+            """)
+        try eventually("it waits") { try connection.execute(waiting).int64(0, 0) == 1 }
+        try other.execute(script: "COMMIT")
+        let kept = Statement("kept", "SELECT delivery FROM delivery_tries")
+        try eventually("the other is told of") { try connection.execute(kept).rowCount > 0 }
+        let rows = try connection.execute(kept)
+        #expect(rows.rowCount == 1 && rows.identifier(0, 0) == due[1].id)
+    }
+
+    @Test("of a page nothing is missing, whatever is removed while it is read")
+    func wholePages() throws {
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                    session, url, job_json)
+                SELECT ('ffffffff-0000-0000-0000-00000000000' || i)::uuid, gen_random_uuid(),
+                    gen_random_uuid(), i, now(), now(), 'job.succeeded', 'acme', 'default',
+                    'https://a.example/', '{}'
+                FROM generate_series(1, 5) i
+                """)
+        // What reads tries waits here.
+        try connection.execute(script: "BEGIN; LOCK TABLE delivery_tries")
+        let page = Mailbox<Result<[DeliveryRecord], StoreError>>()
+        node.store.control.deliveries(tenant: "acme", limit: 3) { page.send($0) }
+        let waiting = Statement(
+            "waiting",
+            """
+            SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+            WHERE NOT l.granted AND l.relation = 'delivery_tries'::regclass
+                AND a.datname = current_database() AND a.application_name LIKE 'ferry control%'
+            """)
+        try eventually("the page is being read") {
+            // In a transaction of its own: within one the sessions are seen as they were at first.
+            var watcher = try Connection(url: database.url)
+            return try watcher.execute(waiting).int64(0, 0) > 0
+        }
+        try connection.execute(
+            script: "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 2)")
+        try connection.execute(script: "COMMIT")
+        let shown = try #require(page.wait(milliseconds: 60_000).first).get()
+        #expect(shown.count == 3 && shown.map(\.id) == shown.map(\.id).sorted(by: >))
+    }
+
     @Test("a claim ends with the delivery whose job is more than there is room for, and others take the rest")
     func weights() throws {
         defer { node.store.stop() }
@@ -100,6 +161,24 @@ struct DeliveryLaneTests {
             node.store.control.deleteWebhook(endpoint, tenant: "acme", revision: nil, reply: $0)
         }.get()
         #expect(try claim(none).revisions == [lane: 2])
+        // What is on its way stays until it has come back: by that it is seen.
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "SET ferry.shard = 'sweep'")
+        let left = Statement("left_over", "SELECT count(*) FROM deliveries")
+        try sweep(&connection)
+        #expect(try connection.execute(left).int64(0, 0) == 2 && claim(none).revisions == [lane: 2])
+        node.store.deliveries.record(due.map { tried($0, .returned) })
+        try eventually("what came back is removed") {
+            try sweep(&connection)
+            return try connection.execute(left).int64(0, 0) == 0
+        }
+    }
+
+    private func sweep(_ connection: inout Connection) throws {
+        var parameters = Parameters()
+        parameters.append(DeliveryID(high: 0, low: 0))
+        parameters.append(int32: 100)
+        _ = try connection.execute(Statements.removeOldDeliveries, parameters)
     }
 
     private func addEndpoint(isOrdered: Bool) throws -> WebhookID {

@@ -117,7 +117,7 @@ struct EventTests {
         #expect(rejected.text(0, 2).contains("refused") && node.store.metrics.rejectedEvents == 1)
         // Places of deliveries that were rolled back are free again.
         let reserved = (0..<20 as Range<UInt64>).count {
-            places.reserve(LaneID(high: 0, low: $0), of: "tenant \($0)")
+            places.reserve(.example($0))
         }
         #expect(reserved == 7)
     }

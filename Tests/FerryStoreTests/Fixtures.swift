@@ -156,7 +156,8 @@ final class TestNode: Sendable {
         let patch = try HostPatch(JSON.parse(Array(patch.utf8)))
         let answer = wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }
         let changed = try answer.get().get()
-        let isLimited = changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
+        let isLimited =
+            changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
             || changed.requestRateLimit != nil
         eventually("every node knows what holds for \(origin)") {
             nodes.allSatisfy { ($0.hosts.limit(of: origin) != nil) == isLimited }
@@ -285,6 +286,18 @@ func countedStates(_ url: String) throws -> [String: Int64] {
     var counts: [String: Int64] = [:]
     for row in 0..<rows.rowCount { counts[rows.text(row, 0)] = rows.int64(row, 1) }
     return counts
+}
+
+extension Delivery {
+    /// Each of a lane and a tenant of its own.
+    static func example(_ number: UInt64) -> Delivery {
+        Delivery(
+            id: DeliveryID(high: 0, low: number), lane: LaneID(high: 0, low: number),
+            event: EventID(high: 0, low: number), type: EventType.jobSucceeded.rawValue,
+            tenant: "tenant \(number)", session: "s", job: nil, sequence: 1,
+            occurredAt: Timestamp(microseconds: 0), url: "https://hook.example.org/", secret: nil,
+            jobJSON: Array("null".utf8), traceparent: nil, tryNumber: 1)
+    }
 }
 
 /// What a try of a delivery came to.

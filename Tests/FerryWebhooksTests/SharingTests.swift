@@ -12,7 +12,7 @@ struct SharingTests {
         let bench = try Bench { $0.places = places }
         #expect(eventually { places.isOpen })
         let delivery = Delivery.example(7, url: "http://127.0.0.1:9/")
-        #expect(places.reserve(delivery.lane, of: delivery.tenant))
+        #expect(places.reserve(delivery))
         bench.sender.stop()
         var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 30)
         handed.deliveries = [delivery]

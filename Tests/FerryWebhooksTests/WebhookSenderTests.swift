@@ -63,14 +63,14 @@ struct WebhookSenderTests {
         let claimCount = bench.queue.claimCount
         let deliveries = (0..<20 as Range<UInt64>).map { Delivery.example($0, url: receiver.url) }
         var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 30)
-        handed.deliveries = deliveries.filter { places.reserve($0.lane, of: $0.tenant) }
+        handed.deliveries = deliveries.filter { places.reserve($0) }
         #expect(handed.deliveries.count == 16)
         places.hand(handed)
         let tries = take(16, from: bench.queue.tries)
         #expect(tries.count == 16 && tries.allSatisfy { $0.verdict == .accepted && $0.number == 1 })
         #expect(take(16, from: receiver.requests).count == 16 && bench.queue.claimCount == claimCount)
         bench.sender.stop()
-        #expect(!places.isOpen && !places.reserve(deliveries[0].lane, of: "default"))
+        #expect(!places.isOpen && !places.reserve(deliveries[0]))
     }
 
     @Test("ten dead endpoints of a hundred keep nobody waiting: the others are done before a silent one is")

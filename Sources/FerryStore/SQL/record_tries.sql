@@ -1,23 +1,26 @@
 -- Keeps what came of tries. A try that was recorded before is left as it is, one of a delivery that was
--- deleted meanwhile is not kept; the verdict of a try that is not
--- the last one any more (its lease ended, or somebody asked for a redelivery) changes nothing unless it is
--- acceptance. A delivery that was returned untried is due at once, and the try does not count. The state is
--- compared by what it is not, so that no plan can start from the index of what is pending. An endpoint
--- remembers since when nothing was accepted; 410, and failure for too long, disable it, and
--- an event says so. Locks: the
--- deliveries, then endpoints whose condition changes, then this connection's row of job_counts. One array
--- element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they took, $5 statuses or null,
--- $6 errors or null, $7 answers, $8 states or `returned`, $9 when to try again or null. Returns the endpoints
--- that were disabled, and jobs that are acknowledged by what was accepted.
-WITH u AS (
+-- deleted meanwhile is not kept: who is deleting it is waited for. The verdict of a try that is not the last
+-- one any more (its lease ended, or somebody asked for a redelivery) changes nothing unless it is acceptance.
+-- A delivery that was returned untried is due at once, and the try does not count. The state is compared by
+-- what it is not, so that no plan can start from the index of what is pending; IS TRUE keeps the planner from
+-- comparing each try with each delivery. An endpoint remembers since when nothing was accepted; 410, and
+-- failure for too long, disable it, and an event says so. Locks: the deliveries in the order of their ids,
+-- all of them before the first is changed, then endpoints whose condition changes, then this connection's row
+-- of job_counts. One array element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they
+-- took, $5 statuses or null, $6 errors or null, $7 answers, $8 states or `returned`, $9 when to try again or
+-- null. Returns the endpoints that were disabled, and jobs that are acknowledged by what was accepted.
+WITH known AS (
+    SELECT id FROM deliveries WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+), u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::timestamptz[], $4::double precision[], $5::integer[], $6::text[],
         $7::text[], $8::text[], $9::timestamptz[]
     ) AS u(delivery, number, started_at, duration, status, error, answer, state, next_try_at)
+    WHERE (delivery IN (SELECT id FROM known)) IS TRUE
 ), kept AS (
     INSERT INTO delivery_tries (delivery, number, started_at, duration, status, error, answer)
     SELECT delivery, number, started_at, duration, status, error, answer FROM u
-    WHERE state <> 'returned' AND EXISTS (SELECT FROM deliveries d WHERE d.id = ANY (ARRAY[u.delivery]))
+    WHERE state <> 'returned'
     ON CONFLICT DO NOTHING
 ), changed AS (
     UPDATE deliveries d SET

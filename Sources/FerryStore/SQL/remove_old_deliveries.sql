@@ -1,13 +1,14 @@
 -- Removes deliveries below an id (older than they are kept), those of deleted endpoints, and deleted
--- endpoints that have none left and that no pass of the relay can still have read. Locks: the rows, then
--- this connection's row of job_counts. $1 the id, $2 how many at most of each kind. Returns how many
--- deliveries were removed.
+-- endpoints that have none left and that no pass of the relay can still have read. What a sender has claimed
+-- for a deleted endpoint stays until he has given it back or his lease is over: he sees by what is pending
+-- that it was deleted (look_at_lanes.sql). Locks: the rows, then this connection's row of job_counts. $1 the
+-- id, $2 how many at most of each kind. Returns how many deliveries were removed.
 WITH old AS (
     SELECT id FROM deliveries WHERE id < $1::uuid ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), orphaned AS (
     SELECT d.id FROM webhooks w CROSS JOIN LATERAL (
-        SELECT id FROM deliveries WHERE endpoint = w.id ORDER BY endpoint, id LIMIT $2::integer
-        FOR UPDATE SKIP LOCKED
+        SELECT id FROM deliveries WHERE endpoint = w.id AND (node IS NULL OR next_try_at <= now())
+        ORDER BY endpoint, id LIMIT $2::integer FOR UPDATE SKIP LOCKED
     ) d WHERE w.deleted_at IS NOT NULL LIMIT $2::integer
 ), gone AS (
     DELETE FROM deliveries WHERE id = ANY (ARRAY(SELECT id FROM old UNION ALL SELECT id FROM orphaned))

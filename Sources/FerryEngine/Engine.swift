@@ -17,6 +17,11 @@ package final class Engine: AttemptRunner, HostProber {
     private let context: EngineContext
     private let lanes: [Lane]
     private let isDraining = Atomic<Bool>(false)
+    /// A drain has: what has not ended by then does not end by itself.
+    private let hasGivenUp = Atomic<Bool>(false)
+
+    /// Seconds that a drain waits for what it has released: a file that is nearly there gets its name.
+    private static let releaseSeconds = 15.0
 
     /// Starts the threads. Throws when libcurl cannot be used or the process is out of descriptors.
     package init(
@@ -152,23 +157,29 @@ package final class Engine: AttemptRunner, HostProber {
     package func leaveBytes(_ jobs: [JobID]) { _ = context.leftovers.take(jobs) }
 
     /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and
-    /// waits for it. Twice is once more the waiting.
+    /// waits for it. Gives up what a disk that hangs holds up even then: no result of it will come, as if the
+    /// process had been killed. Twice is once more the waiting, but not after it has given up.
     package func drain(seconds: Double) {
         isDraining.store(true, ordering: .sequentiallyConsistent)
+        guard !hasGivenUp.load(ordering: .sequentiallyConsistent) else { return }
         if context.registry.waitUntilEmpty(seconds: seconds) { return }
         for lane in lanes {
             lane.loop.perform { [state = lane.state] multi in state.get(multi).releaseAll() }
         }
-        if !context.registry.waitUntilEmpty(seconds: 30) {
-            context.logger.error("transfers did not end", metadata: ["count": "\(context.registry.count)"])
-        }
+        if context.registry.waitUntilEmpty(seconds: Self.releaseSeconds) { return }
+        hasGivenUp.store(true, ordering: .sequentiallyConsistent)
+        context.logger.error("transfers did not end", metadata: ["count": "\(context.registry.count)"])
     }
 
-    /// Drains without patience and ends the threads. The engine cannot be used afterwards.
+    /// Drains without patience and ends the threads, but for file threads that hang. The engine cannot be
+    /// used afterwards.
     package func stop() {
         drain(seconds: 0)
         context.space.stop()
-        context.lane.stop()
+        let hanging = context.lane.stop()
+        if hanging > 0 {
+            context.logger.error("file threads did not end", metadata: ["count": "\(hanging)"])
+        }
         for lane in lanes { lane.loop.stop() }
     }
 

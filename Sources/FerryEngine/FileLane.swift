@@ -28,6 +28,8 @@ final class FileLane: Sendable {
 
     private let desks: [Desk]
     private let threads: Mutex<[Thread]>
+    /// The indices of those that have come to their end.
+    private let ended: Mailbox<Int>
     private let next = Atomic<Int>(0)
     private let clock: @Sendable () -> Int64
 
@@ -36,9 +38,14 @@ final class FileLane: Sendable {
         self.clock = clock
         let desks = (0..<max(1, threadCount)).map { _ in Desk() }
         self.desks = desks
+        let ended = Mailbox<Int>()
+        self.ended = ended
         threads = Mutex(
             desks.enumerated().map { index, desk in
-                Thread(name: "ferry-file-\(index)") { FileLane.run(desk, clock) }
+                Thread(name: "ferry-file-\(index)") {
+                    FileLane.run(desk, clock)
+                    ended.send(index)
+                }
             })
     }
 
@@ -72,14 +79,25 @@ final class FileLane: Sendable {
     /// Nanoseconds after which a thread is not expected back soon.
     private static let longWork: Int64 = 250_000_000
 
-    /// Finishes what was sent and ends the threads. Twice is once.
-    func stop() {
+    /// Finishes what was sent and ends the threads. Returns how many had not come to their end after so many
+    /// seconds: what a disk holds up ends with the process. Twice is once.
+    @discardableResult
+    func stop(seconds: Double = 5) -> Int {
         desks.forEach { $0.box.close() }
         let ending = threads.withLock { threads in
             defer { threads = [] }
             return threads
         }
-        ending.forEach { $0.join() }
+        let deadline = monotonicNanoseconds() + Int64(seconds * 1e9)
+        var count = ending.count
+        while count > 0 {
+            let left = max(0, deadline - monotonicNanoseconds())
+            let came = ended.wait(milliseconds: Int32((left + 999_999) / 1_000_000))
+            for index in came { ending[index].join() }
+            count -= came.count
+            if left == 0 { break }
+        }
+        return count
     }
 
     private static func run(_ desk: Desk, _ clock: () -> Int64) {

@@ -8,6 +8,7 @@ import Glibc
 import HTTPServer
 import Logging
 import OpenSSL
+import Synchronization
 import Sys
 
 /// A node: every part, built in the order of the flow and stopped against it.
@@ -21,6 +22,8 @@ final class Application: Sendable {
     private let surface: Surface
     private let sweeper: Sweeper?
     private let logger: Logger
+    /// What `end` waits for.
+    private let awaited = Mutex("")
 
     private init(
         _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
@@ -196,12 +199,25 @@ final class Application: Sendable {
         parts.health.beginDraining()
         sweeper?.stop()
         parts.store.drain()
-        parts.engine?.drain(seconds: configuration.drainSeconds)
-        parts.webhooks?.stop()
-        surface.drain(seconds: 5)
-        parts.store.stop()
-        parts.engine?.stop()
-        surface.stop()
+        wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
+        wait(for: "webhooks") { parts.webhooks?.stop() }
+        wait(for: "requests") { surface.drain(seconds: 5) }
+        wait(for: "database lanes") { parts.store.stop() }
+        wait(for: "transfer loops") { parts.engine?.stop() }
+        wait(for: "server") { surface.stop() }
+        wait(for: "database") { database.close() }
+    }
+
+    private func wait(for part: String, _ end: () -> Void) {
+        awaited.withLock { $0 = part }
+        end()
+    }
+
+    /// For a `stop` that does not come to its end: says what it waits for, and shuts the private PostgreSQL
+    /// down. Jobs that run are found as lost, as after a kill. Any thread.
+    func abandon() {
+        logger.critical(
+            "Ferry ends without waiting for what hangs.", metadata: ["part": "\(awaited.withLock { $0 })"])
         database.close()
     }
 

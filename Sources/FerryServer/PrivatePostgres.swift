@@ -10,11 +10,17 @@ package final class PrivatePostgres: Sendable {
     /// A libpq URI; the role owns everything and needs no password, the directory is closed to others.
     package let url: String
     private let ending: EventDescriptor
+    /// Readable once the thread has nothing left to do.
+    private let ended: EventDescriptor
     private let thread: Mutex<Thread?>
 
-    private init(url: String, ending: EventDescriptor, thread: Thread) {
+    /// What fast and immediate shutdown and the kill may take (`PostgresOwner.shutDown`).
+    private static let stopMillisecondsMax: Int32 = 20_000
+
+    private init(url: String, ending: EventDescriptor, ended: EventDescriptor, thread: Thread) {
         self.url = url
         self.ending = ending
+        self.ended = ended
         self.thread = Mutex(thread)
     }
 
@@ -29,7 +35,7 @@ package final class PrivatePostgres: Sendable {
     package static func start(
         dataDirectory: String, user: String? = nil, notice: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) -> PrivatePostgres {
-        let ending = EventDescriptor()
+        let (ending, ended) = (EventDescriptor(), EventDescriptor())
         let answers = Mailbox<Result<String, PrivatePostgresError>>()
         let thread = Thread(name: "postgres-owner") {
             do throws(PrivatePostgresError) {
@@ -39,11 +45,13 @@ package final class PrivatePostgres: Sendable {
                 answers.send(.success(owner.url))
                 owner.attend()
             } catch { answers.send(.failure(error)) }
+            ended.signal()
         }
         while true {
             guard let answer = answers.wait(milliseconds: -1).first else { continue }
             switch answer {
-            case .success(let url): return PrivatePostgres(url: url, ending: ending, thread: thread)
+            case .success(let url):
+                return PrivatePostgres(url: url, ending: ending, ended: ended, thread: thread)
             case .failure(let error):
                 thread.join()
                 throw error
@@ -51,14 +59,16 @@ package final class PrivatePostgres: Sendable {
         }
     }
 
-    /// Shuts the server down with a checkpoint and waits until it is gone, at most about 20 s; open
-    /// connections are cut. Later calls do nothing.
+    /// Shuts the server down with a checkpoint and waits until it is gone, at most 20 s; open connections are
+    /// cut. Later calls wait for the same. Any thread.
     package func stop() {
-        let running = thread.withLock { thread in
-            defer { thread = nil }
-            return thread
-        }
         ending.signal()
-        running?.join()
+        // Its thread writes the server's log as well, perhaps to a disk that hangs.
+        var descriptor = pollfd(fd: ended.descriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&descriptor, 1, Self.stopMillisecondsMax) > 0 else { return }
+        thread.withLock { thread in
+            thread?.join()
+            thread = nil
+        }
     }
 }

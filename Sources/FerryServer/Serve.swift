@@ -29,7 +29,7 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     keepFreedMemory(perHeap: 4 << 20, mappedFrom: 1 << 20)
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
-    defer { LogSink.standardError.finish(milliseconds: 1_000) }
+    defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
     let signals = EndSignals(blocked, logger: logger)
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
@@ -37,9 +37,10 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
         signals.handOver()
         application.begin(json: json)
         let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
-        if !isAsked { endWithoutIt(after: configuration.drainSeconds + brokenStopSeconds, logger) }
+        let status: Int32 = isAsked ? 0 : 1
+        endWithoutIt(after: configuration.drainSeconds + stopSeconds, application, status: status)
         application.stop()
-        return isAsked ? 0 : 1
+        return status
     } catch {
         logger.critical("Ferry cannot start.", metadata: ["reason": "\(error)"])
         return 1
@@ -146,7 +147,7 @@ private final class EndSignals: Sendable {
 
 private func endBeforeStart(_ logger: Logger) -> Never {
     logger.notice("Ferry ends before it has started.")
-    LogSink.standardError.finish(milliseconds: 1_000)
+    LogSink.standardError.finish(milliseconds: logMilliseconds)
     _exit(0)
 }
 
@@ -169,17 +170,21 @@ private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> 
     }
 }
 
-/// Ends the process when what is broken keeps it from stopping: whoever starts it again waits for that.
-private func endWithoutIt(after seconds: Double, _ logger: Logger) {
+/// Ends the process when something that hangs keeps it from stopping: whoever has asked for it kills it a
+/// while later, and its PostgreSQL with it; whoever starts it again waits for it.
+private func endWithoutIt(after seconds: Double, _ application: Application, status: Int32) {
     _ = Thread(name: "last resort") {
         var pause = timespec(tv_sec: Int(seconds), tv_nsec: 0)
         var rest = timespec()
         while nanosleep(&pause, &rest) != 0 { pause = rest }
-        logger.critical("Ferry ends without waiting for what hangs.")
-        LogSink.standardError.finish(milliseconds: 1_000)
-        _exit(1)
+        application.abandon()
+        LogSink.standardError.finish(milliseconds: logMilliseconds)
+        _exit(status)
     }
 }
 
-/// Seconds that a node whose part is broken has to stop, beside its drain.
-private let brokenStopSeconds = 15.0
+/// Seconds that a node has to stop, beside its drain and the end of its private PostgreSQL.
+private let stopSeconds = 40.0
+
+/// What the reader of the log may take at the end.
+private let logMilliseconds: Int32 = 1_000

@@ -29,6 +29,9 @@ final class NodeLease: Sendable {
     /// again must find its new number.
     func lapse() { lapseCount.add(1, ordering: .releasing) }
 
+    /// It is over for good. To be called when no heartbeat is on its way any more.
+    func end() { confirmed.store(Int64.min / 2, ordering: .releasing) }
+
     /// A heartbeat got through that was sent then.
     func confirm(sentAt instant: Int64) { confirmed.store(instant, ordering: .releasing) }
 }

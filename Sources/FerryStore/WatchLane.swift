@@ -54,8 +54,6 @@ package final class WatchLane: LeaseHolder {
             "watch",
             adjust: { options in
                 options.pinsPlans = true
-                // For the block range index of the expiries.
-                options.settings.append(.init("enable_bitmapscan", "on"))
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(5)
                 // The next heartbeat waits for what a sweep waits for. After the server's own timeout, which
@@ -83,8 +81,7 @@ package final class WatchLane: LeaseHolder {
                 }
                 if start >= nextSweep {
                     nextSweep = start + 30_000_000_000
-                    if try !expire(lane, until: nextBeat) { nextSweep = nextBeat }
-                    try sweep(lane)
+                    if try !keepHouse(lane, until: nextBeat) { nextSweep = nextBeat }
                 }
                 // Last: it may take as long as a statement may.
                 try lostSenders.takeBack(of: dead, lane, lock: Self.rescueLock)
@@ -263,6 +260,18 @@ package final class WatchLane: LeaseHolder {
         }
     }
 
+    /// Ends what has expired, and sweeps whatever comes of that. `end`, and what it returns: as for `expire`.
+    func keepHouse(_ lane: LaneConnection, until end: Int64) throws(PostgresError) -> Bool {
+        let expiry: Result<Bool, PostgresError>
+        do throws(PostgresError) {
+            expiry = .success(try expire(lane, until: end))
+        } catch {
+            expiry = .failure(error)
+        }
+        try sweep(lane)
+        return try expiry.get()
+    }
+
     /// Housekeeping, by one node at a time.
     func sweep(_ lane: LaneConnection) throws(PostgresError) {
         var lock = Parameters()
@@ -345,6 +354,8 @@ package final class WatchLane: LeaseHolder {
     }
 
     private func sayGoodbye(_ lane: LaneConnection) {
+        // First: what still hangs here must not publish what others may take from now on.
+        context.lease.end()
         do {
             try lane.withConnection { connection throws(PostgresError) in
                 _ = try connection.pipeline(timeout: .seconds(5)) { pipeline in

@@ -31,4 +31,19 @@ struct FileLaneTests {
             #expect(done.wait(milliseconds: 120_000) == [number])
         }
     }
+
+    @Test("a stop does not wait for ever for a thread that a disk holds up")
+    func hanging() {
+        let lane = FileLane(threadCount: 2)
+        let (begun, end) = (Mailbox<Int>(), Mailbox<Int>())
+        lane.send(
+            .run {
+                begun.send(0)
+                _ = end.wait(milliseconds: -1)
+            })
+        defer { end.send(0) }
+        #expect(begun.wait(milliseconds: 120_000) == [0])
+        #expect(lane.stop(seconds: 0) > 0)
+        #expect(lane.stop() == 0, "twice is once")
+    }
 }

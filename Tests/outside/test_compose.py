@@ -105,20 +105,29 @@ def said(path: str, pattern: str) -> list[float]:
 
 
 def test_there_is_time_to_stop(compose):
-    """As long as the parts may take, one after the other (`Application.stop`)."""
+    """After its drain the parts end, one after the other (`Application.end`), each with a limit of its own; what hangs
+    is given up when they should all be through (`endWithoutIt`). The private PostgreSQL ends last, and then the log."""
     drain, = said("FerryServer/Configuration.swift", r'"FERRY_DRAIN_SECONDS", "[^"]*", "(\d+)"')
-    parts = [drain] + said("FerryEngine/Engine.swift", r"waitUntilEmpty\(seconds: (\d+)\)") \
-        + said("FerryWebhooks/WebhookSender.swift", r"graceSeconds: Double = (\d+)") \
-        + said("FerryServer/Application.swift", r"surface\.drain\(seconds: (\d+)\)") \
-        + said("FerryServer/PrivatePostgresOwner.swift",
-               r"\(SIGINT, Int64\((\d+)\)\), \(SIGQUIT, (\d+)\), \(SIGKILL, (\d+)\)")
+    serve = "FerryServer/Serve.swift"
+    parts, = said(serve, r"stopSeconds = ([\d.]+)")
+    assert parts > sum(
+        said("FerryEngine/Engine.swift", r"releaseSeconds = ([\d.]+)")
+        + said("FerryWebhooks/WebhookSender.swift", r"graceSeconds: Double = (\d+)")
+        + said("FerryServer/Application.swift", r"surface\.drain\(seconds: (\d+)\)")
+        + said("FerryEngine/FileLane.swift", r"func stop\(seconds: Double = (\d+)\)")
+        + said("HTTPServer/Server.swift", r"waitUntilEmpty\(seconds: (\d+)\)"))
+    postgres, = said("FerryServer/PrivatePostgres.swift", r"stopMillisecondsMax: Int32 = (\d+)_000")
+    assert postgres >= sum(said("FerryServer/PrivatePostgresOwner.swift",
+                                r"\(SIGINT, Int64\((\d+)\)\), \(SIGQUIT, (\d+)\), \(SIGKILL, (\d+)\)"))
+    log, = said(serve, r"logMilliseconds: Int32 = (\d+)_000")
+    most = drain + parts + postgres + log
     unit = (REPOSITORY / "deploy/ferry.service").read_text()
-    assert float(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[1]) > sum(parts)
+    assert float(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[1]) > most
 
     def grace(name: str) -> float:
         return float(compose["services"][name]["stop_grace_period"].removesuffix("s"))
 
-    assert grace("ferry") > sum(parts)
+    assert grace("ferry") > most
     # It only waits for its clients: those that listen to events would stay for ever.
     assert grace("proxy") > drain
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 
 import pytest
 
@@ -97,6 +98,38 @@ def test_a_node_whose_loop_hangs_ends_and_says_so(receiver):
             "kind": "download", "request": {"url": receiver.url + "/large"}, "destination": {"path": "large"}})
         eventually(120, lambda: disk.waiting > 0, "the disk hangs")
         assert service.call("GET", "/livez").status_code == 200
-        eventually(120, lambda: service.process.poll() is not None, "it ends")
+        eventually(240, lambda: service.process.poll() is not None, "it ends")
         assert service.process.poll() == 1
         assert "without waiting for what hangs" in service.log()
+
+
+@pytest.mark.parametrize("calls, words", [
+    ((FSYNC, FDATASYNC, SYNCFS), "transfers did not end"),
+    # This one holds up the loops themselves.
+    ((PWRITE64,), "without waiting for what hangs"),
+])
+def test_a_disk_that_hangs_does_not_keep_a_node_from_stopping(receiver, folder, calls, words):
+    """Whoever stops it kills it after a while, and its PostgreSQL with it. The next start finds what was given up."""
+    receiver.files |= {name: b"some bytes" * 1_000_000 for name in ("/one", "/two")}
+    settings = {"FERRY_DATA_DIR": str(folder)}
+    with Stalls(*calls) as disk, running(refuse=disk.install, FERRY_DRAIN_SECONDS="0", **settings) as service:
+        disk.stalled.set()
+        jobs = [service.call("POST", "/v1/jobs", json={
+            "kind": "download", "request": {"url": receiver.url + name}, "destination": {"path": name[1:]}
+        }).json()["id"] for name in ("/one", "/two")]
+        eventually(120, lambda: disk.waiting > 0, "the disk hangs")
+        service.process.send_signal(signal.SIGTERM)
+        eventually(240, lambda: service.process.poll() is not None, "it ends")
+        assert service.process.poll() == 0
+        assert words in service.log()
+    # The last that the server removes, when all of it has ended.
+    assert not (folder / "postgres/postmaster.pid").exists()
+    assert not any(path.name in ("one", "two") for path in (folder / "files").iterdir())
+    with running(**settings) as service:
+        for job in jobs:
+            ended = service.call("GET", f"/v1/jobs/{job}", headers={"Prefer": "wait=60"}).json()
+            assert (ended["state"], ended["error"]) == ("succeeded", None), ended
+        assert {path.name: path.read_bytes() for path in (folder / "files").iterdir()
+                if not path.name.startswith(".")} == {
+            name[1:]: receiver.files[name] for name in ("/one", "/two")}
+    assert "not properly shut down" not in (folder / "postgres.log").read_text()

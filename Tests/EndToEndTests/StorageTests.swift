@@ -94,7 +94,7 @@ struct StorageTests {
         let nginx = try Nginx()
         defer { nginx.stop() }
         try nginx.serve("file", patternBytes(50_000))
-        let root = try TemporaryDirectory.make("read-only")
+        let root = try TemporaryDirectory.make("readonly")
         defer { TemporaryDirectory.remove(root) }
         let disk = try SmallFileSystem(root + "/files", byteCount: 16 << 20)
         defer { disk.remove() }

@@ -132,9 +132,11 @@ package enum FreePort {
 /// Directories of one test's own; their names say whose process made them.
 package enum TemporaryDirectory {
     /// Once, before the first is made.
-    private static let sweeping: Void = sweep()
+    private static let sweeping: Void = sweep("/tmp")
 
+    /// `name`: a word without a hyphen, by which the sweep knows its parts.
     package static func make(_ name: String) throws -> String {
+        precondition(!name.contains("-"))
         _ = sweeping
         var template = Array("/tmp/ferry-\(name)-\(getpid())-XXXXXX".utf8CString)
         guard let made = mkdtemp(&template) else { throw SystemError("mkdtemp") }
@@ -150,15 +152,36 @@ package enum TemporaryDirectory {
         _ = Glibc.remove(path)
     }
 
-    /// Removes what killed test processes have left.
-    private static func sweep() {
-        for name in directoryNames("/tmp") where name.hasPrefix("ferry-") {
-            let parts = name.split(separator: "-")
-            // A number in the second place: the socket of somebody's private PostgreSQL.
-            guard parts.count > 3, Int(parts[1]) == nil, let owner = pid_t(parts[parts.count - 2]),
-                kill(owner, 0) != 0, errno == ESRCH
+    /// Removes what killed test processes have left in a directory.
+    package static func sweep(_ place: String) {
+        for name in directoryNames(place) {
+            guard let maker = maker(of: name), kill(maker, 0) != 0, errno == ESRCH else { continue }
+            var status = stat()
+            guard lstat("\(place)/\(name)", &status) == 0, status.st_mode & S_IFMT == S_IFDIR,
+                status.st_uid == geteuid()
             else { continue }
-            remove("/tmp/\(name)")
+            remove("\(place)/\(name)")
+        }
+    }
+
+    /// The process that has given a directory this name: here, or in Tests/outside; nil when it is not of
+    /// that form.
+    private static func maker(of name: String) -> pid_t? {
+        let parts = name.split(separator: "-", omittingEmptySubsequences: false)
+        // A number in the second place: the socket of somebody's private PostgreSQL.
+        guard parts.count == 4, parts[0] == "ferry", !parts[1].isEmpty, Int(parts[1]) == nil,
+            isRandom(parts[3])
+        else { return nil }
+        return pid_t(parts[2]).flatMap { $0 > 0 ? $0 : nil }
+    }
+
+    /// As of mkdtemp(3), or of Python's.
+    private static func isRandom(_ part: Substring) -> Bool {
+        let isAlphanumeric = { (one: Character) in one.isASCII && (one.isLetter || one.isNumber) }
+        return switch part.utf8.count {
+        case 6: part.allSatisfy(isAlphanumeric)
+        case 8: part.allSatisfy { $0 == "_" || isAlphanumeric($0) && !$0.isUppercase }
+        default: false
         }
     }
 }

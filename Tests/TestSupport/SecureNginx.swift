@@ -25,7 +25,7 @@ package final class SecureNginx: Sendable {
     /// Besides files and `/put/`: `/echo` says whose client certificate came, `Authorization` and the version
     /// of HTTP; `/to?url=…` redirects there.
     package init(_ authority: TestAuthority) throws {
-        directory = try TemporaryDirectory.make("secure-nginx")
+        directory = try TemporaryDirectory.make("secure")
         root = directory + "/root"
         for name in ["", "/put"] { mkdir(root + name, 0o777) }
         chmod(directory, 0o755)

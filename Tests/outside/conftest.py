@@ -188,15 +188,27 @@ class Stalls:
             fcntl.ioctl(listener, send, bytearray(struct.pack("QqiI", call, 0, 0, go_on)))
 
 
+def made_folder() -> pathlib.Path:
+    """Not pytest's own: that is closed, and the private PostgreSQL runs as another user when we are root. By exactly
+    this form the tests in Swift know what a killed run has left (TemporaryDirectory)."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix=f"ferry-outside-{os.getpid()}-"))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture()
+def folder():
+    path = made_folder()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def running(open_files: int | None = None, refuse=None, status: int = 0, **settings: str):
     """A service of its own with these settings beside the usual ones; ended with SIGTERM, which must give this status.
 
     `open_files`: the most that it and its database may have open. `refuse`: what `refusing` made, or `Stalls.install`."""
-    # Not pytest's own folder: that is closed, and the private PostgreSQL runs as another user when we are root. By the
-    # number the tests in Swift know what a killed run has left (TemporaryDirectory).
-    data = pathlib.Path(tempfile.mkdtemp(prefix=f"ferry-outside-{os.getpid()}-"))
-    data.chmod(0o755)
+    data = made_folder()
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FERRY_")}
     environment |= {

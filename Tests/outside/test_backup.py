@@ -7,20 +7,8 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
-
-import pytest
 
 from conftest import REPOSITORY, binary, missing, running
-
-
-@pytest.fixture()
-def folder():
-    """Where the private PostgreSQL can go too, which runs as another user when we are root."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix=f"ferry-outside-{os.getpid()}-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def test_a_private_database_comes_back_from_its_dump(folder, receiver):

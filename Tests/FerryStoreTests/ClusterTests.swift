@@ -107,9 +107,12 @@ struct ClusterTests {
         let attempt = try node.attempt()
         #expect(attempt.job == job && attempt.number == 2 && attempt.failedAttemptCount == 0)
         eventually("it is counted") { node.store.metrics.rescuedJobs == 1 }
-        let other = try TestNode(database.url, leaseSeconds: 10)
+        let other = try TestNode(database.url, leaseSeconds: 5) { $0.heartbeatSeconds = 0.1 }
         defer { other.store.stop() }
-        #expect(other.runner.begun.wait(milliseconds: 700).isEmpty)
+        // Longer than its lease.
+        try waitForBeats(60, of: other)
+        #expect(other.runner.begun.wait(milliseconds: 0).isEmpty)
+        #expect(try node.job(job).get().record.node == node.id && other.store.metrics.rescuedJobs == 0)
     }
 
     @Test(

@@ -64,6 +64,8 @@ struct EventRouter {
     static let passByteCountMax = 16 << 20
     /// Webhooks of jobs that are told at once of what happened to a session.
     private static let receiverMax: Int32 = 1_000
+    /// Sessions of one such statement, which looks at so many webhooks of each.
+    private static let sessionMax = 50
 
     private let context: StoreContext
     private let handover: DeliveryHandover?
@@ -211,9 +213,10 @@ struct EventRouter {
             var left = events.filter { $0.record.type == type }
             var url = ""
             while !left.isEmpty {
+                let some = Array(left.prefix(Self.sessionMax))
                 let rows = try connection.execute(
                     Statements.takeSessionReceivers,
-                    .sessions(left, type: type, limit: Self.receiverMax, after: url))
+                    .sessions(some, type: type, limit: Self.receiverMax, after: url))
                 var drafts: [DeliveryDraft] = []
                 var place = 0
                 for row in 0..<rows.rowCount {
@@ -221,12 +224,14 @@ struct EventRouter {
                     url = rows.text(row, 1)
                     drafts.append(
                         DeliveryDraft(
-                            id: context.identifiers.make(), event: left[place], url: url,
-                            jobJSON: left[place].record.jobJSON(nil), secrets: rows.bytesOrNil(row, 2),
+                            id: context.identifiers.make(), event: some[place], url: url,
+                            jobJSON: some[place].record.jobJSON(nil), secrets: rows.bytesOrNil(row, 2),
                             traceparent: rows.textOrNil(row, 3)))
                 }
                 count += try add(drafts, &connection)
-                left.removeFirst(rows.rowCount < Int(Self.receiverMax) ? left.count : place)
+                let isWhole = rows.rowCount < Int(Self.receiverMax)
+                left.removeFirst(isWhole ? some.count : place)
+                if isWhole { url = "" }
             }
         }
         return count

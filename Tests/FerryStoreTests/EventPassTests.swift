@@ -148,6 +148,29 @@ struct EventPassTests {
         #expect(left.rowCount == 0)
     }
 
+    @Test("the ends of more sessions than one look takes are told to all their webhooks")
+    func manySessions() throws {
+        let node = try TestNode(database.url, slots: 70)
+        defer { node.store.stop() }
+        _ = try node.submit((0..<60).map { newJob(session: "s\($0)") }).get()
+        let attempts = try node.attempts(60)
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO session_receivers (tenant, session, url, job, wanted, changed_at)
+                SELECT 'acme', 's' || s, 'https://' || i || '.' || s || '.example/', gen_random_uuid(),
+                    \([EventType.sessionEventsFinished].mask), now()
+                FROM generate_series(1, 30) i, generate_series(0, 59) s
+                """)
+        for attempt in attempts { node.end(attempt, success) }
+        try node.waitForDeliveries(1_800)
+        let rows = try connection.execute(
+            Statement("urls", "SELECT count(DISTINCT url), count(DISTINCT event) FROM deliveries"))
+        #expect(rows.int64(0, 0) == 1_800 && rows.int64(0, 1) == 60)
+        let left = try connection.execute(Statement("left_over", "SELECT url FROM session_receivers"))
+        #expect(left.rowCount == 0)
+    }
+
     @Test("rows of the inbox are cut between events, and keep what cannot be understood at their end")
     func split() {
         func row(_ position: Int64, _ eventCount: Int, damage: [UInt8] = []) -> InboxRow {

@@ -17,11 +17,29 @@ package struct SessionSnapshot: Sendable {
     /// Of the last removal of a session.
     package let removal: Int64
     package let records: [SessionKey: SessionRecord]
+    /// Sessions that were removed, each with an epoch by which it was.
+    private let removed: [SessionKey: Int64]
+    /// What was removed after this epoch is in `removed`.
+    private let removedSince: Int64
 
-    package init(epoch: Int64 = -1, removal: Int64 = -1, records: [SessionKey: SessionRecord] = [:]) {
+    /// Of removed sessions that are remembered by their names.
+    private static let removedMax = 10_000
+
+    /// `earlier`: what was known before, without a gap; nil: nothing was.
+    package init(
+        epoch: Int64 = -1, removal: Int64 = -1, records: [SessionKey: SessionRecord] = [:],
+        after earlier: SessionSnapshot? = nil
+    ) {
         self.epoch = epoch
         self.removal = removal
         self.records = records
+        var removed = earlier?.removed ?? [:]
+        if let earlier, removal > earlier.epoch {
+            for key in earlier.records.keys where records[key] == nil { removed[key] = epoch }
+        }
+        let isKept = earlier != nil && removed.count <= Self.removedMax
+        self.removed = isKept ? removed : [:]
+        removedSince = isKept ? earlier?.removedSince ?? epoch : epoch
     }
 
     /// Of the sessions that have a limit, bytes a second.
@@ -42,13 +60,14 @@ package struct SessionSnapshot: Sendable {
     /// Whether jobs may be accepted that were read when `known` was the epoch (nil: they do not depend on
     /// their sessions' configuration).
     package func verdict(on jobs: [NewJob], known: Int64?) -> Verdict {
-        // Known before a session was removed, or from a database that has forgotten it.
-        if let known, known < removal || known > epoch { return .changed }
-        guard !records.isEmpty else { return .acceptable }
+        // Known before a session was removed that nobody can name, or from a database that has forgotten it.
+        if let known, known < min(removal, removedSince) || known > epoch { return .changed }
+        let missesRemoval = known.map { $0 < removal } ?? false
+        guard !records.isEmpty || missesRemoval else { return .acceptable }
         for job in jobs {
-            guard let record = records[SessionKey(tenant: job.tenant, name: job.spec.session)] else {
-                continue
-            }
+            let key = SessionKey(tenant: job.tenant, name: job.spec.session)
+            if let known, missesRemoval, let removal = removed[key], known < removal { return .changed }
+            guard let record = records[key] else { continue }
             if record.invalidation != nil { return .invalidated }
             guard record.isReadable else { return .unreadable }
             if let known, record.epoch > known { return .changed }

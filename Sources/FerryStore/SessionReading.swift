@@ -42,7 +42,8 @@ extension StoreContext {
             let record = session(rows, row)
             records[record.key] = record
         }
-        return SessionSnapshot(epoch: epoch, removal: removal, records: records)
+        return SessionSnapshot(
+            epoch: epoch, removal: removal, records: records, after: known.epoch < 0 ? nil : known)
     }
 
     /// Reads the columns of changed_sessions.sql.

@@ -55,6 +55,45 @@ struct SessionTests {
         #expect(SessionConfiguration.implicit.connectionsPerHostMax == nil)
     }
 
+    private func snapshot(
+        _ epoch: Int64, removal: Int64, _ names: [String], after earlier: SessionSnapshot? = nil
+    ) throws -> SessionSnapshot {
+        var records: [SessionKey: SessionRecord] = [:]
+        for name in names { records.merge(try scope("{}", name: name).snapshot.records) { $1 } }
+        return SessionSnapshot(epoch: epoch, removal: removal, records: records, after: earlier)
+    }
+
+    @Test("a session that is removed sends back what was read before it for it, and nothing else")
+    func removal() throws {
+        let first = try snapshot(5, removal: 3, ["a", "b"])
+        let second = try snapshot(9, removal: 8, ["b"], after: first)
+        let third = try snapshot(12, removal: 8, ["b", "c"], after: second)
+        let new = { (session: String) in
+            let job = try self.job(
+                #"{"kind":"data","session":"\#(session)","request":{"url":"https://a.example/"}}"#,
+                in: SessionScope(SessionSnapshot(), tenant: "acme"))
+            return NewJob(
+                id: JobID(high: 1, low: 1), tenant: "acme", spec: job.spec, specJSON: [], sealedSecrets: nil,
+                secrets: job.secrets, payload: nil, origin: job.origin, traceparent: "", retryOf: nil)
+        }
+        for snapshot in [second, third] {
+            #expect(try snapshot.verdict(on: [new("a")], known: 5) == .changed)
+            #expect(try snapshot.verdict(on: [new("b"), new("a")], known: 6) == .changed)
+            #expect(try snapshot.verdict(on: [new("a")], known: 9) == .acceptable)
+            #expect(try snapshot.verdict(on: [new("b"), new("d")], known: 5) == .acceptable)
+            // Before anything was known here nobody can say what it was.
+            #expect(try snapshot.verdict(on: [new("d")], known: 4) == .changed)
+            #expect(try snapshot.verdict(on: [new("d")], known: 13) == .changed)
+        }
+        let unknown = try snapshot(9, removal: 8, ["b"])
+        #expect(try unknown.verdict(on: [new("d")], known: 5) == .changed)
+        // So many that nobody keeps their names.
+        let many = try snapshot(20, removal: 1, (0..<10_001).map { "n\($0)" })
+        let none = try snapshot(30, removal: 29, [], after: many)
+        #expect(try none.verdict(on: [new("d")], known: 20) == .changed)
+        #expect(try none.verdict(on: [new("d")], known: 30) == .acceptable)
+    }
+
     @Test("members in another order say the same; other values do not")
     func order() throws {
         let text = { (metadata: String, headers: String) in

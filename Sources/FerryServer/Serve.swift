@@ -31,6 +31,7 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     let logger = makeLogger(configuration)
     defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
     let signals = EndSignals(blocked, logger: logger)
+    let lastResort = LastResort()
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
@@ -38,7 +39,7 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
         application.begin(json: json)
         let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
         let status: Int32 = isAsked ? 0 : 1
-        endWithoutIt(after: configuration.drainSeconds + stopSeconds, application, status: status)
+        lastResort.end(application, status: status, after: configuration.drainSeconds + stopSeconds)
         application.stop()
         return status
     } catch {
@@ -172,14 +173,30 @@ private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> 
 
 /// Ends the process when something that hangs keeps it from stopping: whoever has asked for it kills it a
 /// while later, and its PostgreSQL with it; whoever starts it again waits for it.
-private func endWithoutIt(after seconds: Double, _ application: Application, status: Int32) {
-    _ = Thread(name: "last resort") {
-        var pause = timespec(tv_sec: Int(seconds), tv_nsec: 0)
-        var rest = timespec()
-        while nanosleep(&pause, &rest) != 0 { pause = rest }
-        application.abandon()
-        LogSink.standardError.finish(milliseconds: logMilliseconds)
-        _exit(status)
+private struct LastResort {
+    private struct Order {
+        let application: Application
+        let status: Int32
+        let seconds: Double
+    }
+    private let orders = Mailbox<Order>()
+
+    /// The thread is there from the start: when Ferry stops the process may have no more.
+    init() {
+        _ = Thread(name: "last resort") { [orders] in
+            guard let order = orders.wait(milliseconds: -1).first else { return }
+            var pause = timespec(tv_sec: Int(order.seconds), tv_nsec: 0)
+            var rest = timespec()
+            while nanosleep(&pause, &rest) != 0 { pause = rest }
+            order.application.abandon()
+            LogSink.standardError.finish(milliseconds: logMilliseconds)
+            _exit(order.status)
+        }
+    }
+
+    /// With this status, unless the process has ended by then.
+    func end(_ application: Application, status: Int32, after seconds: Double) {
+        orders.send(Order(application: application, status: status, seconds: seconds))
     }
 }
 

@@ -10,14 +10,14 @@ package final class PrivatePostgres: Sendable {
     /// A libpq URI; the role owns everything and needs no password, the directory is closed to others.
     package let url: String
     private let ending: EventDescriptor
-    /// Readable once the thread has nothing left to do.
-    private let ended: EventDescriptor
+    /// Closed once the thread has nothing left to do.
+    private let ended: Mailbox<Never>
     private let thread: Mutex<Thread?>
 
     /// What fast and immediate shutdown and the kill may take (`PostgresOwner.shutDown`).
-    private static let stopMillisecondsMax: Int32 = 20_000
+    private static let stopNanosecondsMax: Int64 = 20_000_000_000
 
-    private init(url: String, ending: EventDescriptor, ended: EventDescriptor, thread: Thread) {
+    private init(url: String, ending: EventDescriptor, ended: Mailbox<Never>, thread: Thread) {
         self.url = url
         self.ending = ending
         self.ended = ended
@@ -35,7 +35,7 @@ package final class PrivatePostgres: Sendable {
     package static func start(
         dataDirectory: String, user: String? = nil, notice: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) -> PrivatePostgres {
-        let (ending, ended) = (EventDescriptor(), EventDescriptor())
+        let (ending, ended) = (EventDescriptor(), Mailbox<Never>())
         let answers = Mailbox<Result<String, PrivatePostgresError>>()
         let thread = Thread(name: "postgres-owner") {
             do throws(PrivatePostgresError) {
@@ -45,7 +45,7 @@ package final class PrivatePostgres: Sendable {
                 answers.send(.success(owner.url))
                 owner.attend()
             } catch { answers.send(.failure(error)) }
-            ended.signal()
+            ended.close()
         }
         while true {
             guard let answer = answers.wait(milliseconds: -1).first else { continue }
@@ -64,8 +64,12 @@ package final class PrivatePostgres: Sendable {
     package func stop() {
         ending.signal()
         // Its thread writes the server's log as well, perhaps to a disk that hangs.
-        var descriptor = pollfd(fd: ended.descriptor, events: Int16(POLLIN), revents: 0)
-        guard poll(&descriptor, 1, Self.stopMillisecondsMax) > 0 else { return }
+        let deadline = monotonicNanoseconds() + Self.stopNanosecondsMax
+        while !ended.isClosed {
+            let left = deadline - monotonicNanoseconds()
+            guard left > 0 else { return }
+            _ = ended.wait(milliseconds: Int32(left / 1_000_000 + 1))
+        }
         thread.withLock { thread in
             thread?.join()
             thread = nil

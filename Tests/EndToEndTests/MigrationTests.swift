@@ -13,13 +13,7 @@ struct MigrationTests {
         defer { ferry.remove() }
         #expect(ferry.terminate() == 0)
         var dump = try Connection(url: database.url)
-        try dump.execute(
-            script: """
-                ALTER TABLE jobs DROP COLUMN attempts;
-                ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
-                DELETE FROM schema_migrations WHERE name = 'attempts';
-                SET idle_in_transaction_session_timeout = 0;
-                """)
+        try dump.execute(script: TestDatabase.dumpBeforeAttempts)
         try dump.execute(script: "BEGIN; LOCK TABLE jobs IN ACCESS SHARE MODE")
         let environment = ferry.environment
         let logs = ["first", "second"].map { "\(ferry.directory)/\($0)-log" }

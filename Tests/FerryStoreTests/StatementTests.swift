@@ -217,13 +217,7 @@ struct StatementTests {
         let old = try TestDatabase()
         try Migrator.migrate(url: old.url)
         var holder = try Connection(url: old.url)
-        try holder.execute(
-            script: """
-                ALTER TABLE jobs DROP COLUMN attempts;
-                ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
-                DELETE FROM schema_migrations WHERE name = 'attempts';
-                SET idle_in_transaction_session_timeout = 0;
-                """)
+        try holder.execute(script: TestDatabase.dumpBeforeAttempts)
         // As a dump does it, for as long as it takes.
         try holder.execute(script: "BEGIN; LOCK TABLE jobs IN ACCESS SHARE MODE")
         #expect(throws: MigrationError.self) { try Migrator.migrate(url: old.url) }

@@ -57,6 +57,15 @@ package final class TestDatabase: Sendable {
 
     /// A libpq URI; the user is a superuser and needs no password.
     package var url: String { server.url(database: name) }
+
+    /// For who then holds a table as a dump does, for as long as it takes: the migration `attempts` of Ferry
+    /// is still to come, and waits for it.
+    package static let dumpBeforeAttempts = """
+        ALTER TABLE jobs DROP COLUMN attempts;
+        ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
+        DELETE FROM schema_migrations WHERE name = 'attempts';
+        SET idle_in_transaction_session_timeout = 0;
+        """
 }
 
 /// A private PostgreSQL in a directory of its own below the temporary directory, on a Unix socket, and on a

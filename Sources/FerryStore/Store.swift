@@ -22,7 +22,7 @@ package final class Store: Sendable {
     /// The log of events as it grows.
     package let tail: EventTail
     private let hosts: HostLane
-    private let context: StoreContext
+    let context: StoreContext
     /// By role, in the order in which they end.
     private struct Threads {
         var intake: Thread?

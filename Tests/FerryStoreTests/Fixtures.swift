@@ -193,6 +193,21 @@ func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
     Issue.record(what)
 }
 
+/// Whether a lane whose name begins so waits for a lock, or for one of this table.
+func isBlocked(_ lane: String, at table: String? = nil, _ url: String) throws -> Bool {
+    // In a transaction of its own: within one the sessions are seen as they were at first.
+    var watcher = try Connection(url: url)
+    let ofTable = table.map { "AND l.relation = '\($0)'::regclass" } ?? ""
+    let blocked = Statement(
+        "blocked",
+        """
+        SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE NOT l.granted AND a.datname = current_database()
+            AND a.application_name LIKE 'ferry \(lane)%' \(ofTable)
+        """)
+    return try watcher.execute(blocked).int64(0, 0) > 0
+}
+
 func result(
     _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false, kept: KeptBytes? = nil
 ) -> AttemptResult {

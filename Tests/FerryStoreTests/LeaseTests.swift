@@ -12,9 +12,18 @@ struct LeaseTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    /// From now on no heartbeat gets through ("ferryres").
-    private func stopHeartbeats(_ connection: inout Connection) throws {
+    /// Its lease ends only when a test says so, however slow the machine.
+    private func makeNode() throws -> TestNode {
+        try TestNode(database.url, leaseSeconds: 300) { $0.heartbeatSeconds = 0.1 }
+    }
+
+    /// From now on no heartbeat gets through ("ferryres"), and it is as if none had for longer than a lease.
+    private func endLease(of node: TestNode, _ connection: inout Connection) throws {
         try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
+        // Those before it have been counted.
+        try eventually("a heartbeat waits") { try isBlocked("watch", database.url) }
+        node.store.context.lease.confirm(sentAt: .min / 2)
+        #expect(!node.store.watch.holdsLease)
     }
 
     private func letHeartbeatsGo(_ connection: inout Connection) throws {
@@ -23,14 +32,13 @@ struct LeaseTests {
 
     @Test("one that lapses while a heartbeat is on its way has lapsed when that gets through")
     func lapseOnTheWay() throws {
-        let node = try TestNode(database.url, leaseSeconds: 2)
+        let node = try makeNode()
         defer { node.store.stop() }
         _ = try node.submit(newJob())
         let attempt = try node.attempt()
         let watch = node.store.watch
         var connection = try Connection(url: database.url)
-        try stopHeartbeats(&connection)
-        eventually("the lease ends") { !watch.holdsLease }
+        try endLease(of: node, &connection)
         // Another node may have taken the job by then.
         try connection.execute(
             script: """
@@ -54,11 +62,10 @@ struct LeaseTests {
 
     @Test("while it is in doubt nothing is leased, neither with its acceptance nor from the queue")
     func inDoubt() throws {
-        let node = try TestNode(database.url, leaseSeconds: 2)
+        let node = try makeNode()
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
-        try stopHeartbeats(&connection)
-        eventually("the lease ends") { !node.store.watch.holdsLease }
+        try endLease(of: node, &connection)
         let soon = Timestamp(microseconds: Sys.wallMicroseconds()) + 0.2
         let jobs = [newJob(), newJob(beginAt: soon)]
         let accepted = try node.submit(jobs).get().jobs
@@ -78,9 +85,10 @@ struct LeaseTests {
         "what was being leased when it lapsed does not begin: others may have taken it since",
         arguments: Writer.allCases)
     func beingWritten(_ writer: Writer) throws {
-        let node = try TestNode(database.url, leaseSeconds: 2)
+        let node = try makeNode()
         defer { node.store.stop() }
         let job = newJob()
+        eventually("the first jobs begin with their acceptance") { !node.store.hasBacklog }
         if writer == .dispatcher {
             node.downloads.set(.noRoom)
             #expect(try node.submit(job).state == .queued)
@@ -105,15 +113,8 @@ struct LeaseTests {
                 Submission(jobs: [job], idempotency: nil) { answers.send(try? $0.get().jobs.first?.state) })
         case .dispatcher: node.downloads.set(nil)
         }
-        let waits = Statement(
-            "waits",
-            """
-            SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-                AND application_name = 'ferry \(writer.rawValue)' AND wait_event = 'advisory'
-            """)
-        try eventually("it is being written") { try connection.execute(waits).int64(0, 0) == 1 }
-        try stopHeartbeats(&connection)
-        eventually("the lease ends") { !node.store.watch.holdsLease }
+        try eventually("it is being written") { try isBlocked(writer.rawValue, database.url) }
+        try endLease(of: node, &connection)
         try letHeartbeatsGo(&connection)
         eventually("it is held again") { node.store.watch.holdsLease }
         try gate.execute(script: "SELECT pg_advisory_unlock_all()")

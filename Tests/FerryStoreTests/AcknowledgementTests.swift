@@ -277,14 +277,7 @@ struct AcknowledgementTests {
         node.store.control.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
             answers.send($0)
         }
-        var connection = try Connection(url: database.url)
-        let waits = Statement(
-            "waits",
-            """
-            SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-                AND application_name = 'ferry control-0' AND wait_event_type = 'Lock'
-            """)
-        try eventually("it waits for that") { try connection.execute(waits).int64(0, 0) == 1 }
+        try eventually("it waits for that") { try isBlocked("control-0", database.url) }
         try other.execute(script: "COMMIT")
         let answer = try #require(answers.wait(milliseconds: 60_000).first)
         if namesRevision {

@@ -66,15 +66,9 @@ struct DeliveryLaneTests {
         try other.execute(
             script: "BEGIN; DELETE FROM deliveries WHERE id = '\(due[0].id.uuidText)'")
         node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
-        var connection = try Connection(url: database.url)
-        let waiting = Statement(
-            "waiting",
-            """
-            SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-                AND application_name = 'ferry deliveries' AND wait_event_type = 'Lock'
-            """)
-        try eventually("it waits") { try connection.execute(waiting).int64(0, 0) == 1 }
+        try eventually("it waits") { try isBlocked("deliveries", database.url) }
         try other.execute(script: "COMMIT")
+        var connection = try Connection(url: database.url)
         let kept = Statement("kept", "SELECT delivery FROM delivery_tries")
         try eventually("the other is told of") { try connection.execute(kept).rowCount > 0 }
         let rows = try connection.execute(kept)
@@ -98,17 +92,8 @@ struct DeliveryLaneTests {
         try connection.execute(script: "BEGIN; LOCK TABLE delivery_tries")
         let page = Mailbox<Result<[DeliveryRecord], StoreError>>()
         node.store.control.deliveries(tenant: "acme", limit: 3) { page.send($0) }
-        let waiting = Statement(
-            "waiting",
-            """
-            SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-            WHERE NOT l.granted AND l.relation = 'delivery_tries'::regclass
-                AND a.datname = current_database() AND a.application_name LIKE 'ferry control%'
-            """)
         try eventually("the page is being read") {
-            // In a transaction of its own: within one the sessions are seen as they were at first.
-            var watcher = try Connection(url: database.url)
-            return try watcher.execute(waiting).int64(0, 0) > 0
+            try isBlocked("control", at: "delivery_tries", database.url)
         }
         try connection.execute(
             script: "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 2)")

@@ -269,25 +269,17 @@ struct EventPassTests {
         try jobs.execute(script: "BEGIN; LOCK TABLE finished_jobs")
         let answer = Mailbox<Result<EventReplay, StoreError>>()
         control.events(of: job.id, tenant: "acme", after: begun, limit: 10) { answer.send($0) }
-        try eventually("the job is being read") { try isControlWaiting(for: "finished_jobs") }
+        try eventually("the job is being read") {
+            try isBlocked("control", at: "finished_jobs", database.url)
+        }
         try inbox.execute(script: "BEGIN; LOCK TABLE event_inbox")
         try jobs.execute(script: "COMMIT")
-        try eventually("the inbox is being read") { try isControlWaiting(for: "event_inbox") }
+        try eventually("the inbox is being read") {
+            try isBlocked("control", at: "event_inbox", database.url)
+        }
         try inbox.execute(
             script: "DELETE FROM event_inbox; INSERT INTO events SELECT * FROM taken; COMMIT")
         let replay = try #require(answer.wait(milliseconds: 60_000).first).get()
         #expect(!replay.isOver && replay.entries.contains { $0.event.record.type == .jobSucceeded })
-    }
-
-    private func isControlWaiting(for table: String) throws -> Bool {
-        var watcher = try Connection(url: database.url)
-        let waiting = Statement(
-            "waiting",
-            """
-            SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-            WHERE NOT l.granted AND l.relation = '\(table)'::regclass
-                AND a.datname = current_database() AND a.application_name LIKE 'ferry control%'
-            """)
-        return try watcher.execute(waiting).int64(0, 0) > 0
     }
 }

@@ -54,14 +54,7 @@ struct ListTests {
         try holder.execute(script: "BEGIN; LOCK TABLE schedule_runs IN ACCESS EXCLUSIVE MODE")
         let pages = Mailbox<Result<[JobRecord], StoreError>>()
         node.store.control.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
-        var connection = try Connection(url: database.url)
-        let waits = Statement(
-            "waits",
-            """
-            SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-                AND application_name LIKE 'ferry control-%' AND wait_event_type = 'Lock'
-            """)
-        try eventually("the list waits") { try connection.execute(waits).int64(0, 0) == 1 }
+        try eventually("the list waits") { try isBlocked("control", at: "schedule_runs", database.url) }
         #expect(try node.job(id).get().record.id == id)
         try holder.execute(script: "ROLLBACK")
         // Behind it the read would have waited until the list was given up.

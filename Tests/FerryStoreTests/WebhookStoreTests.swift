@@ -194,14 +194,9 @@ struct WebhookStoreTests {
             answers.send($0)
         }
         var found: [ClaimedDeliveries] = []
-        var watcher = try Connection(url: database.url)
-        let waiting = Statement(
-            "waiting",
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-                + "AND datname = current_database()")
         try eventually("it has its answer, or waits for the other one") {
             found += answers.take()
-            return try !found.isEmpty || watcher.execute(waiting).int64(0, 0) > 0
+            return try !found.isEmpty || isBlocked("deliveries", database.url)
         }
         try other.execute(script: "COMMIT")
         if found.isEmpty { found = answers.wait(milliseconds: 60_000) }

@@ -15,7 +15,7 @@ package final class PrivatePostgres: Sendable {
     private let thread: Mutex<Thread?>
 
     /// What fast and immediate shutdown and the kill may take (`PostgresOwner.shutDown`).
-    private static let stopNanosecondsMax: Int64 = 20_000_000_000
+    private static let stopSeconds: Int64 = 20
 
     private init(url: String, ending: EventDescriptor, ended: Mailbox<Never>, thread: Thread) {
         self.url = url
@@ -64,7 +64,7 @@ package final class PrivatePostgres: Sendable {
     package func stop() {
         ending.signal()
         // Its thread writes the server's log as well, perhaps to a disk that hangs.
-        let deadline = monotonicNanoseconds() + Self.stopNanosecondsMax
+        let deadline = monotonicNanoseconds() + Self.stopSeconds * 1_000_000_000
         while !ended.isClosed {
             let left = deadline - monotonicNanoseconds()
             guard left > 0 else { return }

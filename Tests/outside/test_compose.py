@@ -106,7 +106,7 @@ def said(path: str, pattern: str) -> list[float]:
 
 def test_there_is_time_to_stop(compose):
     """After its drain the parts end, one after the other (`Application.end`), each with a limit of its own; what hangs
-    is given up when they should all be through (`endWithoutIt`). The private PostgreSQL ends last, and then the log."""
+    is given up when they should all be through (`LastResort`). The private PostgreSQL ends last, and then the log."""
     drain, = said("FerryServer/Configuration.swift", r'"FERRY_DRAIN_SECONDS", "[^"]*", "(\d+)"')
     serve = "FerryServer/Serve.swift"
     parts, = said(serve, r"stopSeconds = ([\d.]+)")
@@ -116,7 +116,7 @@ def test_there_is_time_to_stop(compose):
         + said("FerryServer/Application.swift", r"surface\.drain\(seconds: (\d+)\)")
         + said("FerryEngine/FileLane.swift", r"func stop\(seconds: Double = (\d+)\)")
         + said("HTTPServer/Server.swift", r"waitUntilEmpty\(seconds: (\d+)\)"))
-    postgres, = said("FerryServer/PrivatePostgres.swift", r"stopMillisecondsMax: Int32 = (\d+)_000")
+    postgres, = said("FerryServer/PrivatePostgres.swift", r"stopSeconds: Int64 = (\d+)")
     assert postgres >= sum(said("FerryServer/PrivatePostgresOwner.swift",
                                 r"\(SIGINT, Int64\((\d+)\)\), \(SIGQUIT, (\d+)\), \(SIGKILL, (\d+)\)"))
     log, = said(serve, r"logMilliseconds: Int32 = (\d+)_000")

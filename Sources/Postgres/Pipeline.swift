@@ -32,7 +32,7 @@ package struct Pipeline: ~Copyable {
             "\(statement.name) takes \(statement.parameterCount) parameters and not \(parameters.count)")
         if !statement.isPlannedAnew, !statements.contains(statement) {
             slots.append(.preparation(statement.name))
-            statements.insert(statement.name)
+            statements.insert(statement)
             check(PQsendPrepare(raw, statement.name, statement.sql, 0, nil))
         }
         if statement.isPlannedAnew {

@@ -21,11 +21,17 @@ package struct Statement: Sendable {
     }
 }
 
-/// The names that one connection has prepared; shared by the connection and the pipeline it runs.
+/// What one connection has prepared; shared by the connection and the pipeline it runs.
 final class StatementCache {
-    private var names: Set<String> = []
+    /// By their names.
+    private var texts: [String: String] = [:]
 
-    func contains(_ statement: Statement) -> Bool { names.contains(statement.name) }
-    func insert(_ name: String) { names.insert(name) }
-    func remove(_ name: String) { names.remove(name) }
+    func contains(_ statement: Statement) -> Bool {
+        guard let text = texts[statement.name] else { return false }
+        assert(text == statement.sql, "two statements are named \(statement.name)")
+        return true
+    }
+
+    func insert(_ statement: Statement) { texts[statement.name] = statement.sql }
+    func remove(_ name: String) { texts[name] = nil }
 }

@@ -2,7 +2,6 @@ import Curl
 import FerryCore
 import Postgres
 import Synchronization
-import Sys
 import TestSupport
 import Testing
 
@@ -117,11 +116,13 @@ struct SenderCrashTests {
         defer { receiver.stop() }
         let origin = try WebhookReceiver()
         defer { origin.stop() }
+        // As many as there may be: what is refused is not given up however long the test takes.
+        let more = String(repeating: ",1", count: 29)
         for path in Self.paths.dropFirst() {
             let made = try ferry.call(
                 "POST", "/v1/webhooks",
                 #"{"url":"\#(receiver.url)\#(path)","events":["job.succeeded"],"#
-                    + #""ordered":\#(path == "/ordered"),"retry":{"delays":[1,1,1,1,1,1]}}"#)
+                    + #""ordered":\#(path == "/ordered"),"retry":{"delays":[1\#(more)]}}"#)
             #expect(made.status == 201)
         }
         var connection = try Connection(url: database.url)
@@ -137,8 +138,12 @@ struct SenderCrashTests {
         receiver.open()
         // What the dead one has sent comes before what the next one sends.
         #expect(eventually { receiver.isIdle })
+        let before = receiver.arrivals.wait(for: .max, seconds: 0)
+        let heldCount = try heldCount(&connection)
         try ferry.start()
-        let begin = monotonicNanoseconds()
+        // Nothing waits for the end of a lease, which would leave no such try.
+        let lost = "delivery_tries WHERE error = 'sender_lost'"
+        try wait(&connection) { try count(lost, &$0) >= heldCount }
         var deliveries: [JSON] = []
         let areAccepted = becomes {
             deliveries = try ids.flatMap {
@@ -148,9 +153,9 @@ struct SenderCrashTests {
                 && deliveries.allSatisfy { $0["state"]?.string == "accepted" }
         }
         #expect(areAccepted, "\(deliveries)")
-        // Nothing waits for the end of a lease.
-        #expect(Double(monotonicNanoseconds() - begin) / 1e9 < Limits.deliveryLeaseSeconds - 10)
-        check(receiver.arrivals.wait(for: .max, seconds: 0), step)
+        let after = receiver.arrivals.wait(for: .max, seconds: 0)
+        if step == .recorded { #expect(after.isEmpty) }
+        check(before + after)
         for delivery in deliveries { check(tries: delivery["tries"]?.array ?? [], step) }
     }
 
@@ -160,7 +165,18 @@ struct SenderCrashTests {
     }
 
     private func count(_ query: String, _ connection: inout Connection) throws -> Int64 {
-        try connection.execute(Statement("count", "SELECT count(*) FROM \(query)")).int64(0, 0)
+        let statement = Statement("count", "SELECT count(*) FROM \(query)", isPlannedAnew: true)
+        return try connection.execute(statement).int64(0, 0)
+    }
+
+    /// What the dead sender still has, once the server has ended the last of its statements.
+    private func heldCount(_ connection: inout Connection) throws -> Int64 {
+        let others =
+            "pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' "
+            + "AND pid <> pg_backend_pid()"
+        try wait(&connection) { try count(others, &$0) == 0 }
+        return try count(
+            "deliveries WHERE node IS NOT NULL AND state = 'pending' AND next_try_at > now()", &connection)
     }
 
     private func wait(
@@ -196,14 +212,13 @@ struct SenderCrashTests {
         }
     }
 
-    private func check(_ arrivals: [SteppingReceiver.Arrival], _ step: SendingStep) {
+    private func check(_ arrivals: [SteppingReceiver.Arrival]) {
         for path in Self.paths {
             let some = arrivals.filter { $0.path == path }
             var bodies: [String: Set<[UInt8]>] = [:]
             for arrival in some { bodies[arrival.id, default: []].insert(arrival.body) }
             #expect(bodies.count == Self.jobCount, "\(path)")
             #expect(bodies.values.allSatisfy { $0.count == 1 }, "\(path)")
-            if step == .recorded { #expect(some.count == Self.jobCount, "\(path)") }
             guard path == "/ordered" else { continue }
             // Repetitions of one event follow each other; none comes before the one before it is done.
             let sequences = some.map(\.sequence)
@@ -211,12 +226,14 @@ struct SenderCrashTests {
         }
     }
 
-    /// Each try is there, the last one is the accepted one, and a lost one says so.
+    /// Each try is there, the last one is the accepted one, and a lost one says so. On a busy machine the
+    /// sender may have given one up before it was killed.
     private func check(tries: [JSON], _ step: SendingStep) {
         #expect(tries.compactMap { $0["number"]?.integer } == (1...Int64(max(1, tries.count))).map { $0 })
         #expect(tries.last?["status"]?.integer == 204, "\(tries)")
         for one in tries.dropLast() {
-            let isLost = one["error"]?.string == "sender_lost" && one["status"] == .null
+            let isLost =
+                ["sender_lost", "timed_out"].contains(one["error"]?.string) && one["status"] == .null
             #expect(isLost || (step == .unclaimed && one["status"]?.integer == 500), "\(tries)")
         }
     }

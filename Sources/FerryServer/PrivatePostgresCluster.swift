@@ -143,8 +143,9 @@ struct PostgresCluster {
 
     // MARK: The lock
 
-    /// Takes the directory for this process until the descriptor is closed; a second Ferry is refused.
-    func lock() throws(PrivatePostgresError) -> Int32 {
+    /// Takes the directory for this process until the descriptor is closed; a second Ferry is refused
+    /// after `milliseconds`.
+    func lock(milliseconds: Int = 1_000) throws(PrivatePostgresError) -> Int32 {
         let path = "\(parent)/postgres.lock"
         let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
@@ -152,7 +153,7 @@ struct PostgresCluster {
         }
         // A child that somebody has forked shares the lock of a cluster that has just stopped until its exec.
         var isLocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0
-        for _ in 0..<50 where !isLocked {
+        for _ in 0..<milliseconds / 20 where !isLocked {
             poll(nil, 0, 20)
             isLocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0
         }

@@ -78,16 +78,16 @@ package final class Server: Sendable {
         return waitUntilEmpty(seconds: deadlineSeconds)
     }
 
-    /// Answers 503 to every request that waits, cuts streams, and ends the threads. Blocks for a second at
-    /// most, for clients that do not read their answer. Does nothing the second time. Not for handlers: a
-    /// server's thread cannot wait for its own end.
-    package func stop() {
+    /// Answers 503 to every request that waits, cuts streams, and ends the threads. Blocks for so many
+    /// `seconds` at most, for clients that do not read their answer. Does nothing the second time. Not for
+    /// handlers: a server's thread cannot wait for its own end.
+    package func stop(seconds: Double = 1) {
         core.isDraining.store(true, ordering: .sequentiallyConsistent)
         core.isStopping.store(true, ordering: .sequentiallyConsistent)
         closeListeningSocket()
         // Whoever rests later has seen `isStopping` under the same lock, and does not.
         for exchange in core.exchanges.withLock({ $0.members }) { exchange.stop() }
-        _ = waitUntilEmpty(seconds: 1)
+        _ = waitUntilEmpty(seconds: seconds)
         let daemon: Daemon? = state.withLock { state in
             switch consume state {
             case .serving(let daemon):

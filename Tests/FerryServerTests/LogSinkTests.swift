@@ -103,8 +103,12 @@ import Testing
         signal(SIGPIPE, SIG_IGN)
         var ends: [Int32] = [0, 0]
         try #require(pipe(&ends) == 0)
-        close(ends[0])
         defer { close(ends[1]) }
+        // Children that other tests start have both ends until their exec, or as long as they run.
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        close(ends[0])
+        var writing = pollfd(fd: ends[1], events: 0, revents: 0)
+        try #require(poll(&writing, 1, 120_000) == 1, "nobody has the other end any more")
         let sink = LogSink(ends[1])
         sink.write(Self.line("for nobody")) { _ in [] }
         #expect(sink.flush() && sink.lostCount == 1)

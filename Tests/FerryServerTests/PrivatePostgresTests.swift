@@ -76,8 +76,9 @@ struct PrivatePostgresTests {
             programs.server, ["-D", cluster.directory, "-k", cluster.directory, "-c", "listen_addresses="],
             account: cluster.account, deathSignal: SIGINT)
         try eventually { cluster.status(of: orphan.pid) == "ready" }
+        // Before the start, which does not wait for a server for ever.
+        kill(orphan.pid, SIGINT)
         let reaper = Thread(name: "reaper") { [pid = orphan.pid] in
-            kill(pid, SIGINT)
             var status: Int32 = 0
             waitpid(pid, &status, 0)
         }
@@ -111,7 +112,7 @@ struct PrivatePostgresTests {
             _ = poll(nil, 0, 60)
             close(inherited)
         }
-        let descriptor = try cluster.lock()
+        let descriptor = try cluster.lock(milliseconds: 60_000)
         #expect(monotonicNanoseconds() - start >= 50_000_000)
         exec.join()
         close(descriptor)

@@ -109,6 +109,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
         var limits = ServerLimits()
         limits.threads = 1
+        limits.idleTimeoutSeconds = 600
         try serving(handler, limits: limits) { server in
             let whole = try Client(server.port, receiveBuffer: 65_536)
             let cut = try Client(server.port, receiveBuffer: 65_536)

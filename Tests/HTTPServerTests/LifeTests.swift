@@ -69,7 +69,7 @@ private final class SilentStream: ResponseStream {
         #expect(!server.drain(deadlineSeconds: 0.01))
         #expect(throws: ClientError.self) { try Client(server) }
         let drained = Mailbox<Bool>()
-        let thread = Thread(name: "drain") { drained.send(server.drain(deadlineSeconds: 30)) }
+        let thread = Thread(name: "drain") { drained.send(server.drain(deadlineSeconds: 120)) }
         keeper.kept.withLock { _ = $0[0].send(Response(status: 204)) }
         let response = try client.response()
         #expect(response.status == 204 && response.fields["Connection"] == "close")
@@ -99,7 +99,8 @@ private final class SilentStream: ResponseStream {
         #expect(try streaming.head().status == 200)
         #expect(eventually { keeper.count == 20 })
         let idle = try Client(server)
-        server.stop()
+        // Far longer than it takes: one of the server's threads may stand still.
+        server.stop(seconds: 60)
         for client in waiting {
             let response = try client.response()
             #expect(response.status == 503 && response.text.contains("shutting_down"))

@@ -17,7 +17,7 @@ private struct ClosedLoop {
 
     func close() { for socket in sockets { Glibc.close(socket) } }
 
-    /// Runs until `total` answers are in; returns how many came when nothing moved for 10 seconds.
+    /// Runs until `total` answers are in; returns how many came when nothing moved for two minutes.
     func run(total: Int, ending: [UInt8]) -> Int {
         var pending = sockets.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
         var buffers = sockets.map { _ in [UInt8]() }
@@ -26,12 +26,12 @@ private struct ClosedLoop {
         func ask(_ socket: Int32) {
             guard sent < total else { return }
             sent += 1
-            _ = write(socket, request, request.count)
+            _ = send(socket, request, request.count, Int32(MSG_NOSIGNAL))
         }
         for socket in sockets { ask(socket) }
         var chunk = [UInt8](repeating: 0, count: 4_096)
         while answered < total {
-            guard poll(&pending, nfds_t(pending.count), 30_000) > 0 else { return answered }
+            guard poll(&pending, nfds_t(pending.count), 120_000) > 0 else { return answered }
             for index in pending.indices where pending[index].revents != 0 {
                 let count = read(sockets[index], &chunk, chunk.count)
                 guard count > 0 else { return answered }

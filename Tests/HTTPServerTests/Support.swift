@@ -46,7 +46,7 @@ func serving(
     try body(server)
 }
 
-/// Polls a condition until it holds; false when 30 seconds were not enough.
+/// Polls a condition until it holds; false when two minutes were not enough.
 func eventually(_ condition: () -> Bool) -> Bool {
     let deadline = monotonicNanoseconds() + 120_000_000_000
     while !condition() {
@@ -73,7 +73,7 @@ func connected(to port: UInt16, receiveBuffer: Int32? = nil) throws -> Int32 {
     if var size = receiveBuffer {
         setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
     }
-    var timeout = timeval(tv_sec: 30, tv_usec: 0)
+    var timeout = timeval(tv_sec: 120, tv_usec: 0)
     setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
     setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
     var address = sockaddr_in()
@@ -92,7 +92,7 @@ func connected(to port: UInt16, receiveBuffer: Int32? = nil) throws -> Int32 {
     return descriptor
 }
 
-/// A socket and the bytes that came over it; every wait ends after 30 seconds.
+/// A socket and the bytes that came over it; every wait ends after two minutes.
 final class Client {
     let descriptor: Int32
     private var buffer: [UInt8] = []
@@ -112,9 +112,9 @@ final class Client {
         var position = 0
         while position < bytes.count {
             let count = bytes[position...].withUnsafeBytes {
-                Glibc.write(descriptor, $0.baseAddress, $0.count)
+                Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
             }
-            guard count > 0 else { throw ClientError("write: \(errno)") }
+            guard count > 0 else { throw ClientError("send: \(errno)") }
             position += count
         }
     }

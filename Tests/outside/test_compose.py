@@ -115,7 +115,7 @@ def test_there_is_time_to_stop(compose):
         + said("FerryWebhooks/WebhookSender.swift", r"graceSeconds: Double = (\d+)")
         + said("FerryServer/Application.swift", r"surface\.drain\(seconds: (\d+)\)")
         + said("FerryEngine/FileLane.swift", r"func stop\(seconds: Double = (\d+)\)")
-        + said("HTTPServer/Server.swift", r"waitUntilEmpty\(seconds: (\d+)\)"))
+        + said("HTTPServer/Server.swift", r"func stop\(seconds: Double = (\d+)\)"))
     postgres, = said("FerryServer/PrivatePostgres.swift", r"stopSeconds: Int64 = (\d+)")
     assert postgres >= sum(said("FerryServer/PrivatePostgresOwner.swift",
                                 r"\(SIGINT, Int64\((\d+)\)\), \(SIGQUIT, (\d+)\), \(SIGKILL, (\d+)\)"))

@@ -60,7 +60,7 @@ import Testing
             return
         }
         #expect(error.code == CurlError.operationTimedOut)
-        #expect((150_000...20_000_000).contains(info.timings.total))
+        #expect(info.timings.total >= 150_000)
     }
 
     @Test("an address that is not allowed receives no byte")

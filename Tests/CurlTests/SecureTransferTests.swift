@@ -12,26 +12,34 @@ import Testing
         try body(authority, nginx, loop)
     }
 
+    /// Seconds of its processor that a loop spends on so many handshakes.
+    private static func seconds(_ count: Int, _ loop: CurlLoop, _ nginx: SecureNginx) throws -> Double {
+        let clock = Signal<Int64>()
+        loop.perform { _ in clock.fire(threadNanoseconds()) }
+        for _ in 0..<count {
+            let outcome = try #require(Running(loop, TransferRequest(url: nginx.url() + "/echo")).outcome())
+            // The system does not know the authority: it has looked.
+            #expect(outcome.error?.code == CurlError.peerFailedVerification)
+        }
+        loop.perform { _ in clock.fire(threadNanoseconds()) }
+        let readings = clock.wait(for: 2)
+        try #require(readings.count == 2)
+        return Double(readings[1] - readings[0]) / 1e9
+    }
+
     @Test("a thousand handshakes parse the system's certificates once")
     func cachedAuthorities() throws {
         try Self.with { _, nginx, loop in
-            func seconds(_ count: Int) throws -> Double {
-                let clock = Signal<Int64>()
-                loop.perform { _ in clock.fire(threadNanoseconds()) }
-                for _ in 0..<count {
-                    let outcome = try #require(
-                        Running(loop, TransferRequest(url: nginx.url() + "/echo")).outcome())
-                    // The system does not know the authority: it has looked.
-                    #expect(outcome.error?.code == CurlError.peerFailedVerification)
-                }
-                loop.perform { _ in clock.fire(threadNanoseconds()) }
-                let readings = clock.wait(for: 2)
-                return Double(readings[1] - readings[0]) / 1e9
+            let thousand = try Self.seconds(1_000, loop, nginx)
+            var first = 0.0
+            for _ in 0..<20 {
+                let fresh = try CurlLoop(name: "test-curl", keptConnections: 64)
+                defer { fresh.stop() }
+                first += try Self.seconds(1, fresh, nginx) / 20
             }
-            let first = try seconds(1)
-            let thousand = try seconds(1_000)
-            // Parsing takes 20 ms each time; a handshake takes one or two, in a debug build as well.
-            #expect(thousand < 8, "\(thousand) s for a thousand, \(first) s for the first")
+            // Parsing takes 20 ms, a handshake one or two, in a debug build as well. Where all of it takes
+            // longer, the first one of a loop does so, too.
+            #expect(thousand / 1_000 < first / 3, "\(thousand) s for a thousand, \(first) s for a first one")
         }
     }
 

@@ -1,6 +1,5 @@
 import Curl
 import FerryCore
-import Synchronization
 import TestSupport
 import Testing
 
@@ -53,15 +52,19 @@ struct AttemptTests {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "info"])
         defer { ferry.remove() }
-        let answers = Atomic<Int>(0)
+        let isRestarted = Gate()
+        let answers = Counter()
         let isHeld = Signal<Void>()
         let origin = try ScriptedOrigin { connection in
             guard connection.readRequest() != nil else { return }
-            switch answers.add(1, ordering: .relaxed).oldValue {
-            // Longer than it takes to see that and to end the service.
-            case 0: connection.send("HTTP/1.1 503 No\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n")
-            case 1: return
-            case 2:
+            guard isRestarted.pass(seconds: 0) else {
+                // Longer than it usually takes to see that and to end the service.
+                connection.send("HTTP/1.1 503 No\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n")
+                return
+            }
+            switch answers.next() {
+            case 0: return
+            case 1:
                 isHeld.fire(())
                 _ = connection.waitUntilClosed()
             default: connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -69,10 +72,11 @@ struct AttemptTests {
         }
         defer { origin.stop() }
         let id = try ferry.submit(
-            job(origin.url, #","retry":{"max_attempts":8,"initial_delay":0.1,"max_delay":1}"#))
+            job(origin.url, #","retry":{"max_attempts":30,"initial_delay":0.1,"max_delay":1}"#))
         #expect(becomes { try attempts(ferry, id).first?["outcome"]?.string == "failed" })
         ferry.terminate()
         try ferry.start()
+        isRestarted.open()
         #expect(isHeld.wait().count == 1)
         let running = try attempts(ferry, id).last
         #expect(running?["finished_at"] == .null && running?["outcome"] == .null)
@@ -83,13 +87,16 @@ struct AttemptTests {
         #expect(done["state"]?.string == "succeeded", "\(done)")
         let all = try attempts(ferry, id)
         let outcomes = all.compactMap { $0["outcome"]?.string }.filter { $0 != "released" }
-        #expect(outcomes == ["failed", "failed", "lost", "succeeded"], "\(all)")
         let failed = all.filter { $0["outcome"]?.string == "failed" }
-        #expect(failed.map { $0["error"]?["code"]?.string } == ["unacceptable_status", "connection_lost"])
-        #expect(failed.map { $0["transactions"]?.array?.count } == [1, 1])
+        // The 503 came more than once if the restart took its time.
+        #expect(failed.count >= 2)
+        #expect(outcomes == failed.map { _ in "failed" } + ["lost", "succeeded"], "\(all)")
+        let codes = failed.compactMap { $0["error"]?["code"]?.string }
+        #expect(Set(codes.dropLast()) == ["unacceptable_status"] && codes.last == "connection_lost")
+        #expect(failed.allSatisfy { $0["transactions"]?.array?.count == 1 })
         #expect(failed.last?["diagnostics"]?["curl_code"]?.integer == 52)
         let logged = ferry.log.split(separator: "\n").filter { $0.contains("attempt failed") }
-        #expect(logged.count == 2 && logged.allSatisfy { $0.contains(id) }, "\(ferry.log)")
+        #expect(logged.count == failed.count && logged.allSatisfy { $0.contains(id) }, "\(ferry.log)")
         #expect(logged.last?.contains("curl.code") == true)
         #expect(all.last?["number"] == done["attempt"])
         let viewer = try ferry.makeKey(role: "viewer", tenant: "default")

@@ -16,13 +16,20 @@ struct ClusterTests {
         let first: FerryProcess
         let second: FerryProcess
 
-        init(concurrency: Int) throws {
+        /// `alone` happens before there is a second node.
+        init(concurrency: Int, alone: (FerryProcess) throws -> Void = { _ in }) throws {
             database = try TestDatabase()
             let settings = [
                 "FERRY_CONCURRENCY": "\(concurrency)", "FERRY_DATABASE_URL": database.url,
                 "FERRY_SECRET_KEY": "one key for both nodes, long enough", "FERRY_LOG_LEVEL": "notice",
             ]
             first = try FerryProcess(settings)
+            do {
+                try alone(first)
+            } catch {
+                first.remove()
+                throw error
+            }
             second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
         }
 
@@ -36,13 +43,13 @@ struct ClusterTests {
     func takeover() throws {
         let nodes = try Pair(concurrency: 8)
         defer { nodes.remove() }
-        let origin = try HalfwayOrigin(free: 40)
+        let origin = try HalfwayOrigin(free: 40, trickles: true)
         defer { origin.stop() }
         let ids = try nodes.first.submitBatch(origin.batch(0..<150))
-        #expect(origin.stopped.wait(for: 16, seconds: 60).count == 16, "both nodes work")
+        #expect(origin.stopped.wait(for: 16, seconds: 240).count >= 16, "both nodes work")
         nodes.first.kill9()
         origin.open()
-        #expect(becomes(seconds: 60) { try nodes.second.unfinishedCount() == 0 })
+        #expect(becomes(seconds: 240) { try nodes.second.unfinishedCount() == 0 })
         #expect(nodes.second.log.contains(deadNodeMessage))
         for job in try nodes.second.allJobs() { #expect(job["state"]?.string == "succeeded", "\(job)") }
         for number in ids.indices {
@@ -87,14 +94,16 @@ struct ClusterTests {
 
     @Test("what one node has kept is sent by that node, wherever that is asked for")
     func keptElsewhere() throws {
-        let nodes = try Pair(concurrency: 4)
-        defer { nodes.remove() }
         let nginx = try Nginx()
         defer { nginx.stop() }
         let bytes = patternBytes(300_000)
         try nginx.serve("file", bytes)
+        var source = JSON.null
+        let nodes = try Pair(concurrency: 4) { first in
+            source = try first.run(#"{"kind":"download","request":{"url":"\#(nginx.url)/file"}}"#)
+        }
+        defer { nodes.remove() }
         #expect(becomes { try nodes.first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
-        let source = try nodes.first.run(#"{"kind":"download","request":{"url":"\#(nginx.url)/file"}}"#)
         let (id, node) = (source["id"]?.string ?? "", source["node"]?.string)
         #expect(source["state"]?.string == "succeeded" && node != nil)
         let upload = { (number: Int) in
@@ -122,19 +131,21 @@ struct ClusterTests {
 
     @Test("a node that slept through its lease publishes nothing, records nothing and tells nothing")
     func frozen() throws {
-        let nodes = try Pair(concurrency: 4)
-        defer { nodes.remove() }
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
         let origin = try SleepersOrigin()
         defer { origin.stop() }
-        #expect(becomes { try nodes.second.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
-        let ids = try ["a", "b"].map { name in
-            try nodes.first.submit(
-                #"{"kind":"download","request":{"url":"\#(origin.url)/\#(name)"},"#
-                    + #""destination":{"path":"\#(name)"},"webhook":{"url":"\#(receiver.url)"}}"#)
+        var ids: [String] = []
+        let nodes = try Pair(concurrency: 4) { first in
+            ids = try ["a", "b"].map { name in
+                try first.submit(
+                    #"{"kind":"download","request":{"url":"\#(origin.url)/\#(name)"},"#
+                        + #""destination":{"path":"\#(name)"},"webhook":{"url":"\#(receiver.url)"}}"#)
+            }
+            #expect(Set(origin.begun.wait(for: 2)) == ["/a", "/b"])
         }
-        #expect(Set(origin.begun.wait(for: 2)) == ["/a", "/b"])
+        defer { nodes.remove() }
+        #expect(becomes { try nodes.second.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
         nodes.first.send(SIGSTOP)
         for id in ids {
             let job = try nodes.second.finished(id)

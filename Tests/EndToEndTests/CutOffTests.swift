@@ -37,8 +37,13 @@ struct CutOffTests {
             return try isCutOff()
         }
         #expect(becameCutOff)
-        let ready = try bad.call("GET", "/readyz?verbose", key: "")
-        #expect(ready.status == 200 && ready.text.contains("[!]reaches_hosts"), "\(ready.text)")
+        var ready = ""
+        let isShown = becomes {
+            let answer = try bad.call("GET", "/readyz?verbose", key: "")
+            ready = answer.text
+            return answer.status == 200 && ready.contains("[!]reaches_hosts")
+        }
+        #expect(isShown, "\(ready)")
         // Of what comes now nothing is tried in vain.
         let ids = try (0..<20).map { _ in try good.submit(job) }
         for id in ids {

@@ -56,11 +56,12 @@ struct DiscretionaryTests {
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let at = { (seconds: Double) in Timestamp(microseconds: wallMicroseconds()) + seconds }
         // At 1 MiB a second and with its margin it has to start in ten seconds; then it has plenty of time.
-        let near = try ferry.submit(
+        let first = try ferry.json(
+            "POST", "/v1/jobs",
             body(origin, #","deadline_at":"\#(at(120))","expected_bytes_to_receive":\#(98 << 20)"#))
-        let far = try ferry.submit(body(origin, #","deadline_at":"\#(at(8_000))""#))
-        let first = try ferry.json("GET", "/v1/jobs/\(near)")
+        let near = try #require(first["id"]?.string, "\(first)")
         #expect(first["waiting_for"]?.string == "discretionary", "\(first)")
+        let far = try ferry.submit(body(origin, #","deadline_at":"\#(at(8_000))""#))
         let end = try ferry.finished(near)
         #expect(end["state"]?.string == "succeeded", "\(end)")
         #expect(try ferry.json("GET", "/v1/jobs/\(far)")["state"]?.string == "waiting")

@@ -17,7 +17,8 @@ final class HalfwayOrigin: Sendable {
 
     static func bytes(_ number: Int) -> [UInt8] { patternBytes(byteCount, seed: UInt64(number)) }
 
-    init(free: Int) throws {
+    /// `trickles`: of what has stopped a byte a second comes; none of it is silent, so no slot is lent.
+    init(free: Int, trickles: Bool = false) throws {
         let gate = Gate()
         let stopped = stopped
         let begun = Counter()
@@ -30,11 +31,16 @@ final class HalfwayOrigin: Sendable {
                 guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n"),
                     connection.send(Array(bytes[..<10_000]))
                 else { return }
+                var sent = 10_000
                 if isStopped {
                     stopped.fire(number)
+                    while trickles, sent < bytes.count - 1, !gate.pass(seconds: 1) {
+                        guard connection.send([bytes[sent]]) else { return }
+                        sent += 1
+                    }
                     guard gate.pass() else { return }
                 }
-                guard connection.send(Array(bytes[10_000...])) else { return }
+                guard connection.send(Array(bytes[sent...])) else { return }
             }
         }
     }

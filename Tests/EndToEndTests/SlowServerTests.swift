@@ -72,8 +72,8 @@ struct SlowServerTests {
         )
         let (before, last) = (try number(resident, ferry), try number(received, ferry))
         _ = try ferry.submitBatch(#"{"jobs":["# + jobs.joined(separator: ",") + "]}")
-        #expect(reached.wait(for: jobs.count, seconds: 120).count == jobs.count)
-        #expect(becomes(seconds: 60) { try number(received, ferry) - last >= byteCount })
+        #expect(reached.wait(for: jobs.count, seconds: 240).count == jobs.count)
+        #expect(becomes(seconds: 240) { try number(received, ferry) - last >= byteCount })
         // What has gathered for a second goes to the disk.
         _ = becomes(seconds: 5) { try number(resident, ferry) - before < jobs.count * (16 << 10) }
         return try number(resident, ferry) - before

@@ -33,11 +33,22 @@ struct SuspendTests {
         return (answer.status, try answer.json)
     }
 
+    /// As `post`; the job once it runs no more: the answer waits for its node only a second.
+    private func stop(_ id: String, _ verb: String, _ body: String = "{}") throws -> (Int, JSON) {
+        var (status, job) = try post(id, verb, body)
+        let hasStopped = becomes {
+            if job["state"]?.string == "running" { job = try ferry.json("GET", "/v1/jobs/\(id)") }
+            return job["state"]?.string != "running"
+        }
+        if !hasStopped { status = 0 }
+        return (status, job)
+    }
+
     /// A job that was cancelled after so many bytes: its resume data.
     private func resumeData(_ origin: MeteredOrigin, _ path: String, after count: Int) throws -> String {
         let id = try download(origin, path)
         #expect(arrived(count, id))
-        let (status, job) = try post(id, "cancel", #"{"produce_resume_data":true}"#)
+        let (status, job) = try stop(id, "cancel", #"{"produce_resume_data":true}"#)
         #expect(status == 200 && job["state"]?.string == "cancelled", "\(job)")
         return try #require(job["resume_data"]?.string, "\(job)")
     }
@@ -54,7 +65,7 @@ struct SuspendTests {
             origin, "suspend/f",
             #","webhook":{"url":"\#(receiver.url)","events":["job.resumed_at_offset","job.succeeded"]}"#)
         #expect(arrived(size / 2, id))
-        let (status, job) = try post(id, "suspend")
+        let (status, job) = try stop(id, "suspend")
         #expect(status == 200 && job["state"]?.string == "suspended" && job["node"]?.isNull == true, "\(job)")
         #expect(job["waiting_reason"]?["code"]?.string == "suspended")
         expectKept(size / 2, job)
@@ -146,13 +157,16 @@ struct SuspendTests {
         let failed = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(origin.url)/f?signature=1","timeout_for_request":6},"#
                 + #""destination":{"path":"retried/f"},"retry":{"max_attempts":1}}"#)
+        // All that was sent, unless the machine was slow for that long.
+        let kept = Int(failed["progress"]?["bytes_received"]?.integer ?? 0)
+        #expect(kept > 0, "\(failed)")
         let (accepted, retry) = try post(failed["id"]?.string ?? "", "retry")
         let id = try #require(retry["id"]?.string)
         #expect(accepted == 201 && retry["resume_data"]?.isNull == true, "\(retry)")
         #expect(becomes { origin.ranges.count == 2 })
         origin.allow(upTo: size / 2)
         #expect(arrived(size / 2, id))
-        let (_, cancelled) = try post(id, "cancel", #"{"produce_resume_data":true}"#)
+        let (_, cancelled) = try stop(id, "cancel", #"{"produce_resume_data":true}"#)
         #expect(cancelled["state"]?.string == "cancelled", "\(cancelled)")
         let ended = try ferry.finished(id)
         let data = try #require(ended["resume_data"]?.string, "\(ended)")
@@ -162,20 +176,22 @@ struct SuspendTests {
                 + #""destination":{"path":"retried/f"},"resume_data":"\#(data)"}"#)
         #expect(last["result"]?["resumed_at_offset"]?.integer == Int64(size / 2), "\(last)")
         #expect(readFile(ferry.files + "/retried/f") == MeteredOrigin.bytes)
-        #expect(origin.ranges == [nil, "bytes=\(size / 4)-", "bytes=\(size / 2)-"])
-        #expect(origin.sentByteCount <= size + size / 100)
+        #expect(origin.ranges == [nil, "bytes=\(kept)-", "bytes=\(size / 2)-"])
+        #expect(origin.sentByteCount <= size + (size / 4 - kept) + size / 100)
     }
 
     @Test("a failed download shows resume data; deleted, it leaves nothing")
     func failed() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
-        // Longer than what has been sent may take to come.
+        // Longer than what has been sent takes to come, unless the machine is slow.
         let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#, timeout: 6))
         let id = try #require(job["id"]?.string)
         #expect(job["error"]?["code"]?.string == "timed_out", "\(job)")
         #expect(job["resume_data"]?.string != nil)
-        expectKept(size / 4, job)
+        let kept = Int(job["progress"]?["bytes_received"]?.integer ?? 0)
+        #expect(kept > 0)
+        expectKept(kept, job)
         #expect(names(in: ferry.files + "/failed").count == 2)
         #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
         #expect(becomes { names(in: ferry.files + "/failed").isEmpty })

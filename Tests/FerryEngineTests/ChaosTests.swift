@@ -63,7 +63,7 @@ import Testing
             for start in stride(from: 0, to: waiting.count, by: 100) {
                 let batch = Array(waiting[start..<min(start + 100, waiting.count)])
                 fixture.engine.begin(attempts(batch, round))
-                results += fixture.sink.arrived.wait(for: batch.count, seconds: 60)
+                results += fixture.sink.arrived.wait(for: batch.count)
             }
             #expect(results.count == waiting.count)
             #expect(Set(results.map { $0.attempt.job }).count == waiting.count)

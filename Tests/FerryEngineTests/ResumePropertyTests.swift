@@ -162,7 +162,7 @@ import Testing
                             $0.to(one.path)
                         }
                     })
-                for result in fixture.sink.arrived.wait(for: batch.count, seconds: 60) {
+                for result in fixture.sink.arrived.wait(for: batch.count) {
                     if result.success != nil {
                         fixture.engine.settled([result.attempt.job])
                     } else {

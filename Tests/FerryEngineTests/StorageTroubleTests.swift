@@ -48,7 +48,8 @@ import Testing
             #expect(failed.trace?.diagnostics == .init(curlCode: 0, curlMessage: "", osError: EROFS))
             // At once: whoever was claimed meanwhile asks no server.
             #expect(gate.hold == .unwritable)
-            #expect(asked.wait(for: 2).count == 2)
+            // By the first download, and by the second unless the disk was looked at before that.
+            #expect((1...2).contains(asked.wait(for: 1).count))
             let second = fixture.run(.download, origin.url) { $0.to("y") }
             #expect(second?.failure?.code == .storageUnavailable)
             #expect(asked.wait(seconds: 0).isEmpty, "nobody is asked in vain")

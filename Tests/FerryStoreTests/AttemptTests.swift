@@ -89,6 +89,9 @@ struct AttemptTests {
         // A node that is gone for good: nobody sends its heartbeats.
         var connection = try Connection(url: database.url)
         try connection.execute(script: "UPDATE jobs SET node = gen_random_uuid() WHERE state = 'running'")
+        // Who starts looks for such jobs at once, others every minute.
+        let third = try TestNode(database.url, isWorker: false)
+        defer { third.store.stop() }
         try eventually("the other node's job is rescued") {
             let lost = try attempts(second, accepted.id).attempts.prefix(count)
             return lost.count == count && lost.allSatisfy { $0.outcome == .lost }

@@ -53,7 +53,8 @@ struct AwayTests {
         arguments: [false, true])
     func waits(isLimited: Bool) throws {
         let prober = ScriptedProber()
-        let node = try TestNode(database.url, slots: 8, prober: prober)
+        // However long the test takes to look, what is held is not given back.
+        let node = try TestNode(database.url, slots: 8, prober: prober) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
         if isLimited {
             let patch = try HostPatch(JSON.parse(Array(#"{"maximum_connections":4}"#.utf8)))

@@ -14,11 +14,18 @@ struct ClusterTests {
 
     /// What a killed process leaves behind: a running job and a heartbeat `age` seconds ago.
     private func leaveRunning(_ node: NodeID, age: Double, cancelRequested: Bool = false) throws -> JobID {
-        let job = newJob()
         let api = try TestNode(database.url, isWorker: false)
-        _ = try api.submit(job)
+        let job = try api.submit(newJob()).id
         api.store.stop()
         var connection = try Connection(url: database.url)
+        try leaveRunning(node, age: age, cancelRequested: cancelRequested, &connection)
+        return job
+    }
+
+    /// As if the job that is there ran on it.
+    private func leaveRunning(
+        _ node: NodeID, age: Double, cancelRequested: Bool = false, _ connection: inout Connection
+    ) throws {
         let text = uuidText(node)
         try connection.execute(
             script: """
@@ -28,7 +35,6 @@ struct ClusterTests {
                 INSERT INTO nodes VALUES (
                     '\(text)', 'dead', '0', now(), now() - interval '\(age) seconds', 1, false, true);
                 """)
-        return job.id
     }
 
     private func uuidText(_ id: NodeID) -> String {
@@ -49,13 +55,15 @@ struct ClusterTests {
     @Test("after an outage nobody is counted dead who had no time to say that he is alive")
     func outage() throws {
         let other: NodeID = TestNode.identifiers.make()
-        let job = try leaveRunning(other, age: 60)
         // Much longer than two heartbeats, however slow the machine.
-        let node = try TestNode(database.url, leaseSeconds: 6) { $0.heartbeatSeconds = 0.2 }
+        let node = try TestNode(database.url, isWorker: false, leaseSeconds: 6) { $0.heartbeatSeconds = 0.2 }
         defer { node.store.stop() }
+        let job = try node.submit(newJob()).id
         var connection = try Connection(url: database.url)
         // No heartbeat gets through ("ferryres").
         try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
+        // Only now: before, it would hear the other one's silence, for as long as a slow test takes.
+        try leaveRunning(other, age: 60, &connection)
         let age = Statement(
             "beat_age",
             """
@@ -66,7 +74,7 @@ struct ClusterTests {
             try connection.execute(age).float64(0, 0) > 7
         }
         try connection.execute(script: "SELECT pg_advisory_unlock_all()")
-        try waitForBeats(2, of: node)
+        try node.waitForBeats(2, database.url)
         #expect(try node.job(job).get().record.node == other)
         #expect(node.store.metrics.rescuedJobs == 0)
     }
@@ -77,25 +85,9 @@ struct ClusterTests {
         let job = try leaveRunning(other, age: 60)
         let node = try TestNode(database.url, leaseSeconds: 50) { $0.heartbeatSeconds = 0.1 }
         defer { node.store.stop() }
-        try waitForBeats(5, of: node)
+        try node.waitForBeats(5, database.url)
         #expect(try node.job(job).get().record.node == other)
         #expect(node.store.metrics.rescuedJobs == 0)
-    }
-
-    /// With each of them the node looks for who is silent.
-    private func waitForBeats(_ count: Int, of node: TestNode) throws {
-        var connection = try Connection(url: database.url)
-        let sql = "SELECT heartbeat_at FROM nodes WHERE id = '\(node.id.uuidText)'"
-        let statement = Statement("last_beat", sql)
-        var last = try connection.execute(statement).instant(0, 0)
-        for _ in 0..<count {
-            var next = last
-            try eventually("it beats") {
-                next = try connection.execute(statement).instant(0, 0)
-                return next != last
-            }
-            last = next
-        }
     }
 
     @Test("jobs of a silent node run elsewhere after its lease, those of a living one do not")
@@ -105,12 +97,13 @@ struct ClusterTests {
         let node = try TestNode(database.url, leaseSeconds: 2)
         defer { node.store.stop() }
         let attempt = try node.attempt()
-        #expect(attempt.job == job && attempt.number == 2 && attempt.failedAttemptCount == 0)
+        // Once more where its own lease lapsed before it began.
+        #expect(attempt.job == job && attempt.number >= 2 && attempt.failedAttemptCount == 0)
         eventually("it is counted") { node.store.metrics.rescuedJobs == 1 }
         let other = try TestNode(database.url, leaseSeconds: 5) { $0.heartbeatSeconds = 0.1 }
         defer { other.store.stop() }
         // Longer than its lease.
-        try waitForBeats(60, of: other)
+        try other.waitForBeats(60, database.url)
         #expect(other.runner.begun.wait(milliseconds: 0).isEmpty)
         #expect(try node.job(job).get().record.node == node.id && other.store.metrics.rescuedJobs == 0)
     }

@@ -38,11 +38,9 @@ struct ConnectionTests {
         let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 1) }
         defer { nodes.forEach { $0.store.stop() } }
         try nodes[0].changeHost(Self.limited, #"{"maximum_connections":4}"#, known: nodes)
-        // One runs on each: two of four.
-        let attempts = try nodes.map { node in
-            _ = try node.submit(newJob(host: "limited.example.org"))
-            return try node.attempt()
-        }
+        // One runs on each, for each has one slot: two of four.
+        _ = try nodes[0].submit((0..<2).map { _ in newJob(host: "limited.example.org") }).get()
+        let attempts = try nodes.map { try $0.attempt() }
         try isGranted(nodes[0], attempts[0], Self.limited)
         try isGranted(nodes[1], attempts[1], Self.limited)
         let hold = HostHold(origin: Self.limited, reason: .hostLimit(4))
@@ -117,8 +115,15 @@ struct ConnectionTests {
         let next = try node.attempt()
         #expect(next.job == accepted.id && next.number == 2 && next.failedAttemptCount == 0)
         node.store.dispatcher.record(result(next, .putOff(hold)))
-        try eventually("it waits") { try node.job(accepted.id).get().record.waitingFor == .retry }
-        let record = try node.job(accepted.id).get().record
+        var record = try node.job(accepted.id).get().record
+        try eventually("it waits") {
+            // Who looks after more than a second finds that it has begun again.
+            for again in node.runner.begun.take() {
+                node.store.dispatcher.record(result(again, .putOff(hold)))
+            }
+            record = try node.job(accepted.id).get().record
+            return record.waitingFor == .retry
+        }
         let error = try JSON.parse(record.errorJSON ?? [])
         #expect(error["code"]?.string == "host_held" && record.failedAttemptCount == 0)
         #expect(error["held_by"]?.string == "host_paused")

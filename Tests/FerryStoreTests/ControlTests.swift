@@ -49,6 +49,7 @@ struct ControlTests {
 
     @Test("a job that has not begun can be changed, moved in time and in the queue")
     func edits() throws {
+        defer { node.store.stop() }
         let id = try node.submit(newJob()).id
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
         let moved = try edit(id) { spec in
@@ -77,6 +78,7 @@ struct ControlTests {
 
     @Test("a change that comes too late changes nothing, not even when the job may begin")
     func lateEdit() throws {
+        defer { node.store.stop() }
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
         let id = try node.submit(newJob(beginAt: later)).id
         let url = database.url
@@ -96,6 +98,7 @@ struct ControlTests {
 
     @Test("a job that runs learns of its change on the node that runs it, and its end is not lost")
     func editsOfRunning() throws {
+        defer { node.store.stop() }
         let worker = try TestNode(database.url)
         defer { worker.store.stop() }
         let id = try worker.submit(newJob(webhook: true)).id
@@ -126,6 +129,7 @@ struct ControlTests {
 
     @Test("a job that is to wait for its host no longer is tried at once, and fails by its own rules")
     func impatient() throws {
+        defer { node.store.stop() }
         let worker = try TestNode(database.url, prober: ScriptedProber())
         defer { worker.store.stop() }
         let refused = AttemptResult.Outcome.failed(
@@ -150,7 +154,9 @@ struct ControlTests {
         #expect(try edit(jobs[0]) { $0.schedule.priority = 0.9 }.get().waitingFor == .connectivity)
         for (index, job) in jobs.dropFirst().enumerated() {
             let edited = try edit(job) { $0.schedule.waitsForConnectivity = false }.get()
-            #expect(edited.state == .queued && edited.waitingFor == nil && edited.nextAttemptAt == nil)
+            // It may begin before it is read.
+            #expect(edited.state == .queued || edited.state == .running)
+            #expect(edited.waitingFor == nil && edited.nextAttemptAt == nil)
             let attempt = try worker.attempt()
             #expect(attempt.job == job && attempt.failedAttemptCount == 0)
             worker.end(attempt, refused)
@@ -163,6 +169,7 @@ struct ControlTests {
 
     @Test("limits are kept, told to every node and shared by the workers that are alive")
     func limits() throws {
+        defer { node.store.stop() }
         let first = try TestNode(database.url)
         let second = try TestNode(database.url, leaseSeconds: 2)
         defer {

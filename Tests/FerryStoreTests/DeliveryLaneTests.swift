@@ -189,7 +189,7 @@ struct DeliveryLaneTests {
                 """
                 INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
                     session, url, job_json, endpoint)
-                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                SELECT \(lateDeliveryID), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
                     'job.succeeded', 'acme', 'default', 'https://old.example/', '{}', $1::uuid
                 FROM generate_series(1, $2::integer) i
                 """, parameters: 2), parameters)
@@ -204,7 +204,7 @@ struct DeliveryLaneTests {
             script: """
                 INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
                     session, url, job_json)
-                SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i, now(),
+                SELECT \(lateDeliveryID), gen_random_uuid(), gen_random_uuid(), i, now(),
                     now() + CASE WHEN i % 3 = 0 THEN '0 s' ELSE '1 hour' END::interval,
                     'job.succeeded', 'acme', 'default', 'https://' || i || '.example/', '{}'
                 FROM generate_series(1, \(laneCount)) i

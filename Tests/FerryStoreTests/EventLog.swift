@@ -1,5 +1,6 @@
 import FerryCore
 import Postgres
+import Testing
 
 @testable import FerryStore
 
@@ -37,4 +38,22 @@ func silentNode(_ connection: inout Connection) throws -> String {
     let row = "'\(id)', 'dead', '0', now(), now() - interval '60 seconds', 1, false, true"
     try connection.execute(script: "INSERT INTO nodes VALUES (\(row))")
     return id
+}
+
+extension TestNode {
+    /// Waits for so many heartbeats. With each of them the node looks for who is silent.
+    func waitForBeats(_ count: Int, _ url: String) throws {
+        var connection = try Connection(url: url)
+        let sql = "SELECT heartbeat_at FROM nodes WHERE id = '\(id.uuidText)'"
+        let statement = Statement("last_beat", sql)
+        var last = try connection.execute(statement).instant(0, 0)
+        for _ in 0..<count {
+            var next = last
+            try eventually("it beats") {
+                next = try connection.execute(statement).instant(0, 0)
+                return next != last
+            }
+            last = next
+        }
+    }
 }

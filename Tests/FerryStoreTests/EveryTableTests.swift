@@ -102,19 +102,6 @@ private final class Day: Sendable {
             secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
     }
 
-    /// As a client does: what was not possible is asked for again.
-    private func insist<Value: Sendable>(
-        _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
-    ) throws -> Value {
-        var answer = wait(ask)
-        eventually("it is possible") {
-            if case .failure(.unavailable) = answer { answer = wait(ask) }
-            if case .failure(.unavailable) = answer { return false }
-            return true
-        }
-        return try answer.get()
-    }
-
     /// Until no job is left.
     func pass(_ connection: inout Connection) throws {
         let control = node.store.control

@@ -60,9 +60,14 @@ struct WebhookSenderTests {
         defer { receiver.stop() }
         // The claim of the start, and what it has said of the places.
         #expect(eventually { places.isOpen && bench.queue.claimCount > 0 })
+        var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 100_000)
+        handed.deliveries = [.example(99, url: "ftp://x/")]
+        #expect(places.reserve(handed.deliveries[0]))
+        places.hand(handed)
+        // Its report comes after all that the start claims. The clock stands still, and makes no more claims.
+        #expect(take(1, from: bench.queue.tries).map(\.verdict) == [.givenUp])
         let claimCount = bench.queue.claimCount
         let deliveries = (0..<20 as Range<UInt64>).map { Delivery.example($0, url: receiver.url) }
-        var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 30)
         handed.deliveries = deliveries.filter { places.reserve($0) }
         #expect(handed.deliveries.count == 16)
         places.hand(handed)
@@ -80,7 +85,7 @@ struct WebhookSenderTests {
         )
         gone.stop()
         // A try takes longer than the test waits.
-        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (120_000, 120_000) }
+        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (600_000, 600_000) }
         defer {
             bench.sender.stop(graceSeconds: 0)
             alive.stop()

@@ -25,11 +25,13 @@ struct ConnectionTests {
                 """
                 SELECT current_setting('ferry.shard'), current_setting('enable_sort'),
                        current_setting('work_mem'), current_setting('application_name'),
-                       current_setting('statement_timeout'), current_setting('jit')
+                       current_setting('statement_timeout'), current_setting('jit'),
+                       current_setting('idle_in_transaction_session_timeout')
                 """))
         #expect(result.text(0, 0) == #"3 a\b"#)
         #expect(result.text(0, 1) == "off" && result.text(0, 2) == "5MB")
         #expect(result.text(0, 3) == "ferry test" && result.text(0, 4) == "30s" && result.text(0, 5) == "off")
+        #expect(result.text(0, 6) == "30s")
         #expect(connection.serverVersion >= Connection.oldestServerVersion)
     }
 
@@ -172,7 +174,7 @@ struct ConnectionTests {
     @Test("a ping measures a round trip")
     func ping() throws {
         var connection = try Connection(url: database.url)
-        #expect(try connection.ping() > .zero)
+        #expect(try connection.ping(timeout: .seconds(60)) > .zero)
     }
 
     @Test("a notification wakes the listener; so does its wake descriptor; so does the clock")
@@ -194,7 +196,7 @@ struct ConnectionTests {
         wake.signal()
         #expect(try listener.notifications(timeout: .seconds(60), wakeDescriptor: wake.descriptor) == [])
         #expect(try listener.notifications(timeout: .milliseconds(5)) == [])
-        _ = try listener.ping()
+        _ = try listener.ping(timeout: .seconds(60))
     }
 
     @Test("a lane survives a restart and a crash of the server: statements and set-up come back")
@@ -242,14 +244,16 @@ struct ConnectionTests {
     @Test(
         "a session that the server ends for its idle transaction is a lost connection, no refused statement")
     func idleTransaction() throws {
-        var options = ConnectionOptions()
-        options.idleInTransactionTimeout = .milliseconds(20)
-        var connection = try Connection(url: database.url, options: options)
+        var connection = try Connection(url: database.url)
         var other = try Connection(url: database.url)
         let pid = try connection.execute(Statement("pid", "SELECT pg_backend_pid()::text")).text(0, 0)
         let sessions = Statement("sessions", "SELECT count(*) FROM pg_stat_activity WHERE pid = \(pid)")
+        let limit = Statement(
+            "limit", "SELECT set_config('idle_in_transaction_session_timeout', '20', false)")
         do {
             try connection.transaction { connection throws(PostgresError) in
+                // Not before: what comes together with the answer to BEGIN libpq tells nobody.
+                _ = try connection.execute(limit)
                 // As a process that is stopped here.
                 while try other.execute(sessions).int64(0, 0) > 0 {}
                 _ = try connection.execute(Self.one)

@@ -106,7 +106,7 @@ struct PipelineTests {
         let megabytes = [UInt8](repeating: 7, count: 2 << 20)
         var parameters = Parameters()
         parameters.append(bytea: megabytes)
-        var results = try connection.pipeline(timeout: .seconds(30)) { pipeline in
+        var results = try connection.pipeline(timeout: .seconds(300)) { pipeline in
             for _ in 0..<20 { pipeline.send(echo, parameters) }
         }
         #expect(results.count == 20)
@@ -171,7 +171,7 @@ struct PipelineTests {
         } catch {
             #expect(error.sqlState == "57014" && error.isShortage && !error.isConnectionLost)
         }
-        _ = try connection.ping()
+        _ = try connection.ping(timeout: .seconds(60))
     }
 
     @Test("U+0000 in a text is refused by the server, and the connection goes on")
@@ -185,7 +185,7 @@ struct PipelineTests {
         } catch {
             #expect(error.sqlState == "22021")
         }
-        _ = try connection.ping()
+        _ = try connection.ping(timeout: .seconds(60))
     }
 
     @Test("a result type that a migration changed costs a reconnection, not a lane")

@@ -86,8 +86,12 @@ package final class RecordProxy: Sendable {
         while true {
             let client = accept(listener, nil, nil)
             guard client >= 0 else {
-                if errno == ECONNABORTED || errno == EINTR { continue }
-                return
+                let code = errno
+                if code == ECONNABORTED || code == EINTR { continue }
+                // Out of descriptors: others give some back, and who connects waits meanwhile.
+                guard code == EMFILE || code == ENFILE, !state.withLock({ $0.isStopped }) else { return }
+                poll(nil, 0, 10)
+                continue
             }
             let server = connect()
             for descriptor in [client, server] { prepare(descriptor) }

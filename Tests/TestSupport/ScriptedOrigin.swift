@@ -93,8 +93,12 @@ package final class ScriptedOrigin: Sendable {
         while true {
             let descriptor = accept(listener, nil, nil)
             guard descriptor >= 0 else {
-                if errno == ECONNABORTED || errno == EINTR { continue }
-                return
+                let code = errno
+                if code == ECONNABORTED || code == EINTR { continue }
+                // Out of descriptors: others give some back, and who connects waits meanwhile.
+                guard code == EMFILE || code == ENFILE, !state.withLock({ $0.isStopped }) else { return }
+                poll(nil, 0, 10)
+                continue
             }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
             // TCP_NODELAY: what the kernel still held back would be lost with a reset.

@@ -37,8 +37,10 @@ package final class TestDatabase: Sendable {
             // Under the lock: a database in use cannot be copied, and must not be filled twice.
             try Self.templates.withLock { templates in
                 guard !templates.contains(source) else { return }
+                // What an earlier try could not fill is still there.
+                try server.administer("DROP DATABASE IF EXISTS \"\(source)\" WITH (FORCE)")
                 try server.administer("CREATE DATABASE \"\(source)\"")
-                try template.fill(server.url(database: source))
+                try template.fill(Self.patient(server.url(database: source)))
                 templates.insert(source)
             }
         }
@@ -56,7 +58,11 @@ package final class TestDatabase: Sendable {
     }
 
     /// A libpq URI; the user is a superuser and needs no password.
-    package var url: String { server.url(database: name) }
+    package var url: String { Self.patient(server.url(database: name)) }
+
+    /// A lane gives a server two seconds to let it in, which is little on a machine that does much else. What
+    /// the URL names wins.
+    private static func patient(_ url: String) -> String { url + "&connect_timeout=60" }
 
     /// For who then holds a table as a dump does, for as long as it takes: the migration `attempts` of Ferry
     /// is still to come, and waits for it.
@@ -156,7 +162,12 @@ package final class TestServer: Sendable {
 
     /// Runs an administrative command in the database `postgres`.
     package func administer(_ command: String) throws {
-        var connection = try Connection(url: url())
+        // Copying a database takes its time on a slow machine.
+        var options = ConnectionOptions()
+        options.connectTimeout = .seconds(120)
+        options.answerTimeout = .seconds(120)
+        options.statementTimeout = nil
+        var connection = try Connection(url: url(), options: options)
         try connection.execute(script: command)
     }
 

@@ -20,9 +20,10 @@ def test_the_first_job_of_the_readme(ferry, tmp_path):
     assert "make run" in start
     port = free_port()
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
-    # The page's addresses are where a user's own service and receiver are.
+    # The page's addresses are where a user's own service and receiver are, and its patience is a person's.
     def here(script: str) -> str:
-        return script.replace("127.0.0.1:8080", ferry.url.removeprefix("http://")).replace("9000", str(port))
+        script = script.replace("127.0.0.1:8080", ferry.url.removeprefix("http://")).replace("9000", str(port))
+        return script.replace("wait=10'", "wait=60'")
 
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     output = tmp_path / "received"

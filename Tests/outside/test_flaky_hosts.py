@@ -111,7 +111,10 @@ def test_few_open_files_are_fewer_transfers_and_none_for_nothing():
             eventually(120, is_over, "all jobs end")
             assert len(service.call("GET", "/v1/jobs?state=succeeded&limit=500").json()["data"]) == 400
             assert host.count == 400, "each was asked for once"
-            assert not service.call("GET", "/v1/admin/hosts").json()["data"]
+            # On a busy machine it may be silent for a while.
+            silence = ("nobody has been answered", "is not silent any more", "nobody waits for an answer")
+            found = [one for one in decisions(service) if not any(words in one["sentence"] for words in silence)]
+            assert not found, found
     finally:
         host.stop()
 
@@ -162,7 +165,7 @@ def test_a_host_that_counts_requests_gets_what_it_allows(service):
             return not any(counts[state] for state in ("waiting", "queued", "running"))
 
         # Twelve seconds at best; minutes while each 429 stops the host.
-        eventually(60, is_over, "all jobs end")
+        eventually(240, is_over, "all jobs end")
         assert not service.call("GET", "/v1/jobs?state=failed").json()["data"]
         assert host.refused < 240, host.refused
         listed = service.call("GET", "/v1/admin/hosts").json()["data"][0]

@@ -9,7 +9,7 @@ from conftest import missing
 
 def test_promtool_finds_nothing(ferry, receiver):
     receiver.files["/file"] = b"x" * 1000
-    job = ferry.call("POST", "/v1/jobs", headers={"Prefer": "wait=20"}, json={
+    job = ferry.call("POST", "/v1/jobs", headers={"Prefer": "wait=60"}, json={
         "kind": "download", "request": {"url": receiver.url + "/file"}, "destination": {"path": "metrics"}})
     assert job.json()["state"] == "succeeded", job.text
     answer = ferry.call("GET", "/metrics")

@@ -19,7 +19,7 @@ def fetched(service, receiver, names: list[str], if_exists: str) -> list[dict]:
     for name in names:
         job = {"kind": "download", "request": {"url": f"{receiver.url}/file"},
                "destination": {"path": name, "if_exists": if_exists}}
-        answer = service.call("POST", "/v1/jobs", json=job, headers={"Prefer": "wait=30"})
+        answer = service.call("POST", "/v1/jobs", json=job, headers={"Prefer": "wait=60"})
         ended.append(answer.json())
     return ended
 
@@ -64,7 +64,7 @@ def test_jobs_do_not_wait_for_ever_for_a_disk_that_hangs(receiver):
         }).json()["id"] for name in ("/one", "/two"))
         eventually(120, lambda: disk.waiting > 0, "the disk hangs")
         eventually(120, lambda: not answers(), "nothing more is begun there")
-        assert service.call("GET", "/readyz").status_code == 200
+        eventually(120, lambda: service.call("GET", "/readyz").status_code == 200, "ready all the same")
         # Which needs no disk, and a slot.
         data = service.call("POST", "/v1/jobs", json={"kind": "data", "request": {"url": receiver.url + "/one"}},
                             headers={"Prefer": "wait=60"}).json()

@@ -57,7 +57,7 @@ def judge(ferry, phases: list[str], seconds: int, log: pathlib.Path, own_key: st
         "run", ferry.url + "/openapi.json", "--header", f"Authorization: Bearer {ferry.key}", "--checks", "all",
         "--phases", ",".join(phases).lower(), "--max-time", str(seconds),
         "--max-examples", os.environ.get("FERRY_SCHEMATHESIS_EXAMPLES", "40")]
-    run = subprocess.run(list(map(str, command)), cwd=HERE, capture_output=True, text=True, timeout=seconds + 60,
+    run = subprocess.run(list(map(str, command)), cwd=HERE, capture_output=True, text=True, timeout=seconds + 600,
                          env=os.environ | {"FERRY_OWN_KEY": own_key})
     log.write_text(run.stdout + run.stderr)
     found = run.stdout.partition("= FAILURES =")[2].partition("= SUMMARY =")[0] or run.stdout[-4_000:]

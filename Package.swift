@@ -97,14 +97,18 @@ let package = Package(
             name: "TestSupport", dependencies: ["COpenSSL", "CSys", "Postgres", "Sys"],
             path: "Tests/TestSupport",
             swiftSettings: strict),
+        .target(
+            name: "TestThreads", dependencies: ["Sys"], path: "Tests/TestThreads", swiftSettings: strict),
         .testTarget(name: "TidyTests", swiftSettings: strict),
         .testTarget(name: "SysTests", dependencies: ["Sys"], swiftSettings: strict),
         .testTarget(
-            name: "HTTPServerTests", dependencies: ["HTTPServer", "Sys", "TestSupport"],
+            name: "HTTPServerTests", dependencies: ["HTTPServer", "Sys", "TestSupport", "TestThreads"],
             swiftSettings: strict),
         .testTarget(
             name: "PostgresTests", dependencies: ["Postgres", "Sys", "TestSupport"], swiftSettings: strict),
-        .testTarget(name: "CurlTests", dependencies: ["Curl", "Sys", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "CurlTests", dependencies: ["Curl", "Sys", "TestSupport", "TestThreads"],
+            swiftSettings: strict),
         .testTarget(name: "FerryCoreTests", dependencies: ["FerryCore"], swiftSettings: strict),
         .testTarget(
             name: "FerryAPITests",
@@ -123,7 +127,7 @@ let package = Package(
         .testTarget(
             name: "FerryEngineTests",
             dependencies: [
-                "Curl", "FerryCore", "FerryEngine", "OpenSSL", "Sys", "TestSupport",
+                "Curl", "FerryCore", "FerryEngine", "OpenSSL", "Sys", "TestSupport", "TestThreads",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(
@@ -147,7 +151,8 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "CSys", "Curl", "FerryCore", "OpenSSL", "Postgres", "Sys", "TestSupport", "ferry",
+                "CSys", "Curl", "FerryCore", "OpenSSL", "Postgres", "Sys", "TestSupport", "TestThreads",
+                "ferry",
             ],
             swiftSettings: strict),
 

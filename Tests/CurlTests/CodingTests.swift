@@ -1,9 +1,10 @@
 import Curl
 import TestSupport
+import TestThreads
 import Testing
 
 /// What libcurl may undo of an answer, and what ends the transfer before a byte of the body is looked at.
-@Suite(.serialized) struct CodingTests {
+@Suite(.serialized, .onOwnThread) struct CodingTests {
     private static let plain = patternBytes(1_000)
 
     /// The answer with these lines in its head and this body, to a request that asks for `codings`.

@@ -1,8 +1,9 @@
 import Curl
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("TLS and HTTP/2", .serialized) struct SecureTransferTests {
+@Suite("TLS and HTTP/2", .serialized, .onOwnThread) struct SecureTransferTests {
     private static func with(_ body: (TestAuthority, SecureNginx, CurlLoop) throws -> Void) throws {
         let authority = try TestAuthority.shared.get()
         let nginx = try SecureNginx(authority)

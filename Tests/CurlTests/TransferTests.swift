@@ -2,9 +2,10 @@ import Curl
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite(.serialized) struct TransferTests {
+@Suite(.serialized, .onOwnThread) struct TransferTests {
     private static func withLoop(_ body: (CurlLoop) throws -> Void) throws {
         let loop = try CurlLoop(name: "test-curl", keptConnections: 256)
         defer { loop.stop() }

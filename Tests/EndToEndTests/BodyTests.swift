@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import OpenSSL
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("What jobs send", .onOwnThread)

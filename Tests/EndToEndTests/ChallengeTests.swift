@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import OpenSSL
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Challenges of proxies and of NTLM", .onOwnThread)

@@ -1,6 +1,7 @@
 import FerryCore
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("The commands against a service", .onOwnThread)

@@ -3,6 +3,7 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// What a node logs that takes over jobs.

@@ -4,6 +4,7 @@ import Glibc
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Content is what the job has fetched, or nothing", .onOwnThread)

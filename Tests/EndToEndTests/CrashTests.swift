@@ -4,6 +4,7 @@ import Glibc
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Nothing is lost", .onOwnThread)

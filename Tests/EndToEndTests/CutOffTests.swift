@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("A node that is cut off", .onOwnThread)

@@ -1,5 +1,6 @@
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("What servers say that nobody keeps", .onOwnThread)

@@ -3,6 +3,7 @@ import Glibc
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// The law of every call that touches a file: it may fail at any moment, in any way, and then the file is

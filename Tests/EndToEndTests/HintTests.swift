@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Scheduling hints", .onOwnThread)

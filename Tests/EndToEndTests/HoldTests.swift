@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Operators hold the service", .onOwnThread)

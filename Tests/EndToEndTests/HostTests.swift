@@ -3,6 +3,7 @@ import FerryCore
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Hosts that ask to be left alone, and what operators say about hosts", .onOwnThread)

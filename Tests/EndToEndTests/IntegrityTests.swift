@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import OpenSSL
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Bytes are proved, and codings are undone", .onOwnThread)

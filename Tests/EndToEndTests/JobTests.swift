@@ -3,6 +3,7 @@ import FerryCore
 import OpenSSL
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("A job travels end to end", .onOwnThread)

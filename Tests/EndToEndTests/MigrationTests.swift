@@ -2,6 +2,7 @@ import Curl
 import Glibc
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("A start that has to change the schema", .onOwnThread)

@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("A node whose libcrypto has no MD5", .onOwnThread)

@@ -3,6 +3,7 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("No job reaches Ferry's own API and database", .onOwnThread)

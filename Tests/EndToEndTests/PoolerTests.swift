@@ -1,6 +1,7 @@
 import FerryCore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 /// PgBouncer as people run it, without a word in its configuration for Ferry's sake.

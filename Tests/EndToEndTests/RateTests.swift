@@ -3,6 +3,7 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Limits of bytes a second", .onOwnThread)

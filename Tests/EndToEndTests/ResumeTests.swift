@@ -1,6 +1,7 @@
 import FerryCore
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Downloads go on", .onOwnThread)

@@ -3,6 +3,7 @@ import FerryCore
 import Glibc
 import OpenSSL
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Parts and mirrors end to end", .onOwnThread)

@@ -3,6 +3,7 @@ import FerryCore
 import Postgres
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 /// What a sender is doing when it is killed.

@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("How a session's jobs reach their servers, and whose keys are trusted", .onOwnThread)

@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
 /// With one slot the order in which an origin is asked is that of the starts.

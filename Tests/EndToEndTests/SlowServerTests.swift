@@ -2,6 +2,7 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// Thousands of answers that do not go on, and uploads that nobody reads: what one of them may cost.

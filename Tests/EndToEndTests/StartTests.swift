@@ -4,6 +4,7 @@ import Glibc
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Starts that fail, that are ended, or that others could lead astray", .onOwnThread)

@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Suspended and cancelled downloads keep their bytes", .onOwnThread)

@@ -3,6 +3,7 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Whoever waits for a job is answered from what is known", .onOwnThread)

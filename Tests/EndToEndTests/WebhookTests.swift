@@ -3,6 +3,7 @@ import FerryCore
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @Suite("Webhook endpoints", .onOwnThread)

@@ -3,6 +3,7 @@ import FerryEngine
 import OpenSSL
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 private let bytes = patternBytes(4 << 20, seed: 31)
@@ -32,7 +33,7 @@ private enum Field: CaseIterable {
 }
 
 /// What the server announces of a file holds also when the file comes in several answers.
-@Suite(.serialized) struct AnnouncedResumeTests {
+@Suite(.serialized, .onOwnThread) struct AnnouncedResumeTests {
     /// Which answers announce something.
     private enum Speaker { case all, whole, parts }
 

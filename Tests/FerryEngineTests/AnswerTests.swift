@@ -1,10 +1,11 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 /// Every way in which an answer can be delimited, and some in which it cannot.
-@Suite(.serialized) struct AnswerTests {
+@Suite(.serialized, .onOwnThread) struct AnswerTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let name: String
         var method = "GET"

@@ -2,9 +2,10 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Authentication", .serialized) struct AuthenticationTests {
+@Suite("Authentication", .serialized, .onOwnThread) struct AuthenticationTests {
     private static func echo() throws -> ScriptedOrigin {
         try ScriptedOrigin.answering { request, _ in
             if let target = request.path.split(separator: "?").dropFirst().first {

@@ -1,12 +1,13 @@
 import Curl
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
 /// What an attempt leaves about the requests that libcurl makes by itself.
-@Suite(.serialized) struct ChallengeTransactionTests {
+@Suite(.serialized, .onOwnThread) struct ChallengeTransactionTests {
     private func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         TransactionTests.unpacked(try #require(result?.trace).transactions)
     }

@@ -2,9 +2,10 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite(.serialized) struct ChaosTests {
+@Suite(.serialized, .onOwnThread) struct ChaosTests {
     /// A server whose every answer is whole, cut, reset, stalled, late or an error: the same for the same
     /// request.
     private static func origin() throws -> ScriptedOrigin {

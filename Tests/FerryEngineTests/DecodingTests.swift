@@ -3,10 +3,11 @@ import FerryCore
 import FerryEngine
 import OpenSSL
 import TestSupport
+import TestThreads
 import Testing
 
 /// Content codings: asked for, undone, or kept.
-@Suite(.serialized) struct DecodingTests {
+@Suite(.serialized, .onOwnThread) struct DecodingTests {
     private static func with(
         _ answer: @escaping @Sendable (ScriptedOrigin.Request) -> (lines: String, bytes: [UInt8]),
         _ test: (ScriptedOrigin, Fixture) throws -> Void

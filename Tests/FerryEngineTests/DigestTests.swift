@@ -3,6 +3,7 @@ import FerryCore
 import FerryEngine
 import OpenSSL
 import TestSupport
+import TestThreads
 import Testing
 
 private func hex(_ bytes: [UInt8]) -> String {
@@ -136,7 +137,7 @@ private let announcements: [Announcement] = [
     .init("x-goog-hash: crc32c=AAAAAA==\r\nx-goog-stored-content-encoding: gzip", .ignored),
 ]
 
-@Suite(.serialized) struct DigestTests {
+@Suite(.serialized, .onOwnThread) struct DigestTests {
     private static func with(
         _ answer: @escaping @Sendable (ScriptedOrigin.Request) -> [UInt8],
         _ test: (ScriptedOrigin, Fixture) throws -> Void

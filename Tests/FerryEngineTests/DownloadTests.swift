@@ -5,13 +5,14 @@ import OpenSSL
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 func sha256(_ bytes: [UInt8]) -> String {
     Digest.of(bytes).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
 }
 
-@Suite(.serialized) struct DownloadTests {
+@Suite(.serialized, .onOwnThread) struct DownloadTests {
     private static func with(_ body: (Nginx, Fixture) throws -> Void) throws {
         let nginx = try Nginx()
         defer { nginx.stop() }

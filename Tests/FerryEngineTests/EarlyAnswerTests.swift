@@ -1,11 +1,12 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 /// Servers that refuse an upload and hang up while its body is on its way: what they said is the error, also
 /// when libcurl learns of the hang-up first.
-@Suite(.serialized) struct EarlyAnswerTests {
+@Suite(.serialized, .onOwnThread) struct EarlyAnswerTests {
     enum Farewell: String, CaseIterable, Sendable { case none, proper, resets }
 
     private static let count = 40

@@ -1,11 +1,12 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 /// The law of a download: whatever becomes of the exchange at whatever byte, in the end there is the exact
 /// file or an error that says so, never a wrong file.
-@Suite(.serialized) struct ExchangePropertyTests {
+@Suite(.serialized, .onOwnThread) struct ExchangePropertyTests {
     private static let seed: UInt64 = 20_260_711
     private static let bytes = patternBytes(60, seed: seed)
 

@@ -1,10 +1,11 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 /// A body that nothing but the end of its connection ends, over TLS: who may end it (RFC 9112 §9.8).
-@Suite(.serialized) struct FarewellTests {
+@Suite(.serialized, .onOwnThread) struct FarewellTests {
     private static let bytes = patternBytes(40_000, seed: 9)
     private static let tag = "HTTP/1.1 200 OK\r\nETag: \"one\"\r\n"
 

@@ -2,9 +2,10 @@ import FerryCore
 import FerryEngine
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite(.serialized) struct FormTests {
+@Suite(.serialized, .onOwnThread) struct FormTests {
     /// One part as a server reads it.
     private struct Received: Equatable {
         let head: [String]

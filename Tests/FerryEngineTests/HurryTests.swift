@@ -1,11 +1,12 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 private let bytes = patternBytes(8 << 20, seed: 7)
 
-@Suite("The last part of a file") struct HurryTests {
+@Suite("The last part of a file", .onOwnThread) struct HurryTests {
     private static func expectWhole(_ result: AttemptResult, _ fixture: Fixture) {
         if let failure = result.failure { Issue.record("\(failure)") }
         #expect(result.attempt.number == 1 && result.success?.sha256 == sha256(bytes))

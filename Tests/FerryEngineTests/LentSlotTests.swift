@@ -3,9 +3,10 @@ import FerryEngine
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Attempts on which nothing moves lend their slots")
+@Suite("Attempts on which nothing moves lend their slots", .onOwnThread)
 struct LentSlotTests {
     /// Takes connections, and says nothing.
     private func silent(_ gate: Gate) throws -> ScriptedOrigin {

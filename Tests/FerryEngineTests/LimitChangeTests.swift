@@ -1,11 +1,12 @@
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
 /// Limits that come, change and go while transfers run, and whom they concern.
-@Suite("Changes of limits") struct LimitChangeTests {
+@Suite("Changes of limits", .onOwnThread) struct LimitChangeTests {
     @Test("a transfer that no limit concerns has none, whatever limits others have")
     func unconcerned() throws {
         let fixture = try Fixture()

@@ -2,6 +2,7 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 private let bytes = patternBytes(4 << 20, seed: 21)
@@ -28,7 +29,7 @@ private enum Mark: CaseIterable {
 }
 
 /// Servers that answer 206 whatever `If-Range` says: the answer has to prove that the file is the same.
-@Suite(.serialized) struct MirrorProofTests {
+@Suite(.serialized, .onOwnThread) struct MirrorProofTests {
     /// A server that does not know `If-Range`; `change` as in `RangeOrigin`.
     private static func origin(
         _ bytes: [UInt8], _ mark: Mark,

@@ -3,11 +3,12 @@ import FerryEngine
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 private let bytes = patternBytes(6 << 20, seed: 3)
 
-@Suite(.serialized) struct MirrorTests {
+@Suite(.serialized, .onOwnThread) struct MirrorTests {
     private static func fetch(
         _ url: String, mirrors: [String], segments: Int = 1, _ change: (inout Draft) -> Void = { _ in },
         check: (AttemptResult, Fixture) throws -> Void

@@ -2,10 +2,11 @@ import FerryCore
 import FerryEngine
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// Servers that are slow, broken, lying or odd.
-@Suite(.serialized) struct OriginTests {
+@Suite(.serialized, .onOwnThread) struct OriginTests {
     private static func answer(_ text: String, keepsOpen: Bool = false) throws -> ScriptedOrigin {
         try ScriptedOrigin { connection in
             _ = connection.readRequest()

@@ -2,6 +2,7 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
@@ -199,7 +200,7 @@ private struct Simulation {
 }
 
 /// The same with real sockets: generous bounds, because the machine is shared.
-@Suite(.serialized) struct RateTests {
+@Suite(.serialized, .onOwnThread) struct RateTests {
     private static func with(_ body: (Nginx, Fixture) throws -> Void) throws {
         let nginx = try Nginx()
         defer { nginx.stop() }

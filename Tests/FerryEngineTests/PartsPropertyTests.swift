@@ -1,11 +1,12 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 /// The law of a download in parts: whatever one of the answers is, at whatever byte it goes wrong, in
 /// whatever order they come, the file is exact in the end or the job has failed.
-@Suite(.serialized) struct PartsPropertyTests {
+@Suite(.serialized, .onOwnThread) struct PartsPropertyTests {
     private static let seed: UInt64 = 31_415
     /// Enough for two parts, and not much more.
     private static let bytes = patternBytes((2 << 20) + 12_345, seed: seed)

@@ -1,9 +1,10 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Transfers through proxies", .serialized) struct ProxyTests {
+@Suite("Transfers through proxies", .serialized, .onOwnThread) struct ProxyTests {
     private static func with(
         _ kind: TestProxy.Kind, asks: Bool = false,
         _ body: (TestProxy, Nginx, Fixture) throws -> Void

@@ -3,6 +3,7 @@ import FerryEngine
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// Limits with real sockets, several at once, by the bytes that have come and the clock at which they had.
@@ -10,7 +11,7 @@ import Testing
 /// The machine may stand still for seconds, and what a limit does not let through then is lost: so it is
 /// watched for minutes if need be, until ten seconds in a row have carried enough. What they may carry at
 /// most holds for all of them.
-@Suite(.serialized) struct RateAccuracyTests {
+@Suite(.serialized, .onOwnThread) struct RateAccuracyTests {
     /// Nanoseconds over which a limit is kept.
     private static let window: Int64 = 10_000_000_000
 

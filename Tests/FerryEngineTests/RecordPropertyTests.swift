@@ -2,11 +2,12 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 /// The law of a download, one layer below: whatever somebody on the way does to the records of TLS, in the
 /// end there is the exact file or an error that says so.
-@Suite(.serialized) struct RecordPropertyTests {
+@Suite(.serialized, .onOwnThread) struct RecordPropertyTests {
     private static let seed: UInt64 = 20_261_122
     private static let bytes = patternBytes(60, seed: seed)
     private static let codes: Set<TransferError.Code> = [

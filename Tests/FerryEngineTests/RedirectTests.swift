@@ -2,9 +2,10 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite(.serialized) struct RedirectTests {
+@Suite(.serialized, .onOwnThread) struct RedirectTests {
     /// Redirects `/NNN?target` with status NNN, and answers everything else with the request's line.
     private static func origin() throws -> ScriptedOrigin {
         try ScriptedOrigin.answering { request, body in

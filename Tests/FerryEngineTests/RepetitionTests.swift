@@ -4,10 +4,11 @@ import Glibc
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// When a body goes out again, and when a request must not.
-@Suite(.serialized) struct RepetitionTests {
+@Suite(.serialized, .onOwnThread) struct RepetitionTests {
     private static func with(
         _ script: @escaping @Sendable (OriginConnection) -> Void,
         _ body: (ScriptedOrigin, Fixture) throws -> Void

@@ -1,10 +1,11 @@
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
-@Suite("Parts that replace each other")
+@Suite("Parts that replace each other", .onOwnThread)
 struct ReplacedPartsTests {
     private static func head(_ type: String) -> ResponseHead {
         var head = ResponseHead(status: 200, isHTTP1: true)

@@ -2,11 +2,12 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 /// An answer cut after every single byte, and a server that then goes on honestly, changes its file, or lies:
 /// in the end there is the exact file or an error, never a mixture.
-@Suite(.serialized) struct ResumePropertyTests {
+@Suite(.serialized, .onOwnThread) struct ResumePropertyTests {
     /// How the first answer says what it is.
     enum Shape: String, CaseIterable { case tagged, dated, chunked, weak, bare }
 

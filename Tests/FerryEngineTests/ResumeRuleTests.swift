@@ -2,6 +2,7 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 private let bytes = patternBytes(3_000_000, seed: 41)
@@ -10,7 +11,7 @@ private let dates = [
 ]
 
 /// A second attempt whose job, or whose server, is not quite what the first one's was.
-@Suite(.serialized) struct ResumeRuleTests {
+@Suite(.serialized, .onOwnThread) struct ResumeRuleTests {
     private final class Phase: Sendable {
         let isCutting = Atomic<Bool>(true)
     }

@@ -2,11 +2,12 @@ import FerryCore
 import Glibc
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
-@Suite(.serialized) struct ResumeTests {
+@Suite(.serialized, .onOwnThread) struct ResumeTests {
     private static let size = 3_000_000
     private static let bytes = patternBytes(size)
 

@@ -2,11 +2,12 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 /// Exchanges that follow each other on one connection, in all orders: each ends as it does on a connection of
 /// its own, and no byte of one is taken for another's.
-@Suite(.serialized) struct ReusedConnectionTests {
+@Suite(.serialized, .onOwnThread) struct ReusedConnectionTests {
     private static let seed: UInt64 = 1_618
     private static let bytes = patternBytes(3_000, seed: seed)
 

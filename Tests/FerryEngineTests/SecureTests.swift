@@ -2,9 +2,10 @@ import FerryCore
 import FerryEngine
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Transfers over TLS", .serialized) struct SecureTests {
+@Suite("Transfers over TLS", .serialized, .onOwnThread) struct SecureTests {
     private static func with(_ body: (TestAuthority, SecureNginx, Fixture) throws -> Void) throws {
         let authority = try TestAuthority.shared.get()
         let nginx = try SecureNginx(authority)

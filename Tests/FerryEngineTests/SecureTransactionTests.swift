@@ -1,10 +1,11 @@
 import FerryCore
 import FerryEngine
 import TestSupport
+import TestThreads
 import Testing
 
 /// What an attempt leaves about requests over TLS, through proxies, and with coded bodies.
-@Suite(.serialized) struct SecureTransactionTests {
+@Suite(.serialized, .onOwnThread) struct SecureTransactionTests {
     private static func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         TransactionTests.unpacked(try #require(result?.trace).transactions)
     }

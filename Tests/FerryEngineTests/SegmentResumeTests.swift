@@ -2,12 +2,13 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 private let size = 8 << 20
 private let bytes = patternBytes(size, seed: 11)
 
-@Suite(.serialized) struct SegmentResumeTests {
+@Suite(.serialized, .onOwnThread) struct SegmentResumeTests {
     /// While `isCutting`, each answer ends after 200 kB.
     private final class CuttingOrigin: Sendable {
         let isCutting = Atomic<Bool>(true)

@@ -4,12 +4,13 @@ import Glibc
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 private let size = 8 << 20
 private let bytes = patternBytes(size, seed: 7)
 
-@Suite(.serialized) struct SegmentTests {
+@Suite(.serialized, .onOwnThread) struct SegmentTests {
     /// Runs one download in four parts; nothing stays beside the file.
     private static func fetch(
         _ origin: RangeOrigin, segments: Int = 4, _ change: (inout Draft) -> Void = { _ in },

@@ -2,12 +2,13 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
 /// A disk that does not come back, and a network that does not wait for it.
-@Suite(.serialized) struct SlowDiskTests {
+@Suite(.serialized, .onOwnThread) struct SlowDiskTests {
     private static let bytes = patternBytes(Int(EngineLimits.digestLagMax) + (16 << 20))
 
     @Test("a disk that hangs stops the network: nobody takes more than it may be behind", arguments: [1, 3])

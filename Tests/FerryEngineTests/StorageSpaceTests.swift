@@ -2,10 +2,11 @@ import FerryCore
 import FerryEngine
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
 /// On a file system of 16 MiB, which a test may fill; a twentieth of it, 838,860 bytes, is the reserve.
-@Suite(.serialized) struct StorageSpaceTests {
+@Suite(.serialized, .onOwnThread) struct StorageSpaceTests {
     private static func with(_ body: (Fixture, DownloadGate) throws -> Void) throws {
         let place = try TemporaryDirectory.make("room")
         defer { TemporaryDirectory.remove(place) }

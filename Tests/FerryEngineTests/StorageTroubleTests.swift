@@ -2,11 +2,12 @@ import FerryCore
 import Glibc
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
-@Suite("Disks that cannot be written to") struct StorageTroubleTests {
+@Suite("Disks that cannot be written to", .onOwnThread) struct StorageTroubleTests {
     private static let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsome".utf8)
 
     /// `isReadOnly`: when the engine starts.

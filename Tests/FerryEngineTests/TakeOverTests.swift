@@ -1,12 +1,13 @@
 import FerryCore
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryEngine
 
 /// The files of a job's earlier attempts, without a server.
-@Suite("What earlier attempts have left") struct TakeOverTests {
+@Suite("What earlier attempts have left", .onOwnThread) struct TakeOverTests {
     private struct Job {
         let fixture: Fixture
         let id: JobID

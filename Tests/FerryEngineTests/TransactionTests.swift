@@ -3,10 +3,11 @@ import FerryEngine
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// What an attempt leaves about each of its requests.
-@Suite(.serialized) struct TransactionTests {
+@Suite(.serialized, .onOwnThread) struct TransactionTests {
     private static func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         let trace = try #require(result?.trace)
         #expect(trace.finishedAt >= trace.startedAt)

@@ -2,11 +2,12 @@ import FerryCore
 import FerryEngine
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 /// The law of an upload: it has succeeded only if the server has got exactly its bytes and has said so,
 /// whatever became of the exchange at whatever byte; and what must not be repeated is not.
-@Suite(.serialized) struct UploadPropertyTests {
+@Suite(.serialized, .onOwnThread) struct UploadPropertyTests {
     private static let seed: UInt64 = 7_114
     private static let bytes = patternBytes(64, seed: seed)
     private static let answer = Array("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok".utf8)

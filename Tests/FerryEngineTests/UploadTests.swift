@@ -2,9 +2,10 @@ import FerryCore
 import FerryEngine
 import Glibc
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite(.serialized) struct UploadTests {
+@Suite(.serialized, .onOwnThread) struct UploadTests {
     private static func with(_ body: (Nginx, Fixture) throws -> Void) throws {
         let nginx = try Nginx()
         defer { nginx.stop() }

@@ -2,6 +2,7 @@ import Glibc
 import HTTPServer
 import Synchronization
 import Sys
+import TestThreads
 import Testing
 
 /// Clients that each send their next request when the last is answered, all on one thread.
@@ -46,7 +47,7 @@ private struct ClosedLoop {
     }
 }
 
-@Suite(.serialized) struct LoadTests {
+@Suite(.serialized, .onOwnThread) struct LoadTests {
     private static let response = Response(status: 200, body: .bytes(Array("answer".utf8)))
 
     /// Answers from two threads: at once, in whatever order the threads come, and in batches.

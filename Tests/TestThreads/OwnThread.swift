@@ -1,15 +1,15 @@
 import Glibc
 import Synchronization
 import Sys
-import Testing
+package import Testing
 
-/// Runs each test on a thread of its own: these tests wait for other processes, and on the two threads of
-/// Swift's pool only two of them could wait at a time. So many at once that the machine is kept busy, and
-/// not so many that each of them waits for the others instead of what it is about.
-struct OwnThread: SuiteTrait, TestTrait, TestScoping {
-    var isRecursive: Bool { true }
+/// Runs each test on a thread of its own: these tests wait for other threads and processes, and on the two
+/// threads of Swift's pool only two of them could wait at a time. So many at once that the machine is kept
+/// busy, and not so many that each of them waits for the others instead of what it is about.
+package struct OwnThread: SuiteTrait, TestTrait, TestScoping {
+    package var isRecursive: Bool { true }
 
-    func provideScope(
+    package func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         try await withTaskExecutorPreference(ThreadExecutor.shared) {
@@ -21,7 +21,7 @@ struct OwnThread: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == OwnThread {
-    static var onOwnThread: Self { Self() }
+    package static var onOwnThread: Self { Self() }
 }
 
 /// A thread for each piece of work between two suspensions.
@@ -34,7 +34,9 @@ private final class ThreadExecutor: TaskExecutor {
     }
 }
 
-/// Who comes when all places are taken waits for its turn.
+/// Who comes when all places are taken waits for one; who came last goes first. What comes late is the next
+/// test of a suite that runs one after the other, and all others are there from the start: behind them it
+/// would end the run alone.
 private final class Places: Sendable {
     static let shared = Places(max(4, 3 * sysconf(Int32(_SC_NPROCESSORS_ONLN))))
 
@@ -62,7 +64,7 @@ private final class Places: Sendable {
 
     func leave() {
         let next: CheckedContinuation<Void, Never>? = state.withLock { state in
-            guard state.waiting.isEmpty else { return state.waiting.removeFirst() }
+            guard state.waiting.isEmpty else { return state.waiting.removeLast() }
             state.freeCount += 1
             return nil
         }

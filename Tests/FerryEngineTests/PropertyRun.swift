@@ -27,6 +27,9 @@ struct PropertyRun {
     var atOnce = 200
     /// How long who meets a silent server waits.
     var stallSeconds = 0.2
+    /// How long all others wait: the connection that they use again may be one on which a server has fallen
+    /// silent after a whole answer, or what another attempt was to meet is left for them.
+    var silenceSeconds = 5.0
     /// Sees the result of every attempt.
     var inspect: @Sendable (AttemptResult) -> Void = { _ in }
     /// What the jobs are.
@@ -42,9 +45,8 @@ struct PropertyRun {
                 let batch = open[start..<min(start + atOnce, open.count)]
                 let attempts = batch.map { open in
                     fixture.attempt(kind, url + open.one.path, job: open.job, number: number) { draft in
-                        if number == 1, open.one.stalls {
-                            draft.spec.request.timeoutForRequest = stallSeconds
-                        }
+                        draft.spec.request.timeoutForRequest =
+                            number == 1 && open.one.stalls ? stallSeconds : silenceSeconds
                         make(open.one, &draft)
                     }
                 }

@@ -79,8 +79,9 @@ final class StorageSpace: Sendable {
         }
         let usualError = usual.writingTrial()
         guard saysUnavailable(usualError) else { return false }
-        troubles.note(usualError, at: usual, on: device)
+        // Closed first: an attempt that finds the trouble noted ends at once, and then nothing is to begin.
         close(.unwritable, because: usualError)
+        troubles.note(usualError, at: usual, on: device)
         return true
     }
 
@@ -129,6 +130,7 @@ final class StorageSpace: Sendable {
                 if readOnlyAtStart.contains(path) { continue }
                 gated[look.device] = gated[look.device] ?? look.place
                 if look.isReadOnly, troubles[look.device] == nil {
+                    close(.unwritable, because: EROFS)
                     troubles.note(EROFS, at: look.place, on: look.device)
                 }
                 failure = failure ?? troubles.meet(look.device)

@@ -6,13 +6,13 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Many jobs that are overdue at once")
+@Suite("Jobs whose time is over")
 struct ExpiryTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
 
-    @Test("they end in batches, none of which keeps a heartbeat waiting")
+    @Test("very many at once end in batches, none of which keeps a heartbeat waiting")
     func batches() throws {
         let node = try TestNode(database.url)
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
@@ -34,6 +34,34 @@ struct ExpiryTests {
         let failed = Statement("failed", "SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
         #expect(try connection.execute(failed).int64(0, 0) == 1_203)
         #expect(try watch.expire(lane, until: .max))
+    }
+
+    @Test("what waits fails at its deadline, also at one that is set later, and not at the next heartbeat")
+    func inTime() throws {
+        // The next heartbeat comes after the patience of `eventually`.
+        let node = try TestNode(database.url, leaseSeconds: 3_000) { $0.heartbeatSeconds = 1_000 }
+        defer { node.store.stop() }
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        let deadline = now + 0.5
+        let given = try node.submit(newJob(beginAt: now + 3_600, deadlineAt: deadline)).id
+        eventually("it is over") { (try? node.job(given).get().record.state) == .failed }
+        let set = try node.submit(newJob(beginAt: now + 3_600)).id
+        _ = try wait { reply in
+            node.store.control.edit(
+                set, tenant: "acme", revision: nil,
+                { draft throws(InvalidFields) in
+                    var draft = draft
+                    draft.spec.schedule.deadlineAt = deadline
+                    return draft
+                }, reply: reply)
+        }.get()
+        eventually("that is over, too") { (try? node.job(set).get().record.state) == .failed }
+        for id in [given, set] {
+            let record = try node.job(id).get().record
+            let error = try JSON.parse(try #require(record.errorJSON))
+            #expect(error["code"]?.string == "deadline_exceeded")
+            #expect(try #require(record.finishedAt) >= deadline)
+        }
     }
 
     @Test("what keeps them from ending does not keep the node from sweeping")

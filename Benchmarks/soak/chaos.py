@@ -203,8 +203,3 @@ def excused(done: list[tuple[str, float, float]]) -> list[tuple[float, float]]:
     use their places, from its lease on; they end when it wakes and hears that it is dead: at the next heartbeat
     (3 s) and its answer."""
     return [(begin, end + 6) for kind, begin, end in done if end - begin > LEASE_SECONDS - 3 and kind == "freeze"]
-
-
-def outages(done: list[tuple[str, float, float]]) -> list[tuple[float, float]]:
-    """Times at which there was no database, or nobody had found it again yet."""
-    return [(begin, end + 3) for kind, begin, end in done if kind in ("database", "database_long")]

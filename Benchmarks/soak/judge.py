@@ -34,7 +34,7 @@ class Judge:
     def complain(self, text: str):
         self.book.complain(text)
 
-    def judge(self, excused, outages):
+    def judge(self, excused):
         for record in self.book.records.values():
             self.existence(record)
         for job in self.jobs.values():
@@ -44,7 +44,7 @@ class Judge:
         self.deliveries()
         self.limits(excused)
         self.left_over()
-        self.figures(outages)
+        self.figures()
         self.schedules()
         for session in self.book.ended:
             shown = self.cluster.call("GET", f"/v1/sessions/{session}").json()
@@ -284,7 +284,7 @@ class Judge:
                 self.complain(f"schedule {schedule}: {len(times)} runs, gaps {gaps[:10]}, "
                               f"{[job['id'] for job in jobs if job['state'] != 'succeeded']}")
 
-    def figures(self, outages):
+    def figures(self):
         """Nothing is in anybody's hands any more, and nothing had to be set aside."""
         for node in self.cluster.nodes:
             text = node.call("GET", "/metrics").body.decode()
@@ -297,21 +297,11 @@ class Judge:
                 self.complain(f"node {node.port} has something in hand: {wrong}, free slots "
                               f"{shown['ferry_worker_slots_free']} of {shown['ferry_worker_slots']}")
             for line in node.log_lines():
-                if line["level"] in ("error", "critical") and not self.is_known(line, outages):
+                # The database was away; it was started again. And it may be too slow for one round of the watch.
+                is_known = line["message"] == "Ferry cannot start." or (
+                    line["message"] == "watching failed" and "[57014]" in line.get("error", ""))
+                if line["level"] in ("error", "critical") and not is_known:
                     self.complain(f"node {node.port} logged {line}")
-
-    @staticmethod
-    def is_known(line: dict, outages) -> bool:
-        """What chaos makes a node say, and nothing is wrong with it."""
-        match line["message"]:
-            case "Ferry cannot start.":  # The database was away; it was started again.
-                return True
-            case "watching failed":  # The database may be too slow for one round.
-                return "[57014]" in line.get("error", "")
-            case "results could not be committed before the end":  # It was ended while there was no database.
-                logged = datetime.datetime.fromisoformat(line["time"]).timestamp() - time.time() + time.monotonic()
-                return any(begin <= logged <= end for begin, end in outages)
-        return False
 
     def left_over(self):
         """No partial file but those of failed and cancelled jobs, which are kept for a later one."""

@@ -20,7 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from book import HOST_LIMIT, HOSTS, SESSIONS, Book
-from chaos import KINDS, Chaos, excused, locks, outages
+from chaos import KINDS, Chaos, excused, locks
 from cluster import SECRET, Cluster, eventually
 from judge import Judge
 from load import Client
@@ -158,8 +158,7 @@ class Soak:
 
     def judge(self) -> list[str]:
         judge = Judge(self.cluster, self.origin, self.receiver, self.book, self.endpoints)
-        done = [one for chaos in self.chaos for one in chaos.done]
-        judge.judge(excused(done), outages(done))
+        judge.judge(excused([one for chaos in self.chaos for one in chaos.done]))
         for listener in self.listeners:
             if not listener.sequences:
                 self.book.complain(f"{listener.name} has heard nothing")

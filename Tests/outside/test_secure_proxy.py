@@ -114,9 +114,11 @@ def test_the_servers_certificate_still_counts(ferry, authority, proxy, port):
         "url": proxy.url, "ca": authority.pem, "user": "user", "password": "pass wörd"})
     assert job["state"] == "succeeded"
     answer = ferry.call("POST", "/v1/jobs", headers={"Prefer": "wait=60"}, json={
-        "kind": "download", "retry": {"max_attempts": 1}, "request": {
+        "kind": "download", "retry": {"max_attempts": 1},
+        "schedule": {"waits_for_connectivity": False}, "request": {
             "url": f"https://127.0.0.1:{port}/file",
             "proxy": {"url": proxy.url, "ca": authority.pem, "user": "user", "password": "pass wörd"}}})
+    assert answer.json()["state"] == "failed"
     error = answer.json()["error"]
     # libcurl 7.88 loses OpenSSL's reason for a handshake inside another one.
     assert error["code"] in ("certificate_invalid", "tls_failed") and error["phase"] == "securing", error

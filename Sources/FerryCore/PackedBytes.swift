@@ -2,7 +2,7 @@
 // texts behind their length in bytes.
 
 extension [UInt8] {
-    mutating func appendPacked(_ value: UInt64) {
+    package mutating func appendPacked(_ value: UInt64) {
         var rest = value
         while rest >= 0x80 {
             append(UInt8(truncatingIfNeeded: rest) | 0x80)
@@ -16,26 +16,26 @@ extension [UInt8] {
         appendPacked(UInt64(bitPattern: value << 1 ^ value >> 63))
     }
 
-    mutating func appendPacked(_ text: String) {
+    package mutating func appendPacked(_ text: String) {
         appendPacked(UInt64(text.utf8.count))
         append(contentsOf: text.utf8)
     }
 
-    mutating func appendPacked(bytes: [UInt8]) {
+    package mutating func appendPacked(bytes: some Collection<UInt8>) {
         appendPacked(UInt64(bytes.count))
         append(contentsOf: bytes)
     }
 }
 
 /// Reads what `appendPacked` wrote. Nothing that can be read leaves the bytes: damage is thrown.
-struct PackedReader {
-    struct Damage: Error {}
+package struct PackedReader {
+    package struct Damage: Error { package init() {} }
     private let bytes: [UInt8]
     private var index = 0
 
-    init(_ bytes: [UInt8]) { self.bytes = bytes }
+    package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    var isAtEnd: Bool { index == bytes.count }
+    package var isAtEnd: Bool { index == bytes.count }
 
     mutating func byte() throws(Damage) -> UInt8 {
         guard index < bytes.count else { throw Damage() }
@@ -59,20 +59,20 @@ struct PackedReader {
     }
 
     /// A number of that type; one that does not fit is damage.
-    mutating func number<Value: FixedWidthInteger>(_ type: Value.Type) throws(Damage) -> Value {
+    package mutating func number<Value: FixedWidthInteger>(_ type: Value.Type) throws(Damage) -> Value {
         guard let value = Value(exactly: try number()) else { throw Damage() }
         return value
     }
 
-    mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
+    package mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
         guard count >= 0, count <= bytes.count - index else { throw Damage() }
         defer { index += count }
         return Array(bytes[index..<(index + count)])
     }
 
-    mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
+    package mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
 
-    mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
+    package mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
 
     /// Eight bytes as PostgreSQL and the network have them, the highest first.
     mutating func bigEndian() throws(Damage) -> UInt64 {

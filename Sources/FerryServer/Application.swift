@@ -129,6 +129,7 @@ final class Application: Sendable {
             isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
             openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) })
         settings.own = own
+        settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, places) = (DownloadGate(), DeliveryPlaces())
         settings.downloads = downloads
         settings.places = places

@@ -57,10 +57,7 @@ package final class DeliveryLane: DeliveryQueue {
             }
             outbox.sweep(lane)
             if mailbox.isClosed && messages.isEmpty {
-                if !tries.isEmpty {
-                    context.logger.error(
-                        "tries of deliveries were not stored", metadata: ["count": "\(tries.count)"])
-                }
+                if !tries.isEmpty { outbox.spool(tries) }
                 return
             }
         }
@@ -114,6 +111,17 @@ private struct Outbox {
                     return alone
                 }
             }
+        }
+    }
+
+    /// Keeps them for the next start of this node.
+    func spool(_ tries: [DeliveryTry]) {
+        let count: Logger.Metadata = ["count": "\(tries.count)"]
+        if context.configuration.spool?.keep(tries, context.logger) == true {
+            context.logger.warning(
+                "tries of deliveries are stored by the next start: there is no database", metadata: count)
+        } else {
+            context.logger.error("tries of deliveries were not stored", metadata: count)
         }
     }
 
@@ -317,7 +325,7 @@ extension [Delivery] {
 
 extension Parameters {
     /// The parameters of record_tries.sql.
-    fileprivate static func tries(_ tries: [DeliveryTry]) -> Parameters {
+    static func tries(_ tries: [DeliveryTry]) -> Parameters {
         var parameters = Parameters()
         parameters.appendArray(.uuid, tries) { $0.append($1.delivery) }
         parameters.appendArray(.int32, tries) { $0.append(int32: $1.number) }

@@ -73,6 +73,12 @@ struct Dispatcher {
         poll(nil, 0, Int32(lane.retryIn / .milliseconds(1)) + 1)
     }
 
+    /// Keeps what is not committed for the next start of this node. False: it could not.
+    mutating func spool() -> Bool {
+        giveBackHeld(Sys.monotonicNanoseconds())
+        return context.configuration.spool?.keep(news, endings, context.logger) ?? false
+    }
+
     // MARK: Messages
 
     mutating func take(_ message: DispatcherLane.Message) {

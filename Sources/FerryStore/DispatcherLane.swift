@@ -56,7 +56,8 @@ package final class DispatcherLane: ResultSink {
 
     func send(_ message: Message) { mailbox.send(message) }
 
-    /// Takes no more results; the thread ends when the last one is committed, or after a few seconds.
+    /// Takes no more results; the thread ends when the last one is committed, or after a few seconds, with
+    /// what is left in the spool.
     func close() { mailbox.close() }
 
     /// As for submissions, but nobody waits for these.
@@ -88,7 +89,11 @@ package final class DispatcherLane: ResultSink {
             deadline = end
             if dispatcher.isEmpty { return }
             if now > end {
-                context.logger.error("results could not be committed before the end")
+                if dispatcher.spool() {
+                    context.logger.warning("results are committed by the next start: there is no database")
+                } else {
+                    context.logger.error("results could not be committed before the end")
+                }
                 return
             }
             dispatcher.pause()

@@ -175,6 +175,25 @@ private struct Parts {
     }
 }
 
+extension Ending {
+    /// What writes it alone. That one node alone can do its job is left out: a later attempt finds it again.
+    var statement: (Statement, Parameters) {
+        let parts = Parts([self])
+        return switch self {
+        case .finish: (Statements.finishJobs, .finished(parts.finished))
+        case .retry: (Statements.retryJobs, .retries(parts.retries))
+        case .wait: (Statements.awaitConnectivity, .waits(parts.waits))
+        case .suspend: (Statements.suspendJobs, .stops(parts.suspensions))
+        case .release:
+            (
+                Statements.releaseJobs,
+                .releases(parts.releases.map { ($0.lease, $0.ended, $0.leavesBytes, nil) }, [:])
+            )
+        case .ask: (Statements.askJobs, .asks(parts.asks))
+        }
+    }
+}
+
 extension ResultSet {
     /// Of finish_jobs.sql: whether others depend on any of these.
     var hasDependents: Bool { (0..<rowCount).contains { bool($0, 1) } }

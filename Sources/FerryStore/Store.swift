@@ -77,8 +77,9 @@ package final class Store: Sendable {
             onOperations: { control.adoptWishes() })
     }
 
-    /// Makes the node known, gives back what an earlier process of this node held, and starts the lanes that
-    /// answer for it. What is submitted waits, and what is queued stays there, until `beginWork`.
+    /// Makes the node known, commits what an earlier process of this node could not, gives back what that
+    /// held, and starts the lanes that answer for it. What is submitted waits, and what is queued stays
+    /// there, until `beginWork`.
     ///
     /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner`
     /// nil: this node runs nothing; `prober` nil: it looks for no hosts. Call once.
@@ -88,6 +89,7 @@ package final class Store: Sendable {
         context.connect(runner: runner, observer: observer, prober: prober)
         let lane = watch.makeConnection()
         try watch.beat(lane)
+        try context.configuration.spool?.commit(lane, context)
         let lostSenders = self.watch.lostSenders
         let given = try lane.withConnection { connection throws(PostgresError) in
             try connection.execute(

@@ -51,6 +51,9 @@ package struct StoreConfiguration: Sendable {
     /// Seconds of silence after which a node has lost its jobs, and between its heartbeats.
     package var leaseSeconds = Limits.leaseSeconds
     package var heartbeatSeconds = Limits.heartbeatSeconds
+    /// Where results wait for the next start that cannot be committed before the end; nil: they are lost, and
+    /// their jobs run again.
+    package var spool: ResultSpool?
     /// For how long a job is held at most for which there is no slot yet.
     package var heldSeconds = 0.1
 

@@ -357,6 +357,8 @@ package final class WatchLane: LeaseHolder {
         // First: what still hangs here must not publish what others may take from now on.
         context.lease.end()
         do {
+            // Before it: nobody may begin what has ended.
+            try context.configuration.spool?.commit(lane, context)
             try lane.withConnection { connection throws(PostgresError) in
                 _ = try connection.pipeline(timeout: .seconds(5)) { pipeline in
                     pipeline.send(Statements.reclaimJobs, .lost(by: context.configuration.node))

@@ -47,6 +47,14 @@ package struct Parameters: Sendable {
         arrayOffset = -1
     }
 
+    /// The values in their order as they are encoded; nil for null. `append(bytea:)` takes them again, for
+    /// the same statement.
+    package var values: [ArraySlice<UInt8>?] {
+        entries.map { entry in
+            entry.byteCount < 0 ? nil : bytes[entry.offset..<(entry.offset + Int(entry.byteCount))]
+        }
+    }
+
     // MARK: Arrays
 
     /// Starts a one-dimensional array parameter; what is added until `endArray()` are its elements.

@@ -92,6 +92,48 @@ struct CrashTests {
         try expectAllWhole(ferry, ids)
     }
 
+    /// Answers when the gate is open.
+    private static func heldOrigin(_ arrived: Signal<Void>, _ gate: Gate) throws -> ScriptedOrigin {
+        try .answering { _, _ in
+            arrived.fire(())
+            _ = gate.pass()
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+        }
+    }
+
+    @Test("a node that ends while the database is away says at its next start what its jobs had come to")
+    func endsWithoutDatabase() throws {
+        let server = try TestServer()
+        defer { server.remove() }
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": server.url()])
+        defer { ferry.remove() }
+        let (arrived, gate) = (Signal<Void>(), Gate())
+        let origin = try Self.heldOrigin(arrived, gate)
+        defer { origin.stop() }
+        defer { gate.open() }
+        let ids = try [
+            #"{"kind":"upload","request":{"url":"\#(origin.url)/a","method":"POST"},"source":{"text":"x"}}"#,
+            #"{"kind":"download","request":{"url":"\#(origin.url)/b"},"#
+                + #""destination":{"path":"b","if_exists":"fail"}}"#,
+            #"{"kind":"data","request":{"url":"\#(origin.url)/c"}}"#,
+        ].map { try ferry.submit($0) }
+        #expect(arrived.wait(for: 3).count == 3)
+        server.stop()
+        gate.open()
+        #expect(becomes { names(in: ferry.files).contains("b") })
+        #expect(ferry.terminate() == 0)
+        try server.start()
+        try ferry.start()
+        for id in ids {
+            let job = try ferry.finished(id)
+            #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 1, "\(job)")
+        }
+        let body = try ferry.call("GET", "/v1/jobs/\(ids[2])/content").body
+        #expect(body == Array("ok".utf8))
+        #expect(origin.requests.count == 3, "nothing is asked for twice")
+        #expect(becomes { names(in: ferry.files) == ["b"] })
+    }
+
     @Test("what is not idempotent and was under way at a crash is not sent again, and says so")
     func crashedPost() throws {
         let database = try TestDatabase()
@@ -99,11 +141,7 @@ struct CrashTests {
         defer { ferry.remove() }
         let arrived = Signal<Void>()
         let gate = Gate()
-        let origin = try ScriptedOrigin.answering { _, _ in
-            arrived.fire(())
-            _ = gate.pass()
-            return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
-        }
+        let origin = try Self.heldOrigin(arrived, gate)
         defer { origin.stop() }
         defer { gate.open() }
         let ids = try [("POST", false), ("POST", true), ("PUT", false)].map { method, allows in

@@ -1,0 +1,236 @@
+import FerryCore
+import Glibc
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// What a node that ends without a database still has to say of its jobs and deliveries: kept in a file of
+/// its data directory, and committed before anybody takes those back.
+///
+/// An entry is a statement with its parameters, those of one job or of some tries. What ends an attempt or a
+/// try is fenced (finish_jobs.sql and its like): what others have taken meanwhile stays theirs, and what is
+/// said twice counts once. One process at a time has the directory, and one thread of it the file.
+package struct ResultSpool: Sendable {
+    private struct Entry {
+        let statement: Statement
+        let parameters: Parameters
+
+        init(_ statement: Statement, _ parameters: Parameters) {
+            (self.statement, self.parameters) = (statement, parameters)
+        }
+
+        init(_ ending: Ending) { (statement, parameters) = ending.statement }
+    }
+
+    /// The first text of a file; another one is of another version.
+    private static let format = "ferry results 1"
+    /// What may be kept. A file has their texts: parameters are for these alone.
+    private static let statements = [
+        Statements.tellJobs, Statements.releaseJobs, Statements.suspendJobs, Statements.retryJobs,
+        Statements.awaitConnectivity, Statements.askJobs, Statements.finishJobs, Statements.recordTries,
+    ]
+    /// Those of which each row that they return is a job that has changed.
+    private static let endings = Round.endingStatements
+    /// Entries of one transaction.
+    private static let batchMax = 50
+
+    private let directory: String
+    private var path: String { directory + "/uncommitted" }
+
+    /// `directory`: the node's own, over its restarts.
+    package init(directory: String) { self.directory = directory }
+
+    // MARK: Keeping
+
+    /// All of them on stable storage, or false, with a line in the log.
+    func keep(_ news: [News], _ endings: [Ending], _ logger: Logger) -> Bool {
+        keep(news.map { Entry(Statements.tellJobs, .news([$0])) } + endings.map(Entry.init), logger)
+    }
+
+    /// The same of tries, behind what is kept. An acknowledgement that they bring is found later
+    /// (remind_jobs.sql).
+    func keep(_ tries: [DeliveryTry], _ logger: Logger) -> Bool {
+        keep([Entry(Statements.recordTries, .tries(tries))], logger)
+    }
+
+    private func keep(_ entries: [Entry], _ logger: Logger) -> Bool {
+        do {
+            var bytes = try contents() ?? Self.head
+            for entry in entries { encode(entry, into: &bytes) }
+            try write(bytes)
+            return true
+        } catch {
+            logger.error("results could not be kept", metadata: ["error": "\(error)"])
+            return false
+        }
+    }
+
+    private static var head: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.appendPacked(format)
+        bytes.appendPacked(UInt64(statements.count))
+        for statement in statements {
+            bytes.appendPacked(statement.name)
+            bytes.appendPacked(statement.sql)
+        }
+        return bytes
+    }
+
+    private func encode(_ entry: Entry, into bytes: inout [UInt8]) {
+        guard let index = Self.statements.firstIndex(where: { $0.name == entry.statement.name }) else {
+            preconditionFailure("\(entry.statement.name) writes no result")
+        }
+        bytes.appendPacked(UInt64(index))
+        for value in entry.parameters.values {
+            bytes.append(value == nil ? 0 : 1)
+            if let value { bytes.appendPacked(bytes: value) }
+        }
+    }
+
+    private func write(_ bytes: [UInt8]) throws(SystemError) {
+        let partial = path + ".new"
+        let descriptor = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw SystemError("open \(partial)") }
+        defer {
+            close(descriptor)
+            unlink(partial)
+        }
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes.withUnsafeBytes { bytes in
+                Glibc.write(descriptor, bytes.baseAddress?.advanced(by: offset), bytes.count - offset)
+            }
+            guard count >= 0 || errno == EINTR else { throw SystemError("write \(partial)") }
+            offset += max(0, count)
+        }
+        guard fsync(descriptor) == 0 else { throw SystemError("fsync \(partial)") }
+        guard rename(partial, path) == 0 else { throw SystemError("rename \(partial)") }
+        let place = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard place >= 0 else { throw SystemError("open \(directory)") }
+        defer { close(place) }
+        // Some file systems cannot do that at all (fsync(2), EINVAL).
+        guard fsync(place) == 0 || errno == EINVAL else { throw SystemError("fsync \(directory)") }
+    }
+
+    // MARK: Committing
+
+    /// Commits what is kept, if there is anything, and forgets it. Throws while the database cannot take it:
+    /// then it is kept. What is refused for good is left out, with a line in the log: those jobs run again.
+    func commit(_ lane: LaneConnection, _ context: StoreContext) throws(PostgresError) {
+        guard let entries = read(context.logger) else { return }
+        var changed = 0
+        for start in stride(from: 0, to: entries.count, by: Self.batchMax) {
+            let batch = entries[start..<min(start + Self.batchMax, entries.count)]
+            do {
+                changed += try commit(batch, lane)
+            } catch {
+                guard !mayPass(error) else { throw error }
+                for entry in batch { changed += try commit(alone: entry, lane, context.logger) }
+            }
+        }
+        unlink(path)
+        let resultCount = entries.count { Self.endings.contains($0.statement.name) }
+        context.metrics.recordedResults.add(Int64(changed), ordering: .relaxed)
+        context.metrics.fencedResults.add(Int64(resultCount - changed), ordering: .relaxed)
+        context.logger.notice(
+            "results that waited for the database are committed",
+            metadata: ["count": "\(changed)", "late": "\(resultCount - changed)"])
+        context.noteDependencies()
+        context.events.written(isWanted: true)
+    }
+
+    /// Nil: there is nothing that could be committed.
+    private func read(_ logger: Logger) -> [Entry]? {
+        let bytes: [UInt8]
+        do {
+            guard let found = try contents() else { return nil }
+            bytes = found
+        } catch {
+            logger.error("kept results cannot be read: their jobs run again", metadata: ["error": "\(error)"])
+            return nil
+        }
+        do {
+            return try decode(bytes)
+        } catch {
+            logger.error("kept results are of another version: their jobs run again")
+            unlink(path)
+            return nil
+        }
+    }
+
+    private func contents() throws(SystemError) -> [UInt8]? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw SystemError("open \(path)")
+        }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            guard count >= 0 else { throw SystemError("read \(path)") }
+            if count == 0 { return bytes }
+            bytes.append(contentsOf: chunk[..<count])
+        }
+    }
+
+    private func decode(_ bytes: [UInt8]) throws(PackedReader.Damage) -> [Entry] {
+        var reader = PackedReader(bytes)
+        guard try reader.text() == Self.format else { throw PackedReader.Damage() }
+        guard try reader.number(Int.self) == Self.statements.count else { throw PackedReader.Damage() }
+        for statement in Self.statements {
+            guard try reader.text() == statement.name, try reader.text() == statement.sql else {
+                throw PackedReader.Damage()
+            }
+        }
+        var entries: [Entry] = []
+        while !reader.isAtEnd {
+            let index = try reader.number(Int.self)
+            guard Self.statements.indices.contains(index) else { throw PackedReader.Damage() }
+            var parameters = Parameters()
+            for _ in 0..<Self.statements[index].parameterCount {
+                let isThere = try reader.bytes(1) == [1]
+                parameters.append(bytea: isThere ? try reader.blob() : nil)
+            }
+            entries.append(Entry(Self.statements[index], parameters))
+        }
+        return entries
+    }
+
+    /// Returns how many results were not fenced.
+    private func commit(
+        _ entries: ArraySlice<Entry>, _ lane: LaneConnection
+    ) throws(PostgresError) -> Int {
+        try lane.withConnection { connection throws(PostgresError) in
+            var results = try connection.pipeline(timeout: .seconds(5)) { pipeline in
+                for entry in entries { pipeline.send(entry.statement, entry.parameters) }
+            }
+            var changed = 0
+            for (index, entry) in entries.enumerated() {
+                let count = results.take(index).rowCount
+                if Self.endings.contains(entry.statement.name) { changed += count }
+            }
+            return changed
+        }
+    }
+
+    private func commit(
+        alone entry: Entry, _ lane: LaneConnection, _ logger: Logger
+    ) throws(PostgresError) -> Int {
+        do {
+            return try commit([entry], lane)
+        } catch {
+            guard !mayPass(error) else { throw error }
+            logger.error(
+                "a kept result was refused by the database: its job runs again",
+                metadata: ["error": "\(error)"])
+            return 0
+        }
+    }
+
+    private func mayPass(_ error: PostgresError) -> Bool {
+        error.isConnectionLost || error.isRetryable || error.isShortage
+    }
+}

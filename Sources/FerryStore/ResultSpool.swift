@@ -21,6 +21,8 @@ package struct ResultSpool: Sendable {
         }
 
         init(_ ending: Ending) { (statement, parameters) = ending.statement }
+
+        var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
     }
 
     /// The first text of a file; another one is of another version.
@@ -32,8 +34,10 @@ package struct ResultSpool: Sendable {
     ]
     /// Those of which each row that they return is a job that has changed.
     private static let endings = Round.endingStatements
-    /// Entries of one transaction.
+    /// Entries of one transaction, and the bytes behind which none is added: a start does not fail because
+    /// they take longer than a statement may.
     private static let batchMax = 50
+    private static let batchByteCount = 1 << 20
 
     private let directory: String
     private var path: String { directory + "/uncommitted" }
@@ -120,8 +124,7 @@ package struct ResultSpool: Sendable {
     func commit(_ lane: LaneConnection, _ context: StoreContext) throws(PostgresError) {
         guard let entries = read(context.logger) else { return }
         var changed = 0
-        for start in stride(from: 0, to: entries.count, by: Self.batchMax) {
-            let batch = entries[start..<min(start + Self.batchMax, entries.count)]
+        for batch in batches(of: entries) {
             do {
                 changed += try commit(batch, lane)
             } catch {
@@ -197,6 +200,19 @@ package struct ResultSpool: Sendable {
             entries.append(Entry(Self.statements[index], parameters))
         }
         return entries
+    }
+
+    private func batches(of entries: [Entry]) -> [ArraySlice<Entry>] {
+        var batches: [ArraySlice<Entry>] = []
+        var (start, byteCount) = (0, 0)
+        for (index, entry) in entries.enumerated() {
+            byteCount += entry.byteCount
+            let isFull = index - start + 1 == Self.batchMax || byteCount >= Self.batchByteCount
+            guard isFull || index == entries.count - 1 else { continue }
+            batches.append(entries[start...index])
+            (start, byteCount) = (index + 1, 0)
+        }
+        return batches
     }
 
     /// Returns how many results were not fenced.

@@ -25,7 +25,9 @@ struct ResultSpoolTests {
     }
 
     private func node(works: Bool = true) throws -> TestNode {
-        try TestNode(server.url(), id: id, works: works) { $0.spool = ResultSpool(directory: directory) }
+        try TestNode(server.url(), slots: 130, id: id, works: works) {
+            $0.spool = ResultSpool(directory: directory)
+        }
     }
 
     private var file: String { directory + "/uncommitted" }
@@ -109,11 +111,11 @@ struct ResultSpoolTests {
         #expect(stored.rowCount == 1 && stored.text(0, 0) == "accepted" && stored.int64(0, 1) == 1)
     }
 
-    @Test("what others have taken meanwhile stays theirs")
+    @Test("what others have taken meanwhile stays theirs, also of more than one transaction takes")
     func taken() throws {
         defer { remove() }
-        let jobs = [newJob(), newJob()]
-        try end(jobs, [success, success])
+        let jobs = (0..<120).map { _ in newJob() }
+        try end(jobs, jobs.map { _ in success })
         try server.start()
         var connection = try Connection(url: server.url())
         try connection.execute(
@@ -124,8 +126,8 @@ struct ResultSpoolTests {
         let node = try node(works: false)
         defer { node.store.stop() }
         let states = try jobs.map { try node.job($0.id).get().record.state }
-        #expect(states == [.queued, .succeeded] && !isKept)
-        #expect(node.store.metrics.fencedResults == 1 && node.store.metrics.recordedResults == 1)
+        #expect(states == [.queued] + Array(repeating: .succeeded, count: 119) && !isKept)
+        #expect(node.store.metrics.fencedResults == 1 && node.store.metrics.recordedResults == 119)
     }
 
     @Test("what the database refuses for good keeps nobody else's result, nor the node from starting")

@@ -54,14 +54,20 @@ package struct TransferError: Error, Sendable, Equatable {
     package let isRetryable: Bool
     /// What the operating system said, for operators only (errno(3)); 0: it was not asked.
     package let osError: Int32
+    /// Whether the host itself has said so before it was asked: it can be reached.
+    package let isAnswer: Bool
 
     /// Phase and retryability are among those that the code's row in `docs/errors.md` has.
-    package init(_ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0) {
+    package init(
+        _ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0,
+        isAnswer: Bool = false
+    ) {
         self.code = code
         self.message = message
         self.phase = phase
         self.isRetryable = isRetryable
         self.osError = osError
+        self.isAnswer = isAnswer
     }
 
     /// What an attempt ends as whose node died: nobody knows how far it came.

@@ -5,8 +5,10 @@ private func atProxy(_ code: TransferError.Code, _ message: String, retry: Bool)
     TransferError(code, message, phase: .connecting, isRetryable: retry)
 }
 
-private func securing(_ code: TransferError.Code, _ message: String, retry: Bool) -> TransferError {
-    TransferError(code, message, phase: .securing, isRetryable: retry)
+private func securing(
+    _ code: TransferError.Code, _ message: String, retry: Bool, isAnswer: Bool = false
+) -> TransferError {
+    TransferError(code, message, phase: .securing, isRetryable: retry, isAnswer: isAnswer)
 }
 
 /// What went wrong between us and the proxy; nil when it was not there.
@@ -69,11 +71,18 @@ func tlsFailure(_ error: CurlError, _ phase: TransferError.Phase) -> TransferErr
         return securing(.tlsFailed, "The TLS credentials could not be used.", retry: false)
     case CurlError.sslConnectError, CurlError.sslCipher:
         if let refusal = clientCertificateRefusal(error.text) { return refusal }
-        let isVersion = ["protocol version", "unsupported protocol", "no protocols available"].contains {
-            error.text.contains($0)
+        let says = { (words: [String]) in words.contains { error.text.contains($0) } }
+        if says(["protocol version", "unsupported protocol", "no protocols available"]) {
+            return securing(.tlsFailed, "The server has no TLS version that the job allows.", retry: false)
         }
-        return isVersion
-            ? securing(.tlsFailed, "The server has no TLS version that the job allows.", retry: false)
+        if says(["wrong version number", "packet length too long"]) {
+            return securing(
+                .tlsFailed, "The server does not speak TLS on this port.", retry: true, isAnswer: true)
+        }
+        // Of OpenSSL's texts for the alerts of RFC 8446 §6.2 one lacks the word.
+        let isAlert = says(["alert", "unrecognized name"])
+        return isAlert
+            ? securing(.tlsFailed, "The server refused the TLS handshake.", retry: true, isAnswer: true)
             : securing(.tlsFailed, "The TLS handshake failed.", retry: true)
     case CurlError.receiveError, CurlError.sendError:
         // With TLS 1.3 the server's verdict comes after our side of the handshake (RFC 8446 §4.4.2.4).

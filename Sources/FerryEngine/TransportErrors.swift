@@ -26,7 +26,9 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
     let isRetryable = mapped.isRetryable && (context.isRepeatable || !mayHaveReached)
     let diedOnArrival: Set<Int> = [CurlError.gotNothing, CurlError.sendError, CurlError.receiveError]
     return AttemptMachine.Failure(
-        TransferError(mapped.code, mapped.message, phase: mapped.phase, isRetryable: isRetryable),
+        TransferError(
+            mapped.code, mapped.message, phase: mapped.phase, isRetryable: isRetryable,
+            isAnswer: mapped.isAnswer),
         mayRepeatAtOnce: info.newConnections == 0 && !context.hasHead && context.isRepeatable
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
 }

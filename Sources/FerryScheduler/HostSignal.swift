@@ -44,6 +44,7 @@ package enum HostSignal: Sendable, Equatable {
 
     private static func failure(_ error: TransferError, _ answer: HostAnswer?) -> HostSignal {
         if isUnreachable(error) { return .unreachable(error.code) }
+        if error.isAnswer { return .answered }
         switch error.code {
         case .unacceptableStatus: return answer.map { HostSignal($0) } ?? .none
         case .connectionLost, .timedOut, .incompleteBody: return .lost
@@ -62,11 +63,11 @@ package enum HostSignal: Sendable, Equatable {
     ]
 
     /// Whether an error means that the host could not be reached, and that it may be reached later: not what
-    /// certificates, versions of TLS or a proxy's rules forbid.
+    /// certificates, versions of TLS or a proxy's rules forbid, nor what it has refused itself.
     package static func isUnreachable(_ error: TransferError) -> Bool {
         switch error.code {
         case .hostNotFound, .couldNotConnect: return error.isRetryable
-        case .tlsFailed: return error.isRetryable && error.phase == .securing
+        case .tlsFailed: return error.isRetryable && error.phase == .securing && !error.isAnswer
         case .connectionLost, .timedOut:
             return error.isRetryable && [.resolving, .connecting, .securing].contains(error.phase)
         default: return false

@@ -76,6 +76,20 @@ struct ConnectivityTests {
         #expect(told.count { $0 == "job.waiting_for_connectivity" } == 20 && told.count == 40)
     }
 
+    @Test("a host that does not speak TLS is not waited for: its jobs use up their attempts")
+    func withoutTLS() throws {
+        let ferry = try start()
+        defer { ferry.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let url = "https" + nginx.url.dropFirst("http".count)
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(url)/"},"retry":{"max_attempts":3,"initial_delay":0.01}}"#)
+        #expect(job["state"]?.string == "failed" && job["attempt"]?.integer == 3, "\(job)")
+        #expect(job["error"]?["code"]?.string == "tls_failed")
+        #expect(job["error"]?["message"]?.string?.contains("does not speak TLS") == true, "\(job)")
+    }
+
     @Test("hosts that say nothing keep nobody else from transferring", arguments: ["https", "http"])
     func silence(scheme: String) throws {
         let ferry = try start(["FERRY_CONCURRENCY": "2"])

@@ -94,6 +94,36 @@ import Testing
         }
     }
 
+    /// What a server says to a handshake before it hangs up, and what is made of it.
+    private static let refusals: [(said: [UInt8], isAnswer: Bool, word: String)] = [
+        (Array("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".utf8), true, "does not speak TLS"),
+        (Array("220 smtp.example ESMTP\r\n".utf8), true, "does not speak TLS"),
+        // Fatal alerts (RFC 8446 §6.2): handshake_failure, internal_error, unrecognized_name.
+        ([0x15, 3, 3, 0, 2, 2, 40], true, "refused"), ([0x15, 3, 3, 0, 2, 2, 80], true, "refused"),
+        ([0x15, 3, 3, 0, 2, 2, 112], true, "refused"), ([], false, "failed"),
+    ]
+
+    @Test("who refuses a handshake is there, and who only hangs up may not be", arguments: refusals)
+    func refusal(_ said: [UInt8], isAnswer: Bool, word: String) throws {
+        let origin = try ScriptedOrigin { connection in
+            // The ClientHello: a record (RFC 8446 §5.1).
+            let head = connection.read(5)
+            guard head.count == 5 else { return }
+            _ = connection.read(Int(head[3]) << 8 | Int(head[4]))
+            guard !said.isEmpty else { return }
+            connection.send(said)
+            _ = connection.waitUntilClosed()
+        }
+        defer { origin.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let url = "https://127.0.0.1:\(origin.port)/"
+        let error = try #require(fixture.run(.data, url)?.failure)
+        #expect([.tlsFailed, .connectionLost].contains(error.code) && error.phase == .securing, "\(error)")
+        #expect(error.isRetryable && error.isAnswer == isAnswer, "\(error)")
+        #expect(!isAnswer || error.message.contains(word), "\(error)")
+    }
+
     @Test("a client certificate is shown to its own origin, and to no other one that it is redirected to")
     func clientCertificate() throws {
         try Self.with { authority, nginx, fixture in

@@ -109,6 +109,18 @@ struct HostSignalTests {
         }
     }
 
+    @Test("a refusal of the handshake by the host itself is an answer, whether or not it is tried again")
+    func refusal() {
+        for isRetryable in [true, false] {
+            let error = TransferError(
+                .tlsFailed, "It refused.", phase: .securing, isRetryable: isRetryable, isAnswer: true)
+            #expect(!HostSignal.isUnreachable(error))
+            #expect(HostSignal(Self.result(.failed(error, retryAfter: nil))) == .answered)
+            let elsewhere = Self.result(.failed(error, retryAfter: nil), elsewhere: true)
+            #expect(HostSignal(elsewhere) == .none)
+        }
+    }
+
     @Test("an answer is that of who gave it, and not of the job's own host")
     func elsewhere() {
         let answer = HostAnswer(origin: Self.other, status: 429, retryAfter: 30)

@@ -226,13 +226,18 @@ import Testing
             let all = (0..<2_000).map { _ in Running(loop, request) }
             for running in all { #expect(!running.recorder.firstByte.wait().isEmpty) }
             loop.perform { _ in read() }
-            #expect(all[0].recorder.ended.wait(seconds: 1).isEmpty)
-            loop.perform { _ in read() }
-            let readings = clock.wait(for: 3)
-            // What this machine and this build need to begin them is the measure.
+            for _ in 1...4 {
+                #expect(all[0].recorder.ended.wait(seconds: 1).isEmpty)
+                loop.perform { _ in read() }
+            }
+            let readings = clock.wait(for: 6)
+            // What this machine and this build need to begin them is the measure, and the cheapest second:
+            // whoever else is at work can only make one dearer.
             let begun = Double(readings[1].cpu - readings[0].cpu)
-            let seconds = Double(readings[2].wall - readings[1].wall) / 1e9
-            let second = Double(readings[2].cpu - readings[1].cpu) / seconds
+            let costs = zip(readings[1...], readings[2...]).map { from, to in
+                Double(to.cpu - from.cpu) / (Double(to.wall - from.wall) / 1e9)
+            }
+            let second = try #require(costs.min())
             #expect(second < begun / 2, "\(second / 1e6) ms a second, \(begun / 1e6) ms to begin them")
             #expect(eventually { monotonicNanoseconds() - loop.lastTurnNanoseconds < 5_000_000_000 })
         }

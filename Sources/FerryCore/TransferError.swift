@@ -54,7 +54,7 @@ package struct TransferError: Error, Sendable, Equatable {
     package let isRetryable: Bool
     /// What the operating system said, for operators only (errno(3)); 0: it was not asked.
     package let osError: Int32
-    /// Whether the host itself has said so before it was asked: it can be reached.
+    /// Whether it is the host's own refusal, before a request was sent: the host is there.
     package let isAnswer: Bool
 
     /// Phase and retryability are among those that the code's row in `docs/errors.md` has.

@@ -21,7 +21,7 @@ extension [UInt8] {
         append(contentsOf: text.utf8)
     }
 
-    package mutating func appendPacked(bytes: some Collection<UInt8>) {
+    package mutating func appendPacked(bytes: [UInt8]) {
         appendPacked(UInt64(bytes.count))
         append(contentsOf: bytes)
     }

@@ -2,6 +2,7 @@ package import FerryCore
 package import FerryEngine
 import Glibc
 package import Logging
+import Sys
 
 /// Everything an operator can set, validated. Secrets are in here: it never describes itself.
 package struct Configuration: Sendable {

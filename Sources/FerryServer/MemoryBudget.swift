@@ -1,6 +1,7 @@
 import FerryCore
 import FerryEngine
 import Glibc
+import Sys
 
 /// What this node keeps in memory for others, as far as it may have any. In a container with little, bodies
 /// of a few large batches would be its end: the kernel kills whoever takes more than its control group may.

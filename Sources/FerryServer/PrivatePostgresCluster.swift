@@ -203,7 +203,7 @@ struct PostgresCluster {
     /// Where a start that was interrupted was about to make the cluster.
     private func begunElsewhere() -> String? {
         guard let begun = FileTree.target(ofLink: unfinishedLink) else { return nil }
-        return FileTree.status(FileTree.parent(of: begun)) == nil ? nil : begun
+        return FileTree.status(parentDirectory(of: begun)) == nil ? nil : begun
     }
 
     /// A place for the cluster that the next start finds as well.
@@ -239,7 +239,7 @@ struct PostgresCluster {
         guard rename(unfinished, directory) == 0 else {
             throw PrivatePostgresError(.directoryUnusable, "\(SystemError("rename \(unfinished)"))")
         }
-        FileTree.sync(directory: FileTree.parent(of: directory))
+        FileTree.sync(directory: parentDirectory(of: directory))
     }
 
     private func initdb(_ programs: PostgresPrograms, _ arguments: [String]) throws(PrivatePostgresError) {

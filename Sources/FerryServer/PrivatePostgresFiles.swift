@@ -18,11 +18,6 @@ enum FileTree {
         return String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    static func parent(of path: String) -> String {
-        guard let slash = path.lastIndex(of: "/") else { return "." }
-        return slash == path.startIndex ? "/" : String(path[..<slash])
-    }
-
     /// What stat(2) says, following links; nil when it cannot.
     static func status(_ path: String) -> stat? {
         var status = stat()
@@ -55,7 +50,7 @@ enum FileTree {
         var ancestors: [String] = []
         var current = path
         while current != "/" && current != "." {
-            current = parent(of: current)
+            current = parentDirectory(of: current)
             ancestors.append(current)
         }
         return ancestors.reversed().first { directory in

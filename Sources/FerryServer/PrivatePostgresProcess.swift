@@ -30,7 +30,7 @@ final class PostgresProcess {
         let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else { throw SystemError("socketpair") }
         let argv: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) } + [nil]
-        let programs = "PATH=\(FileTree.parent(of: path)):/usr/local/bin:/usr/bin:/bin"
+        let programs = "PATH=\(parentDirectory(of: path)):/usr/local/bin:/usr/bin:/bin"
         let settings: [String] = [programs, "LC_ALL=C", "TZ=UTC"]
         let environment: [UnsafeMutablePointer<CChar>?] =
             settings.map { strdup($0) } + [nil]

@@ -61,7 +61,7 @@ struct PostgresPrograms: Equatable {
             guard let server = FileTree.resolved("\(candidate)/postgres"), access(server, X_OK) == 0 else {
                 return nil
             }
-            let directory = FileTree.parent(of: server)
+            let directory = parentDirectory(of: server)
             guard seen.insert(directory).inserted, access("\(directory)/initdb", X_OK) == 0,
                 let version = majorVersion(PostgresProcess.output(of: server, ["--version"]))
             else { return nil }

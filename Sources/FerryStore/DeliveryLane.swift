@@ -119,7 +119,7 @@ private struct Outbox {
         let count: Logger.Metadata = ["count": "\(tries.count)"]
         if context.configuration.spool?.keep(tries, context.logger) == true {
             context.logger.warning(
-                "tries of deliveries are stored by the next start: there is no database", metadata: count)
+                "tries of deliveries could not be stored: the next start does that", metadata: count)
         } else {
             context.logger.error("tries of deliveries were not stored", metadata: count)
         }

@@ -90,7 +90,7 @@ package final class DispatcherLane: ResultSink {
             if dispatcher.isEmpty { return }
             if now > end {
                 if dispatcher.spool() {
-                    context.logger.warning("results are committed by the next start: there is no database")
+                    context.logger.warning("results could not be committed: the next start does that")
                 } else {
                     context.logger.error("results could not be committed before the end")
                 }

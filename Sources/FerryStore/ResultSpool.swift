@@ -25,6 +25,9 @@ package struct ResultSpool: Sendable {
         var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
     }
 
+    /// How many jobs have their result now, and how many were somebody else's by then.
+    private struct Done { var (changed, late) = (0, 0) }
+
     /// The first text of a file; another one is of another version.
     private static let format = "ferry results 1"
     /// What may be kept. A file has their texts: parameters are for these alone.
@@ -49,20 +52,23 @@ package struct ResultSpool: Sendable {
 
     /// All of them on stable storage, or false, with a line in the log.
     func keep(_ news: [News], _ endings: [Ending], _ logger: Logger) -> Bool {
-        keep(news.map { Entry(Statements.tellJobs, .news([$0])) } + endings.map(Entry.init), logger)
+        keep(logger) { bytes in
+            for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
+            for ending in endings { Self.encode(Entry(ending), into: &bytes) }
+        }
     }
 
     /// The same of tries, behind what is kept. An acknowledgement that they bring is found later
     /// (remind_jobs.sql).
     func keep(_ tries: [DeliveryTry], _ logger: Logger) -> Bool {
-        keep([Entry(Statements.recordTries, .tries(tries))], logger)
+        keep(logger) { Self.encode(Entry(Statements.recordTries, .tries(tries)), into: &$0) }
     }
 
-    private func keep(_ entries: [Entry], _ logger: Logger) -> Bool {
+    private func keep(_ logger: Logger, _ add: (inout [UInt8]) -> Void) -> Bool {
         do {
             var bytes = try contents() ?? Self.head
-            for entry in entries { encode(entry, into: &bytes) }
-            try write(bytes)
+            add(&bytes)
+            try replacePrivateFile(path, bytes)
             return true
         } catch {
             logger.error("results could not be kept", metadata: ["error": "\(error)"])
@@ -81,40 +87,15 @@ package struct ResultSpool: Sendable {
         return bytes
     }
 
-    private func encode(_ entry: Entry, into bytes: inout [UInt8]) {
-        guard let index = Self.statements.firstIndex(where: { $0.name == entry.statement.name }) else {
+    private static func encode(_ entry: Entry, into bytes: inout [UInt8]) {
+        guard let index = statements.firstIndex(where: { $0.name == entry.statement.name }) else {
             preconditionFailure("\(entry.statement.name) writes no result")
         }
         bytes.appendPacked(UInt64(index))
         for value in entry.parameters.values {
             bytes.append(value == nil ? 0 : 1)
-            if let value { bytes.appendPacked(bytes: value) }
+            if let value { bytes.appendPacked(bytes: Array(value)) }
         }
-    }
-
-    private func write(_ bytes: [UInt8]) throws(SystemError) {
-        let partial = path + ".new"
-        let descriptor = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw SystemError("open \(partial)") }
-        defer {
-            close(descriptor)
-            unlink(partial)
-        }
-        var offset = 0
-        while offset < bytes.count {
-            let count = bytes.withUnsafeBytes { bytes in
-                Glibc.write(descriptor, bytes.baseAddress?.advanced(by: offset), bytes.count - offset)
-            }
-            guard count >= 0 || errno == EINTR else { throw SystemError("write \(partial)") }
-            offset += max(0, count)
-        }
-        guard fsync(descriptor) == 0 else { throw SystemError("fsync \(partial)") }
-        guard rename(partial, path) == 0 else { throw SystemError("rename \(partial)") }
-        let place = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard place >= 0 else { throw SystemError("open \(directory)") }
-        defer { close(place) }
-        // Some file systems cannot do that at all (fsync(2), EINVAL).
-        guard fsync(place) == 0 || errno == EINVAL else { throw SystemError("fsync \(directory)") }
     }
 
     // MARK: Committing
@@ -123,22 +104,22 @@ package struct ResultSpool: Sendable {
     /// then it is kept. What is refused for good is left out, with a line in the log: those jobs run again.
     func commit(_ lane: LaneConnection, _ context: StoreContext) throws(PostgresError) {
         guard let entries = read(context.logger) else { return }
-        var changed = 0
+        var (changed, late) = (0, 0)
+        func count(_ done: Done) { (changed, late) = (changed + done.changed, late + done.late) }
         for batch in batches(of: entries) {
             do {
-                changed += try commit(batch, lane)
+                count(try commit(batch, lane))
             } catch {
                 guard !mayPass(error) else { throw error }
-                for entry in batch { changed += try commit(alone: entry, lane, context.logger) }
+                for entry in batch { count(try commit(alone: entry, lane, context.logger)) }
             }
         }
         unlink(path)
-        let resultCount = entries.count { Self.endings.contains($0.statement.name) }
         context.metrics.recordedResults.add(Int64(changed), ordering: .relaxed)
-        context.metrics.fencedResults.add(Int64(resultCount - changed), ordering: .relaxed)
+        context.metrics.fencedResults.add(Int64(late), ordering: .relaxed)
         context.logger.notice(
             "results that waited for the database are committed",
-            metadata: ["count": "\(changed)", "late": "\(resultCount - changed)"])
+            metadata: ["count": "\(changed)", "late": "\(late)"])
         context.noteDependencies()
         context.events.written(isWanted: true)
     }
@@ -163,19 +144,11 @@ package struct ResultSpool: Sendable {
     }
 
     private func contents() throws(SystemError) -> [UInt8]? {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            if errno == ENOENT { return nil }
-            throw SystemError("open \(path)")
-        }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 1 << 16)
-        while true {
-            let count = Glibc.read(descriptor, &chunk, chunk.count)
-            guard count >= 0 else { throw SystemError("read \(path)") }
-            if count == 0 { return bytes }
-            bytes.append(contentsOf: chunk[..<count])
+        do {
+            return try readFile(path, byteCountMax: .max)
+        } catch {
+            guard error.code == ENOENT else { throw error }
+            return nil
         }
     }
 
@@ -215,34 +188,34 @@ package struct ResultSpool: Sendable {
         return batches
     }
 
-    /// Returns how many results were not fenced.
     private func commit(
         _ entries: ArraySlice<Entry>, _ lane: LaneConnection
-    ) throws(PostgresError) -> Int {
+    ) throws(PostgresError) -> Done {
         try lane.withConnection { connection throws(PostgresError) in
             var results = try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 for entry in entries { pipeline.send(entry.statement, entry.parameters) }
             }
-            var changed = 0
+            var done = Done()
             for (index, entry) in entries.enumerated() {
                 let count = results.take(index).rowCount
-                if Self.endings.contains(entry.statement.name) { changed += count }
+                guard Self.endings.contains(entry.statement.name) else { continue }
+                done.changed += count
+                done.late += 1 - count
             }
-            return changed
+            return done
         }
     }
 
     private func commit(
         alone entry: Entry, _ lane: LaneConnection, _ logger: Logger
-    ) throws(PostgresError) -> Int {
+    ) throws(PostgresError) -> Done {
         do {
             return try commit([entry], lane)
         } catch {
             guard !mayPass(error) else { throw error }
             logger.error(
-                "a kept result was refused by the database: its job runs again",
-                metadata: ["error": "\(error)"])
-            return 0
+                "a kept result was refused by the database and is left out", metadata: ["error": "\(error)"])
+            return Done()
         }
     }
 

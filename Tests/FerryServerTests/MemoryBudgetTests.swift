@@ -1,4 +1,5 @@
 import Glibc
+import Sys
 import TestSupport
 import Testing
 

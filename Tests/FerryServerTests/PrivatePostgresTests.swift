@@ -254,8 +254,8 @@ struct PrivatePostgresTests {
             try PrivatePostgres.start(dataDirectory: directory).stop()
             let target = try #require(FileTree.target(ofLink: "\(directory)/postgres"))
             #expect(target.hasPrefix("\(PostgresCluster.refuge)/cluster-"))
-            #expect(home == nil || home == FileTree.parent(of: target))
-            home = FileTree.parent(of: target)
+            #expect(home == nil || home == parentDirectory(of: target))
+            home = parentDirectory(of: target)
         }
         if let home { FileTree.remove(home) }
     }
@@ -348,7 +348,7 @@ struct PrivatePostgresTests {
     }
 
     private func write(_ text: String, to path: String) throws {
-        let owner = FileTree.status(FileTree.parent(of: path))
+        let owner = FileTree.status(parentDirectory(of: path))
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw SystemError("open") }
         defer { close(descriptor) }

@@ -143,6 +143,7 @@ struct ResultSpoolTests {
         defer { node.store.stop() }
         let states = try jobs.map { try node.job($0.id).get().record.state }
         #expect(states == [.queued, .succeeded] && !isKept)
+        #expect(node.store.metrics.fencedResults == 0 && node.store.metrics.recordedResults == 1)
     }
 
     @Test("a file of another version, or a damaged one, is said and left out: those jobs run again")

@@ -1,0 +1,14 @@
+/// What an operator has said about a host. Without any, the service decides by itself.
+package struct HostSettings: Sendable, Equatable {
+    package var connectionsMin: Int?
+    package var connectionsMax: Int?
+    package var isPaused = false
+    /// Of all nodes together, both directions.
+    package var bytesPerSecondMax: Int64?
+    /// Of all nodes together.
+    package var requestsPerSecondMax: Double?
+
+    package init() {}
+
+    var bounds: ConcurrencyController.Bounds { .init(least: connectionsMin ?? 1, most: connectionsMax) }
+}

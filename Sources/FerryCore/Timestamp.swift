@@ -4,6 +4,11 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
 
     package init(microseconds: Int64) { self.microseconds = microseconds }
 
+    /// 1970-01-01T00:00:00Z, before everything that Ferry has seen.
+    package static let distantPast = Timestamp(microseconds: 0)
+    /// 9999-12-31T23:59:59Z, the last second that PostgreSQL and RFC 3339 can both write.
+    package static let distantFuture = Timestamp(microseconds: 253_402_300_799_000_000)
+
     package static func < (a: Self, b: Self) -> Bool { a.microseconds < b.microseconds }
     package static func + (a: Self, seconds: Double) -> Self {
         // Clamped: a delay from outside may be far beyond the calendar, which goes from the year 1 to 9999.

@@ -348,9 +348,3 @@ private func rounded(_ seconds: Double) -> String {
     let tenths = Int((seconds * 10).rounded())
     return tenths >= 100 || tenths % 10 == 0 ? "\((tenths + 5) / 10)" : "\(tenths / 10).\(tenths % 10)"
 }
-
-extension Timestamp {
-    /// Before and after everything that PostgreSQL and RFC 3339 can say.
-    package static let distantPast = Timestamp(microseconds: 0)
-    package static let distantFuture = Timestamp(microseconds: 253_402_300_799_000_000)
-}

@@ -17,6 +17,8 @@ package struct HostDecision: Sendable, Equatable {
 
     package var at: Timestamp
     package var kind: Kind
+    /// The requests that it is about.
+    package var scope: HostScope
     package var limitBefore: Int?
     package var limitAfter: Int?
     package var inFlight: Int?
@@ -30,12 +32,14 @@ package struct HostDecision: Sendable, Equatable {
     package var sentence: String
 
     package init(
-        at: Timestamp, kind: Kind, limitBefore: Int?, limitAfter: Int?, inFlight: Int? = nil,
-        answeredPerSecond: Double? = nil, bytesPerSecond: Double? = nil, throttled: Int = 0, lost: Int = 0,
-        rateBefore: Double? = nil, rateAfter: Double? = nil, sentence: String
+        at: Timestamp, kind: Kind, scope: HostScope = .origin, limitBefore: Int?, limitAfter: Int?,
+        inFlight: Int? = nil, answeredPerSecond: Double? = nil, bytesPerSecond: Double? = nil,
+        throttled: Int = 0, lost: Int = 0, rateBefore: Double? = nil, rateAfter: Double? = nil,
+        sentence: String
     ) {
         self.at = at
         self.kind = kind
+        self.scope = scope
         self.limitBefore = limitBefore
         self.limitAfter = limitAfter
         self.inFlight = inFlight
@@ -54,6 +58,8 @@ package struct HostDecision: Sendable, Equatable {
         writer.beginObject()
         writer.member("at", at)
         writer.member("kind", kind.rawValue)
+        writer.memberOrNull("tenant", scope.tenant.isEmpty ? nil : scope.tenant)
+        writer.memberOrNull("path", scope.path.isEmpty ? nil : scope.path)
         writer.memberOrNull("limit_before", limitBefore)
         writer.memberOrNull("limit_after", limitAfter)
         writer.memberOrNull("in_flight", inFlight)

@@ -43,7 +43,8 @@ package struct CircuitBreaker: Sendable, Equatable {
 
     /// Takes what one node has seen of the whole host.
     package mutating func take(
-        answered: Int, unreachable: Int, code: TransferError.Code?, by node: NodeID?, inFlight: Int, now: Timestamp
+        answered: Int, unreachable: Int, code: TransferError.Code?, by node: NodeID?, inFlight: Int,
+        now: Timestamp
     ) -> Change? {
         lastReportAt = now
         if answered > 0 {
@@ -104,7 +105,8 @@ package struct CircuitBreaker: Sendable, Equatable {
     }
 
     /// A probe has ended. `code`: why the host was not reached; nil if it was.
-    package mutating func probed(_ code: TransferError.Code?, by node: NodeID?, at now: Timestamp) -> Change? {
+    package mutating func probed(_ code: TransferError.Code?, by node: NodeID?, at now: Timestamp) -> Change?
+    {
         guard let since = unreachableSince else { return nil }
         lastReportAt = now
         if let code {

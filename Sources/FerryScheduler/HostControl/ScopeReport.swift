@@ -26,8 +26,9 @@ package struct ScopeReport: Sendable, Equatable {
     package var lost = 0
     /// The jobs that were throttled or lost.
     package var failedJobs = Jobs.none
-    /// The shortest `Retry-After` since the last answer, in seconds, and the jobs that were told one.
+    /// The shortest `Retry-After` since the last answer, in seconds, how many responses had one, and their jobs.
     package var retryAfter: Double?
+    package var retryAfterCount = 0
     package var retryAfterJobs = Jobs.none
     /// Attempts without an answer for seconds, since the last answer, and their jobs.
     package var silent = 0
@@ -69,6 +70,7 @@ package struct ScopeReport: Sendable, Equatable {
             failedJobs.add(job)
             guard let asked, asked > 0 else { return }
             retryAfter = min(asked, retryAfter ?? asked)
+            retryAfterCount += 1
             retryAfterJobs.add(job)
         case .lost:
             lost += 1
@@ -91,6 +93,7 @@ package struct ScopeReport: Sendable, Equatable {
         if other.answered == 0 || answered == 0 {
             if answered == 0 || other.answered > 0 {
                 retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).min()
+                retryAfterCount += other.retryAfterCount
                 retryAfterJobs.add(other.retryAfterJobs)
                 silent += other.silent
                 silentJobs.add(other.silentJobs)
@@ -112,6 +115,7 @@ package struct ScopeReport: Sendable, Equatable {
 
     private mutating func forgetSilence() {
         retryAfter = nil
+        retryAfterCount = 0
         retryAfterJobs = .none
         silent = 0
         silentJobs = .none

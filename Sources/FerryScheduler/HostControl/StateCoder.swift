@@ -61,8 +61,9 @@ struct StateCoder {
             name, &value, { $0.map { .integer($0.microseconds) } },
             { $0.integer.map { Timestamp(microseconds: $0) } })
     }
-    mutating func value(_ name: String, _ value: inout TransferError.Code?) {
-        member(name, &value, { $0.map { .string($0.rawValue) } }, { $0.string.flatMap { .init(rawValue: $0) } })
+    mutating func value<Value: RawRepresentable<String> & Equatable>(_ name: String, _ value: inout Value?) {
+        member(
+            name, &value, { $0.map { .string($0.rawValue) } }, { $0.string.flatMap { Value(rawValue: $0) } })
     }
     mutating func value<Kind>(_ name: String, _ value: inout Identifier<Kind>?) {
         member(name, &value, { $0.map { .string($0.description) } }, { $0.string.flatMap { .init($0) } })

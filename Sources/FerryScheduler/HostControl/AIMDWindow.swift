@@ -46,9 +46,6 @@ package struct AIMDWindow: Sendable, Equatable {
         return part
     }
 
-    /// The size is well.
-    mutating func confirm() { goodSize = size }
-
     /// So many are in flight and well.
     mutating func include(_ inFlight: Int) {
         size = max(size, inFlight)

@@ -235,12 +235,13 @@ struct Evidence: Sendable, Equatable {
             && share > tolerance.share + 3 * tolerance.deviation(tally.count)
     }
 
-    /// Whether so few fail that they are no part of a whole of which `share` fails.
-    func isFine(where share: Double) -> Bool {
+    /// By how many standard deviations fewer fail than of a whole of which `share` fails; 0 unless they are at most
+    /// half as many.
+    func fineness(where share: Double) -> Double {
         let expected = share * Double(tally.count)
         let failed = Double(tally.failed)
-        return expected > 0 && failed <= expected / 2
-            && (expected - failed) >= 2 * (expected * max(1 - share, 0.05)).squareRoot()
+        guard expected > 0, failed <= expected / 2 else { return 0 }
+        return (expected - failed) / (expected * max(1 - share, 0.05)).squareRoot()
     }
 
     /// Whether about as many fail as of the whole.

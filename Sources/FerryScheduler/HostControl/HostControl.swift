@@ -85,6 +85,9 @@ package struct HostControl: Sendable, Equatable {
     private static let idleSeconds = 60.0
     /// Seconds without trouble after which a busy host is forgotten.
     private static let healthySeconds = 600.0
+    /// Standard deviations by which fewer fail in a part of a scope that is fine, and in one that is clearly so.
+    private static let fineDeviations = 2.0
+    private static let clearDeviations = 4.0
     /// Seconds until the next look at a silent host.
     private static let silentLookSeconds = 5.0
 
@@ -290,7 +293,8 @@ package struct HostControl: Sendable, Equatable {
     private mutating func look(_ now: Timestamp) -> [HostDecision] {
         guard lastLookAt.map({ now - $0 >= Self.lookSeconds }) ?? true else { return [] }
         lastLookAt = now
-        let failing = failingScopes(now)
+        let (failing, partly) = failingScopes(now)
+        for scope in partly { controls[scope]?.lift() }
         var decisions: [HostDecision] = []
         for scope in Set(controls.keys).union(failing.keys).sorted(by: {
             ($0.tenant, $0.path) < ($1.tenant, $1.path)
@@ -322,54 +326,57 @@ package struct HostControl: Sendable, Equatable {
         FailureTolerance(usual: scope.upward.map { controls[$0]?.usual ?? 0 }.max() ?? 0)
     }
 
-    /// The scopes that act on failures, the widest ones only.
-    private func failingScopes(_ now: Timestamp) -> [HostScope: Evidence] {
-        var failing: [HostScope: Evidence] = [:]
+    /// The scopes that act on failures, the widest ones only, and those of which clearly only a part fails.
+    private func failingScopes(_ now: Timestamp) -> (acting: [HostScope: Evidence], partly: [HostScope]) {
+        var (acting, partly): ([HostScope: Evidence], [HostScope]) = ([:], [])
         var scopes = [HostScope.origin]
         while let scope = scopes.popLast() {
-            if let evidence = failures(in: scope, now) {
+            let evidence = Evidence(windows(in: scope), at: now)
+            switch extent(of: evidence, in: scope, now) {
+            case .whole:
                 // A moment later there is enough of it; until then no narrower scope acts either.
                 let wanted = controls[scope]?.secondsWanted ?? evidence.secondsWanted
-                if evidence.seconds >= wanted { failing[scope] = evidence }
-            } else if scope.path.isEmpty {
-                scopes += scope.isOrigin ? tenantScopes : paths(of: scope)
+                if evidence.seconds >= wanted { acting[scope] = evidence }
+                continue
+            case .part(isClear: true): partly.append(scope)
+            case .part, .few: break
             }
+            guard scope.path.isEmpty else { continue }
+            scopes += scope.isOrigin ? tenantScopes : paths(of: scope)
         }
-        return failing
+        return (acting, partly)
     }
 
-    /// The failures that a scope is to act on; nil: there are too few, or they are only of a part of it.
-    private func failures(in scope: HostScope, _ now: Timestamp) -> Evidence? {
-        let evidence = Evidence(windows(in: scope), at: now)
+    private enum Extent {
+        case few, whole
+        case part(isClear: Bool)
+    }
+
+    /// Whether too few fail to tell, the whole scope does, or only a part of it: the whole if at least two groups fail
+    /// and none that is used is fine. Windows with too few ends to tell are judged together.
+    private func extent(of whole: Evidence, in scope: HostScope, _ now: Timestamp) -> Extent {
         // Of a host that answers nothing one more failure says the same again.
-        let isStillUnanswered = controls[scope]?.isUnanswered ?? false && evidence.tally.answered == 0
-        guard isStillUnanswered ? evidence.tally.failed > 0 : evidence.exceeds(tolerance(of: scope)) else {
-            return nil
+        if controls[scope]?.isUnanswered ?? false, whole.tally.answered == 0 {
+            return whole.tally.failed > 0 ? .whole : .few
         }
-        if scope.path.isEmpty, !isStillUnanswered, !isSpread(evidence, over: groups(in: scope), now) {
-            return nil
-        }
-        return evidence
-    }
-
-    /// Whether at least two groups fail, and none that is used is fine. Windows with too few ends to tell are judged
-    /// together.
-    private func isSpread(_ whole: Evidence, over groups: [[EvidenceWindow]], _ now: Timestamp) -> Bool {
+        guard whole.exceeds(tolerance(of: scope)) else { return .few }
+        guard scope.path.isEmpty else { return .whole }
         let share = whole.share
-        var rest: [EvidenceWindow] = []
-        var failing = 0
-        for group in groups {
+        var (rest, failing, fineness): ([EvidenceWindow], Int, Double) = ([], 0, 0)
+        for group in groups(in: scope) {
             for window in group {
-                if Evidence([window], at: now).isFine(where: share) { return false }
+                fineness = max(fineness, Evidence([window], at: now).fineness(where: share))
                 if share * Double(window.tally.count) < Double(EvidenceWindow.failedCountMin) {
                     rest.append(window)
                 }
             }
             let sum = Evidence(group, at: now)
-            if sum.isFine(where: share) { return false }
+            fineness = max(fineness, sum.fineness(where: share))
             if sum.isFailing(where: share) { failing += 1 }
         }
-        return failing >= 2 && !Evidence(rest, at: now).isFine(where: share)
+        fineness = max(fineness, Evidence(rest, at: now).fineness(where: share))
+        if fineness >= Self.fineDeviations { return .part(isClear: fineness >= Self.clearDeviations) }
+        return failing >= 2 ? .whole : .few
     }
 
     /// A scope has acted: what began before says nothing more, and the limits of narrower scopes go.

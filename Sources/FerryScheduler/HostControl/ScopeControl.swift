@@ -194,7 +194,6 @@ struct ScopeControl: Sendable, Equatable {
                 let mean = shown.answeredWithOverhead
                 narrower.decrease(to: mean + mean.squareRoot() / 2, least: least)
                 (window, bucket) = (narrower, TokenBucket(rate: shown.answeredPerSecond))
-                decreased = .rate
             } else if hadIncreased {
                 window?.revert(to: shown.answeredInFlight, least: least)
                 bucket?.revert(to: shown.answeredPerSecond)
@@ -308,12 +307,12 @@ struct ScopeControl: Sendable, Equatable {
         if usual > 0, usual * Double(seen.count) >= Self.judgedCount, seen.share < usual / 2 {
             usual = seen.share
         }
-        guard seen.answered > 0, seen.failed == 0 || seen.share <= tolerance.share else { return nil }
+        guard seen.answered > 0 else { return nil }
         if slowStart != nil { return continueSlowStart(now) }
+        guard seen.failed == 0 || seen.share <= tolerance.share else { return nil }
         guard isWindowUsed || isRateUsed, increaseAt.map({ $0 <= now }) ?? true else { return nil }
         decreased = nil
         if isRateUsed {
-            if limited != .window { window?.confirm() }
             bucket?.increase()
         } else if let part = window?.increase() {
             bucket?.follow(answeredPerSecond, by: part)

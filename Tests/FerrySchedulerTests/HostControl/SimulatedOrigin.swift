@@ -19,6 +19,8 @@ struct SimulatedOrigin {
         /// What its path always answers; nil: what the origin does.
         var response: HostSignal?
         var seconds = 0.1
+        /// When its jobs come.
+        var startsAt = 0.0
     }
     struct Counts {
         var answered = 0
@@ -84,11 +86,14 @@ struct SimulatedOrigin {
     private var serial: UInt64 = 0
     private var random: Seeded
     private static let start = Timestamp(microseconds: 1_700_000_000_000_000)
-    private static let ticks = 500
-    private static let step = 1 / Double(ticks)
+    /// Steps of the clock in a second.
+    private let ticks: Int
+    private let step: Double
 
-    init(_ streams: [Stream], seed: UInt64 = 1) {
+    init(_ streams: [Stream], ticks: Int = 100, seed: UInt64 = 1) {
         self.streams = streams
+        self.ticks = ticks
+        step = 1 / Double(ticks)
         random = Seeded(seed)
         inFlight = streams.map { _ in 0 }
         ready = streams.map { _ in [] }
@@ -100,15 +105,15 @@ struct SimulatedOrigin {
         if time == 0 { tokens = burst }
         for _ in 0..<seconds {
             counts.append(streams.map { _ in Counts() })
-            for _ in 0..<Self.ticks { step() }
+            for _ in 0..<ticks { advance() }
             tell()
         }
     }
 
-    private mutating func step() {
+    private mutating func advance() {
         tick += 1
-        time = Double(tick) * Self.step
-        if let rate { tokens = min(max(1, burst, 2 * rate * Self.step), tokens + rate * Self.step) }
+        time = Double(tick) * step
+        if let rate { tokens = min(max(1, burst, 2 * rate * step), tokens + rate * step) }
         for end in ends.removeValue(forKey: tick) ?? [] { finish(end) }
         for stream in freed.removeValue(forKey: tick) ?? [] { inFlight[stream] -= 1 }
         for (stream, job) in retries.removeValue(forKey: tick) ?? [] { ready[stream].append(job) }
@@ -116,11 +121,11 @@ struct SimulatedOrigin {
             if let due = control.dueAt(now), due <= now { tell() }
             for (scope, limit) in limits {
                 guard let rate = limit.requestRate else { continue }
-                credits[scope] = min(max(1.5, rate * 0.02), (credits[scope] ?? 0) + rate * Self.step)
+                credits[scope] = min(max(1.5, rate * 0.02), (credits[scope] ?? 0) + rate * step)
             }
         }
         for index in streams.indices {
-            arrived[index] += streams[index].perSecond * Self.step
+            if time >= streams[index].startsAt { arrived[index] += streams[index].perSecond * step }
             claim((index + tick) % streams.count)
         }
     }
@@ -128,7 +133,8 @@ struct SimulatedOrigin {
     private mutating func finish(_ end: End) {
         let stream = streams[end.stream]
         let scope = HostScope(tenant: stream.tenant, path: stream.path)
-        reports[scope, default: ScopeReport()].add(end.signal, job: end.job.id, seconds: end.seconds, bytes: 1_000)
+        reports[scope, default: ScopeReport()].add(
+            end.signal, job: end.job.id, seconds: end.seconds, bytes: 1_000)
         var isUrgent = false
         switch end.signal {
         case .answered:
@@ -142,7 +148,7 @@ struct SimulatedOrigin {
             retry(end, after: nil)
         }
         if end.isServed { served -= 1 }
-        freed[tick + max(1, Int(overhead / Self.step)), default: []].append(end.stream)
+        freed[tick + max(1, Int(overhead / step)), default: []].append(end.stream)
         if isUrgent { tell() }
     }
 
@@ -150,15 +156,17 @@ struct SimulatedOrigin {
         counts[counts.count - 1][end.stream].failed += 1
         var job = end.job
         job.failures += 1
-        let backoff = min(60, Double(1 << min(job.failures - 1, 6))) * Double.random(in: 0.75...1.25, using: &random)
-        let delay = max(asked ?? backoff, Self.step)
-        retries[tick + Int(delay / Self.step), default: []].append((end.stream, job))
+        let backoff =
+            min(60, Double(1 << min(job.failures - 1, 6))) * Double.random(in: 0.75...1.25, using: &random)
+        let delay = max(asked ?? backoff, step)
+        retries[tick + Int(delay / step), default: []].append((end.stream, job))
     }
 
     private mutating func claim(_ index: Int) {
         let stream = streams[index]
         let narrow = HostScope(tenant: stream.tenant, path: stream.path)
         let scopes = [.origin, HostScope(tenant: stream.tenant), narrow]
+        guard time >= stream.startsAt else { return }
         while inFlight[index] < stream.wanted {
             guard !ready[index].isEmpty || stream.count == nil || arrived[index] >= 1 else { return }
             if hasControl, !scopes.allSatisfy({ allows($0) }) {
@@ -187,7 +195,8 @@ struct SimulatedOrigin {
         var count = 0
         for index in streams.indices
         where scope.isOrigin
-            || scope.tenant == streams[index].tenant && (scope.path.isEmpty || scope.path == streams[index].path)
+            || scope.tenant == streams[index].tenant
+                && (scope.path.isEmpty || scope.path == streams[index].path)
         {
             count += inFlight[index]
         }
@@ -203,6 +212,8 @@ struct SimulatedOrigin {
             (signal, seconds, isServed) = (response, refusalSeconds, false)
         } else if outage?.contains(time) ?? false {
             (signal, seconds, isServed) = (refusal, refusalSeconds, false)
+        } else if hang?.contains(time) ?? false {
+            (seconds, signal) = (30, .lost)
         } else if capacity.map({ served >= $0 }) ?? false || rate != nil && tokens < 0.999 {
             (signal, seconds, isServed) = (refusal, refusalSeconds, false)
         } else {
@@ -211,7 +222,7 @@ struct SimulatedOrigin {
         }
         if isServed { served += 1 }
         let end = End(stream: index, job: job, signal: signal, seconds: seconds, isServed: isServed)
-        ends[tick + max(1, Int((seconds / Self.step).rounded())), default: []].append(end)
+        ends[tick + max(1, Int((seconds / step).rounded())), default: []].append(end)
     }
 
     private mutating func tell() {

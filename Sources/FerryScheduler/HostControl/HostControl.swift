@@ -294,8 +294,14 @@ package struct HostControl: Sendable, Equatable {
         guard lastLookAt.map({ now - $0 >= Self.lookSeconds }) ?? true else { return [] }
         lastLookAt = now
         let (failing, partly) = failingScopes(now)
-        for scope in partly { controls[scope]?.lift() }
         var decisions: [HostDecision] = []
+        for scope in partly {
+            guard var control = controls[scope], control.isLimited else { continue }
+            let before = control
+            control.lift()
+            controls[scope] = control
+            decisions.append(decision(.narrowed, scope, before, control, nil, now))
+        }
         for scope in Set(controls.keys).union(failing.keys).sorted(by: {
             ($0.tenant, $0.path) < ($1.tenant, $1.path)
         }) {
@@ -640,7 +646,7 @@ package struct HostControl: Sendable, Equatable {
 
     private func decision(
         _ change: ScopeControl.Change, _ scope: HostScope, _ before: ScopeControl, _ after: ScopeControl,
-        _ inFlight: Int, _ now: Timestamp
+        _ inFlight: Int?, _ now: Timestamp
     ) -> HostDecision {
         let (old, new) = (before.level.words, after.level.words)
         var (kind, tally, sentence) = (HostDecision.Kind.raised, Tally(), "")
@@ -665,6 +671,9 @@ package struct HostControl: Sendable, Equatable {
         case .unneeded:
             kind = .released
             sentence = "The limit of \(old) is gone: it was not needed for ten minutes."
+        case .narrowed:
+            kind = .released
+            sentence = "The limit of \(old) is gone: only a part of \(scope.words) fails."
         case .recovered:
             kind = .released
             sentence = "The limit of \(old) is gone: the host answers as much as before."

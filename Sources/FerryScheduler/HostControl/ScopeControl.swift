@@ -146,6 +146,8 @@ struct ScopeControl: Sendable, Equatable {
         case restored(share: Double?)
         case unneeded
         case recovered
+        /// Only a part of the scope fails.
+        case narrowed
     }
 
     /// Decides with the evidence of more failures than usual, or with nil: there are none.
@@ -153,17 +155,19 @@ struct ScopeControl: Sendable, Equatable {
         _ failing: Evidence?, meanSeconds: Double, inFlight: Int, least: Int, now: Timestamp
     ) -> Change? {
         if failing != nil { lastFailedAt = now }
+        let compared = baseline
         if let baseline, let change = judge(baseline, failing, meanSeconds, inFlight, least, now) {
             return change
         }
         // Until it is known whether the last decrease has helped none follows.
         guard baseline == nil || failing == nil else { return nil }
-        if let failing { return decrease(failing, meanSeconds, least, now) }
+        if let failing { return decrease(failing, since: compared, meanSeconds, least, now) }
         return look(meanSeconds, inFlight, now)
     }
 
+    /// `since`: what was before the last decrease, if that was a moment ago.
     private mutating func decrease(
-        _ shown: Evidence, _ meanSeconds: Double, _ least: Int, _ now: Timestamp
+        _ shown: Evidence, since last: Baseline?, _ meanSeconds: Double, _ least: Int, _ now: Timestamp
     ) -> Change? {
         let before = (window: window, rate: bucket?.rate)
         // What was asked without a limit.
@@ -174,11 +178,7 @@ struct ScopeControl: Sendable, Equatable {
                 bucket.halve()
                 self.bucket = bucket
             } else {
-                slowStart =
-                    slowStart
-                    ?? SlowStart(
-                        window: before.window?.size ?? peak, rate: before.rate,
-                        isLimitedAfter: before.window != nil)
+                slowStart = slowStart ?? slowStart(to: last, peak: peak)
                 slowStart?.isUnanswered = true
                 bucket = TokenBucket(rate: min(before.rate ?? .infinity, TokenBucket.unansweredRate))
             }
@@ -322,13 +322,17 @@ struct ScopeControl: Sendable, Equatable {
 
     // MARK: Slow start
 
+    /// Returns slow start up to the level before the last decrease if that was a moment ago, else to the level of now.
+    private func slowStart(to last: Baseline?, peak: Int) -> SlowStart {
+        if let last {
+            return SlowStart(window: last.window, rate: last.rate, isLimitedAfter: last.part != nil)
+        }
+        return SlowStart(window: window?.size ?? peak, rate: bucket?.rate, isLimitedAfter: window != nil)
+    }
+
     /// Begins slow start after a hold, or goes on with it.
     mutating func beginSlowStart(inFlight: Int, least: Int, now: Timestamp) {
-        let start =
-            slowStart
-            ?? SlowStart(
-                window: window?.size ?? max(inFlight, least), rate: bucket?.rate,
-                isLimitedAfter: window != nil)
+        let start = slowStart ?? slowStart(to: baseline, peak: max(inFlight, least))
         slowStart = start
         window = AIMDWindow(size: max(least, start.window / Self.slowStartPart))
         if let rate = bucket?.rate {

@@ -1,0 +1,197 @@
+import FerryCore
+import FerryScheduler
+import Testing
+
+@Suite("Host control against simulated origins")
+struct HostControlSimulations {
+    private typealias Stream = SimulatedOrigin.Stream
+    private static let busy = HostSignal.throttled(status: 503, retryAfter: nil)
+
+    // MARK: One tenant does not slow another
+
+    @Test(
+        "a path that always fails does not delay another tenant's jobs",
+        arguments: [
+            busy, .throttled(status: 429, retryAfter: 3_600), .throttled(status: 503, retryAfter: 1), .lost,
+        ])
+    func failingPath(_ response: HostSignal) {
+        var origin = SimulatedOrigin([
+            Stream(tenant: "a", path: "bad", wanted: 64, count: 1, perSecond: 5, response: response),
+            Stream(tenant: "b", path: "good", wanted: 64, count: 300, startsAt: 30),
+        ])
+        origin.run(seconds: 34)
+        #expect(origin.sum(\.answered, seconds: 30..<34, tenant: "b") == 300)
+        #expect(!origin.isHeld("b"))
+        #expect(origin.counts[31...].allSatisfy { $0[1].answered == 0 }, "all of them in the first second")
+    }
+
+    @Test("one job that is told to wait an hour holds neither its path nor another tenant")
+    func oneJob() {
+        var origin = SimulatedOrigin([
+            Stream(tenant: "a", path: "x", wanted: 1, count: 1, response: .throttled(status: 429, retryAfter: 3_600)),
+            Stream(tenant: "a", path: "x", wanted: 8, count: 50, startsAt: 5),
+            Stream(tenant: "b", path: "y", wanted: 64, count: 300, startsAt: 5),
+        ])
+        origin.run(seconds: 20)
+        #expect(!origin.isHeld("a") && !origin.isHeld("b") && origin.sum(\.answered, seconds: 5..<20) == 350)
+        #expect(origin.control.limits(at: origin.now).isEmpty)
+    }
+
+    @Test("one failing path of ten limits itself alone")
+    func onePathOfTen() {
+        var origin = SimulatedOrigin(
+            (0..<10).map {
+                Stream(
+                    tenant: "a", path: "p\($0)", wanted: 8, count: 0, perSecond: 10,
+                    response: $0 == 0 ? Self.busy : nil)
+            })
+        origin.run(seconds: 40)
+        for index in 1..<10 {
+            #expect(origin.counts.allSatisfy { $0[index].held == 0 })
+        }
+        #expect(Set(origin.decisions.map(\.scope)) == [HostScope(tenant: "a", path: "p0")])
+        #expect(origin.counts[20...].reduce(0) { $0 + $1[0].failed } < 40, "hardly any more is asked of it")
+    }
+
+    @Test("a tenant over its quota on all of its paths is limited as a whole, and no other tenant")
+    func quota() {
+        var streams = (0..<10).map {
+            Stream(tenant: "a", path: "p\($0)", wanted: 8, count: 0, perSecond: 5, response: Self.busy)
+        }
+        streams += (0..<3).map { Stream(tenant: "b\($0)", path: "q", wanted: 16, count: 0, perSecond: 40) }
+        var origin = SimulatedOrigin(streams)
+        origin.run(seconds: 40)
+        #expect(origin.decisions.contains { $0.scope == HostScope(tenant: "a") })
+        #expect(origin.decisions.allSatisfy { $0.scope.tenant == "a" })
+        for tenant in ["b0", "b1", "b2"] { #expect(!origin.isHeld(tenant)) }
+    }
+
+    @Test("a tenant that makes all of its scopes fail in every way limits only itself")
+    func hostileTenant() {
+        let responses: [HostSignal] = [
+            Self.busy, .throttled(status: 429, retryAfter: 3_600), .lost, .throttled(status: 503, retryAfter: 2),
+        ]
+        var streams = (0..<40).map {
+            Stream(
+                tenant: "a", path: "p\($0)", wanted: 8, count: 2, perSecond: 1,
+                response: responses[$0 % responses.count])
+        }
+        streams.append(Stream(tenant: "b", path: "q", wanted: 8, count: 0, perSecond: 1))
+        streams.append(Stream(tenant: "c", path: "q", wanted: 64, count: 0, perSecond: 100))
+        var origin = SimulatedOrigin(streams)
+        origin.run(seconds: 60)
+        #expect(!origin.isHeld("b") && !origin.isHeld("c"))
+    }
+
+    @Test("two tenants that fail limit the origin only until a third one is answered")
+    func twoHostileTenants() {
+        var origin = SimulatedOrigin([
+            Stream(tenant: "a", path: "x", wanted: 16, count: 0, perSecond: 5, response: Self.busy),
+            Stream(tenant: "b", path: "x", wanted: 16, count: 0, perSecond: 5, response: Self.busy),
+            Stream(tenant: "c", path: "x", wanted: 64, count: 300, startsAt: 30),
+        ])
+        origin.run(seconds: 30)
+        #expect(origin.control.limits(at: origin.now)[.origin] != nil, "it looks as if nothing were answered")
+        origin.run(seconds: 6)
+        #expect(origin.sum(\.answered, seconds: 30..<36, tenant: "c") == 300)
+        #expect(origin.decisions.contains { $0.scope.isOrigin && $0.kind == .released })
+    }
+
+    // MARK: Hosts with limits of their own
+
+    /// The most that fails in ten seconds, in parts of what an overloaded host may receive: one a second or 2 %.
+    private func worst(_ origin: SimulatedOrigin) -> Double {
+        stride(from: 10, to: origin.counts.count - 9, by: 10).map { start in
+            let failed = origin.sum(\.failed, seconds: start..<start + 10)
+            let all = failed + origin.sum(\.answered, seconds: start..<start + 10)
+            return Double(failed) / max(10, 0.02 * Double(all))
+        }.max() ?? 0
+    }
+
+    @Test(
+        "an overloaded host is used well and hardly refuses anything after ten seconds",
+        arguments: [(1, 64), (1, 1_000), (3, 64), (3, 1_000)], [(10, 0.5), (33, 0.1), (10, 5.0)])
+    func overloaded(_ clients: (tenants: Int, wanted: Int), _ host: (capacity: Int, seconds: Double)) {
+        var origin = SimulatedOrigin(
+            (0..<clients.tenants).map {
+                Stream(
+                    tenant: "t\($0)", path: "p", wanted: clients.wanted / clients.tenants, seconds: host.seconds)
+            })
+        origin.capacity = host.capacity
+        origin.run(seconds: 90)
+        let could = Double(host.capacity) / host.seconds
+        let failed = Double(origin.sum(\.failed, seconds: 10..<90)) / 80
+        #expect(origin.answeredPerSecond(10..<90) >= 0.8 * could)
+        #expect(failed <= max(1, 0.02 * could), "one a second or 2 %")
+        #expect(worst(origin) <= 2.5, "while a higher level is tried")
+    }
+
+    @Test(
+        "a host that allows so many a second is given that many",
+        arguments: [1.0, 3, 10, 100, 400],
+        [busy, .throttled(status: 429, retryAfter: nil), .throttled(status: 429, retryAfter: 1)])
+    func gate(_ rate: Double, _ refusal: HostSignal) {
+        var origin = SimulatedOrigin(
+            [Stream(tenant: "t", path: "p", wanted: 64, seconds: 0.005)], ticks: 200, seed: 3)
+        origin.rate = rate
+        origin.burst = max(1, rate / 10)
+        origin.refusal = refusal
+        origin.run(seconds: 120)
+        #expect(origin.answeredPerSecond(20..<120) >= (rate < 5 ? 0.65 : 0.85) * rate)
+    }
+
+    // MARK: Slow start
+
+    @Test("after an outage of a minute a few requests come first, and all within twenty seconds", arguments: [true, false])
+    func outage(_ asks: Bool) {
+        var origin = SimulatedOrigin(
+            (0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 128, count: 500, perSecond: 400) })
+        origin.outage = 10..<70
+        if asks { origin.refusal = .throttled(status: 503, retryAfter: 10) }
+        origin.run(seconds: 110)
+        #expect(origin.sum(\.failed, seconds: 30..<70) <= 200, "the host is left alone")
+        let back = (70..<110).first { origin.answeredPerSecond($0..<$0 + 1) > 0 } ?? 110
+        #expect(back <= 82)
+        #expect(origin.answeredPerSecond(back..<back + 1) <= 100, "no burst")
+        #expect(origin.answeredPerSecond(back + 20..<110) >= 700)
+    }
+
+    // MARK: Failures that fewer requests do not make rarer
+
+    @Test(
+        "random failures change nothing in the end",
+        arguments: [0.01, 0.05, 0.2, 0.4], [busy, .throttled(status: 503, retryAfter: 1), .lost])
+    func random(_ share: Double, _ failure: HostSignal) {
+        func run(_ hasControl: Bool) -> Double {
+            var origin = SimulatedOrigin(
+                (0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 32) }, seed: 5)
+            origin.failureShare = share
+            origin.failure = failure
+            origin.hasControl = hasControl
+            origin.run(seconds: hasControl ? 50 : 15)
+            return origin.answeredPerSecond(hasControl ? 35..<50 : 5..<15)
+        }
+        #expect(run(true) >= 0.8 * run(false))
+    }
+
+    @Test("a capacity is found beside random failures", arguments: [0.01, 0.05, 0.2, 0.4], [40, 130])
+    func randomAndOverloaded(_ share: Double, _ capacity: Int) {
+        var origin = SimulatedOrigin(
+            (0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 100) }, seed: 5)
+        origin.failureShare = share
+        origin.capacity = capacity
+        origin.run(seconds: 90)
+        let could = Double(capacity) / 0.1 * (1 - share)
+        #expect(origin.answeredPerSecond(60..<90) >= 0.7 * could)
+    }
+
+    // MARK: Silence
+
+    @Test("a host that hangs gets hardly any more, and all again once it answers")
+    func hang() {
+        var origin = SimulatedOrigin((0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 16) })
+        origin.hang = 10..<40
+        origin.run(seconds: 120)
+        #expect(origin.answeredPerSecond(110..<120) >= 0.8 * 280)
+    }
+}

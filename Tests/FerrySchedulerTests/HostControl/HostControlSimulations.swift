@@ -28,7 +28,9 @@ struct HostControlSimulations {
     @Test("one job that is told to wait an hour holds neither its path nor another tenant")
     func oneJob() {
         var origin = SimulatedOrigin([
-            Stream(tenant: "a", path: "x", wanted: 1, count: 1, response: .throttled(status: 429, retryAfter: 3_600)),
+            Stream(
+                tenant: "a", path: "x", wanted: 1, count: 1,
+                response: .throttled(status: 429, retryAfter: 3_600)),
             Stream(tenant: "a", path: "x", wanted: 8, count: 50, startsAt: 5),
             Stream(tenant: "b", path: "y", wanted: 64, count: 300, startsAt: 5),
         ])
@@ -69,7 +71,8 @@ struct HostControlSimulations {
     @Test("a tenant that makes all of its scopes fail in every way limits only itself")
     func hostileTenant() {
         let responses: [HostSignal] = [
-            Self.busy, .throttled(status: 429, retryAfter: 3_600), .lost, .throttled(status: 503, retryAfter: 2),
+            Self.busy, .throttled(status: 429, retryAfter: 3_600), .lost,
+            .throttled(status: 503, retryAfter: 2),
         ]
         var streams = (0..<40).map {
             Stream(
@@ -115,7 +118,8 @@ struct HostControlSimulations {
         var origin = SimulatedOrigin(
             (0..<clients.tenants).map {
                 Stream(
-                    tenant: "t\($0)", path: "p", wanted: clients.wanted / clients.tenants, seconds: host.seconds)
+                    tenant: "t\($0)", path: "p", wanted: clients.wanted / clients.tenants,
+                    seconds: host.seconds)
             })
         origin.capacity = host.capacity
         origin.run(seconds: 90)
@@ -142,7 +146,9 @@ struct HostControlSimulations {
 
     // MARK: Slow start
 
-    @Test("after an outage of a minute a few requests come first, and all within twenty seconds", arguments: [true, false])
+    @Test(
+        "after an outage of a minute a few requests come first, and all within twenty seconds",
+        arguments: [true, false])
     func outage(_ asks: Bool) {
         var origin = SimulatedOrigin(
             (0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 128, count: 500, perSecond: 400) })

@@ -1,0 +1,501 @@
+import FerryCore
+import FerryScheduler
+import Testing
+
+@Suite("Host control")
+struct HostControlTests {
+    private let start = Timestamp(microseconds: 1_700_000_000_000_000)
+    private let path = HostScope(tenant: "a", path: "x")
+    private let busy = HostSignal.throttled(status: 503, retryAfter: nil)
+
+    private func job(_ number: UInt64) -> JobID { JobID(high: 1, low: number) }
+
+    /// Each signal is of another job.
+    private func report(_ signals: HostSignal...) -> ScopeReport {
+        var report = ScopeReport()
+        for (index, signal) in signals.enumerated() {
+            report.add(signal, job: job(UInt64(index)), seconds: 0.1, bytes: 10)
+        }
+        return report
+    }
+
+    private func report(answered: Int = 0, failed: Int = 0, seconds: Double = 0.1) -> ScopeReport {
+        var report = ScopeReport()
+        for index in 0..<answered { report.add(.answered, job: job(UInt64(index)), seconds: seconds) }
+        for index in 0..<failed { report.add(busy, job: job(UInt64(index)), seconds: 0.01) }
+        return report
+    }
+
+    // MARK: Holds
+
+    private func told(_ seconds: Double) -> HostSignal { .throttled(status: 429, retryAfter: seconds) }
+
+    @Test("Retry-After of two jobs holds their path for the shorter time, and of one job nothing")
+    func hold() {
+        var host = HostControl()
+        var one = ScopeReport()
+        for _ in 0..<5 { one.add(told(60), job: job(1)) }
+        #expect(host.take([path: one], inFlight: [path: 3], now: start, jitter: 0).isEmpty)
+        let decisions = host.take(
+            [path: report(told(20), told(30))], inFlight: [path: 3], now: start + 1, jitter: 0)
+        #expect(decisions.map(\.kind) == [.backedOff] && decisions.first?.scope == path)
+        #expect(host.limits(at: start + 2)[path]?.blockedUntil == start + 21)
+        #expect(host.state(of: path, at: start + 2) == .backingOff && host.state(at: start + 2) == .normal)
+        // A response to what began before says nothing new.
+        #expect(
+            host.take([path: report(told(90), told(90))], inFlight: [path: 1], now: start + 5, jitter: 0)
+                .isEmpty)
+        _ = host.errands(at: start + 21)
+        #expect(host.limits(at: start + 21)[path]?.blockedUntil == nil)
+        #expect(host.limits(at: start + 21)[path]?.connectionLimit == 1, "slow start")
+        #expect(host.limits(at: start + 2)[.origin] == nil)
+    }
+
+    @Test("an answer in between ends the series of Retry-After")
+    func answerBetween() {
+        var host = HostControl()
+        _ = host.take([path: report(told(20))], inFlight: [path: 3], now: start, jitter: 0)
+        _ = host.take([path: report(.answered)], inFlight: [path: 3], now: start + 1, jitter: 0)
+        var other = ScopeReport()
+        other.add(told(20), job: job(9))
+        #expect(host.take([path: other], inFlight: [path: 3], now: start + 3, jitter: 0).isEmpty)
+        #expect(host.limits(at: start + 3).isEmpty)
+    }
+
+    @Test("a host may ask for an hour at most")
+    func longest() {
+        var host = HostControl()
+        _ = host.take([path: report(told(1e9), told(1e9))], inFlight: [:], now: start, jitter: 0)
+        #expect(host.limits(at: start)[path]?.blockedUntil == start + HostControl.holdSecondsMax)
+    }
+
+    @Test("a wider scope is held if all that is used in it is, and there are two")
+    func wideHold() {
+        var host = HostControl()
+        let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
+        _ = host.take(
+            [path: report(told(20), told(20))], inFlight: [path: 1, other: 1], now: start, jitter: 0)
+        #expect(host.limits(at: start).keys.sorted { $0.path < $1.path } == [path])
+        let decisions = host.take(
+            [second: report(told(10), told(10))], inFlight: [path: 1, second: 1, other: 1], now: start + 1,
+            jitter: 0)
+        #expect(decisions.map(\.scope) == [second, HostScope(tenant: "a")])
+        #expect(
+            host.limits(at: start + 1)[HostScope(tenant: "a")]?.blockedUntil == start + 11, "the shorter one")
+        #expect(host.limits(at: start + 1)[.origin] == nil, "another tenant uses it")
+        _ = host.take([other: report(told(5), told(5))], inFlight: [other: 1], now: start + 2, jitter: 0)
+        #expect(host.limits(at: start + 2)[.origin]?.blockedUntil == start + 7)
+    }
+
+    // MARK: Failures
+
+    @Test("the first failures set the window and the rate to what was answered")
+    func shown() {
+        var host = HostControl()
+        _ = host.take([path: report(answered: 0, failed: 1)], inFlight: [path: 10], now: start, jitter: 0)
+        let decisions = host.take(
+            [path: report(answered: 40, failed: 30)], inFlight: [path: 10], now: start + 1, jitter: 0)
+        #expect(decisions.map(\.kind) == [.limited])
+        let limit = host.limits(at: start + 1)[path]
+        #expect(limit?.requestRate == 40)
+        #expect((5...10).contains(limit?.connectionLimit ?? 0), "40 a second of 0.1 s, and their overhead")
+        #expect(host.reason(of: path, at: start + 1)?.contains("/x") ?? false)
+    }
+
+    @Test("the failures of one job limit nothing")
+    func oneJob() {
+        var host = HostControl()
+        var one = ScopeReport()
+        for _ in 0..<20 { one.add(busy, job: job(1)) }
+        for second in 0..<5 {
+            #expect(
+                host.take([path: one], inFlight: [path: 1], now: start + Double(second), jitter: 0).isEmpty)
+        }
+    }
+
+    @Test(
+        "where nothing is answered one request a second is tried, later one in ten seconds, and slow start follows"
+    )
+    func unanswered() {
+        var host = HostControl()
+        var now = start
+        for _ in 0..<2 {
+            _ = host.take([path: report(failed: 50)], inFlight: [path: 50], now: now, jitter: 0)
+            now = now + 1
+        }
+        #expect(host.limits(at: now)[path] == HostControl.Limit(connectionLimit: 1, requestRate: 1))
+        for _ in 0..<120 {
+            _ = host.take([path: report(failed: 1)], inFlight: [path: 0], now: now, jitter: 0)
+            now = now + 1
+        }
+        #expect(host.limits(at: now)[path]?.requestRate == TokenBucket.rateMin)
+        var rates: [Double?] = []
+        for _ in 0..<12 {
+            _ = host.take([path: report(answered: 5)], inFlight: [path: 1], now: now, jitter: 0)
+            rates.append(host.limits(at: now)[path]?.requestRate)
+            now = now + 1
+        }
+        #expect(rates[..<5] == [8, 16, 32, 64, 128], "four a second were shown, and twice as many each time")
+        #expect(host.limits(at: now).isEmpty, "then there is no limit, as before")
+    }
+
+    @Test("path, tenant and origin act on failures of two jobs, two paths and two tenants")
+    func widening() {
+        func acting(_ reports: [HostScope: ScopeReport]) -> Set<HostScope> {
+            var host = HostControl()
+            let inFlight = reports.mapValues { _ in 5 }
+            _ = host.take(reports, inFlight: inFlight, now: start, jitter: 0)
+            let decisions = host.take(reports, inFlight: inFlight, now: start + 1, jitter: 0)
+            return Set(decisions.map(\.scope))
+        }
+        let (ax, ay) = (path, HostScope(tenant: "a", path: "y"))
+        let (bx, cx) = (HostScope(tenant: "b", path: "x"), HostScope(tenant: "c", path: "x"))
+        let (bad, good) = (report(answered: 1, failed: 20), report(answered: 20))
+        #expect(acting([ax: bad]) == [ax])
+        #expect(acting([ax: bad, ay: good]) == [ax])
+        #expect(acting([ax: bad, ay: bad]) == [HostScope(tenant: "a")])
+        #expect(acting([ax: bad, bx: bad]) == [.origin])
+        #expect(acting([ax: bad, bx: bad, cx: good]) == [ax, bx])
+        #expect(acting([ax: bad, ay: bad, cx: good]) == [HostScope(tenant: "a")])
+        var each: [HostScope: ScopeReport] = [:]
+        for index in 0..<30 { each[HostScope(tenant: "a", path: "p\(index)")] = report(failed: 1) }
+        for (index, scope) in each.keys.enumerated() {
+            each[scope] = ScopeReport()
+            each[scope]?.add(busy, job: job(UInt64(index)))
+        }
+        #expect(acting(each) == [HostScope(tenant: "a")], "one request each")
+    }
+
+    // MARK: Connections
+
+    private func unreachable(_ count: Int, _ code: TransferError.Code = .couldNotConnect) -> ScopeReport {
+        var report = ScopeReport()
+        for index in 0..<count { report.add(.unreachable(code), job: job(UInt64(index))) }
+        return report
+    }
+
+    @Test("one probe at a time, with growing pauses; when it succeeds jobs are let go in growing numbers")
+    func probes() {
+        var host = HostControl()
+        let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start, jitter: 0)
+        #expect(decisions.map(\.kind) == [.unreachable] && host.state(at: start) == .unreachable)
+        var now = start
+        var pauses: [Double] = []
+        for _ in 0..<8 {
+            let next = host.nextProbeAt ?? now
+            #expect(!host.errands(at: next + -0.001).probes)
+            pauses.append(next - now)
+            now = next
+            #expect(!host.errands(at: now, mayProbe: false).probes)
+            #expect(host.errands(at: now).probes)
+            #expect(!host.errands(at: now + 1).probes, "the probe that runs is the only one")
+            #expect(host.probed(.couldNotConnect, at: now) == nil)
+        }
+        #expect(pauses == [1, 2, 4, 8, 16, 32, 60, 60])
+        #expect(host.probed(nil, at: now)?.kind == .reachable && host.state(at: now) == .recovering)
+        var released: [Int] = []
+        for index in 0..<8 {
+            let count = host.errands(at: now).releases
+            released.append(count)
+            host.released(count, of: count)
+            #expect(host.errands(at: now).releases == 0)
+            if index != 1, index != 4 {
+                _ = host.take([path: report(.answered)], inFlight: [path: 1], now: now, jitter: 0)
+            }
+            now = now + 0.5
+        }
+        #expect(released == [2, 4, 4, 8, 16, 16, 32, 64], "twice as many only after an answer")
+        host.released(3, of: host.errands(at: now).releases)
+        #expect(host.state(at: now) == .normal && host.dueAt(now) ?? now > now)
+    }
+
+    @Test("a probe without a report is made again; a relapse keeps the pauses long")
+    func relapse() {
+        var host = HostControl()
+        _ = host.take([path: unreachable(2, .hostNotFound)], inFlight: [:], now: start, jitter: 0)
+        #expect(host.errands(at: start + 1).probes)
+        #expect(host.errands(at: start + 1 + CircuitBreaker.probeLeaseSeconds).probes)
+        _ = host.probed(.hostNotFound, at: start + 70)
+        _ = host.probed(.hostNotFound, at: start + 80)
+        _ = host.probed(nil, at: start + 90)
+        #expect(host.errands(at: start + 90).releases == 2)
+        _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 94, jitter: 0)
+        #expect(host.state(at: start + 94) == .recovering, "a probe has just reached it")
+        _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 95, jitter: 0)
+        #expect(host.state(at: start + 95) == .unreachable && host.nextProbeAt == start + 99)
+    }
+
+    @Test("connections that fail say nothing while others are answered, and all after five seconds")
+    func partlyReached() {
+        var host = HostControl()
+        #expect(host.take([path: unreachable(2)], inFlight: [path: 9], now: start, jitter: 0).isEmpty)
+        _ = host.take([path: report(.answered)], inFlight: [path: 9], now: start + 1, jitter: 0)
+        for seconds in [2.0, 3, 5.9] {
+            #expect(
+                host.take([path: unreachable(2)], inFlight: [path: 8], now: start + seconds, jitter: 0)
+                    .isEmpty)
+        }
+        let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start + 6, jitter: 0)
+        #expect(decisions.map(\.kind) == [.unreachable])
+        var slow = HostControl()
+        for seconds in [0.0, 1, 2, 3, 4, 4.9] {
+            #expect(
+                slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + seconds, jitter: 0)
+                    .isEmpty)
+        }
+        #expect(!slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + 5, jitter: 0).isEmpty)
+    }
+
+    @Test("a probe for which no job waits is made while attempts have just ended, then no more")
+    func unawaited() {
+        var host = HostControl()
+        _ = host.take([path: unreachable(1)], inFlight: [path: 1], now: start, jitter: 0)
+        for seconds in 1...4 {
+            #expect(host.errands(at: start + Double(seconds)).probes)
+            host.stopProbing(at: start + Double(seconds))
+            #expect(host.state(at: start) == .unreachable)
+        }
+        #expect(host.errands(at: start + 5).probes)
+        host.stopProbing(at: start + 5)
+        #expect(host.state(at: start + 5) == .normal && !host.errands(at: start + 70).probes)
+    }
+
+    @Test("the node that was answered last is a witness for the others")
+    func witness() {
+        var host = HostControl()
+        let (here, there) = (NodeID(high: 1, low: 1), NodeID(high: 1, low: 2))
+        _ = host.take([path: report(.answered)], by: there, inFlight: [:], now: start + 5, jitter: 0)
+        #expect(host.isReached(byOthersThan: here, after: start + 4))
+        #expect(!host.isReached(byOthersThan: here, after: start + 5))
+        #expect(!host.isReached(byOthersThan: there, after: start + 4))
+        var report = unreachable(3)
+        report.add(.silent, job: job(1))
+        report.add(.lost, job: job(1))
+        #expect(report.withoutMisses.unreachable == 0 && report.withoutMisses.silent == 0)
+        #expect(report.withoutMisses.lost == 1)
+    }
+
+    // MARK: Silence
+
+    private func silent(_ count: Int) -> ScopeReport {
+        var report = ScopeReport()
+        for index in 0..<count { report.add(.silent, job: job(UInt64(index))) }
+        return report
+    }
+
+    @Test("a silent scope gets one more than it has, one more each 15 s, and all again with an answer")
+    func silence() {
+        var host = HostControl()
+        #expect(host.take([path: silent(2)], inFlight: [path: 10], now: start, jitter: 0).isEmpty)
+        let limited = host.take([path: silent(3)], inFlight: [path: 10], now: start + 1, jitter: 0)
+        #expect(limited.map(\.kind) == [.limited] && limited.first?.limitAfter == 11)
+        #expect(limited.first?.scope == path && host.state(of: path, at: start + 1) == .limited)
+        #expect(host.reason(of: path, at: start + 1)?.contains("answers none") ?? false)
+        _ = host.take([path: silent(3)], inFlight: [path: 11], now: start + 10, jitter: 0)
+        #expect(host.limits(at: start)[path]?.connectionLimit == 11)
+        #expect(host.dueAt(start + 10).map { $0 <= start + 16 } ?? false)
+        _ = host.take([:], inFlight: [path: 9], now: start + 20, jitter: 0)
+        #expect(host.limits(at: start)[path]?.connectionLimit == 11, "what ends makes room")
+        _ = host.take([:], inFlight: [path: 11], now: start + 21, jitter: 0)
+        #expect(host.limits(at: start)[path]?.connectionLimit == 12)
+        let answered = host.take([path: report(.answered)], inFlight: [path: 12], now: start + 30, jitter: 0)
+        #expect(answered.map(\.kind) == [.released] && host.limits(at: start + 30).isEmpty)
+        #expect(host.take([path: silent(3)], inFlight: [path: 12], now: start + 33, jitter: 0).isEmpty)
+        #expect(
+            host.take([path: silent(3)], inFlight: [path: 2], now: start + 40, jitter: 0).first?.limitAfter
+                == 4)
+        #expect(host.take([:], inFlight: [:], now: start + 41, jitter: 0).map(\.kind) == [.released])
+    }
+
+    @Test("silence spreads to the tenant and the origin only if nothing that is used in them answers")
+    func silenceSpreads() {
+        let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
+        var host = HostControl()
+        let inFlight = [path: 5, second: 5, other: 5]
+        _ = host.take([other: report(.answered)], inFlight: inFlight, now: start, jitter: 0)
+        var decisions = host.take(
+            [path: silent(3), second: silent(3)], inFlight: inFlight, now: start + 2, jitter: 0)
+        #expect(decisions.map(\.scope) == [HostScope(tenant: "a")])
+        decisions = host.take([other: silent(3)], inFlight: inFlight, now: start + 20, jitter: 0)
+        #expect(decisions.map(\.scope) == [.origin] && decisions.first?.limitAfter == 16)
+    }
+
+    @Test("a host whose transfers take long is silent only after twice their mean")
+    func usualSilence() {
+        var host = HostControl()
+        _ = host.take([path: report(answered: 2, seconds: 20)], inFlight: [path: 9], now: start, jitter: 0)
+        #expect(host.take([path: silent(3)], inFlight: [path: 9], now: start + 39, jitter: 0).isEmpty)
+        #expect(!host.take([path: silent(3)], inFlight: [path: 9], now: start + 41, jitter: 0).isEmpty)
+    }
+
+    // MARK: Operators and memory
+
+    @Test("an operator's settings hold, are kept and can be taken back")
+    func operators() throws {
+        var host = HostControl()
+        var settings = HostSettings()
+        settings.connectionsMax = 7
+        settings.requestsPerSecondMax = 2.5
+        settings.isPaused = true
+        settings.bytesPerSecondMax = 1_000_000
+        #expect(host.configure(settings, backoffUntil: nil, now: start)?.kind == .configured)
+        #expect(
+            host.limits(at: start)[.origin]
+                == HostControl.Limit(connectionLimit: 7, blockedUntil: .distantFuture, requestRate: 2.5))
+        #expect(
+            host.state(at: start) == .paused && host.configure(settings, backoffUntil: nil, now: start) == nil
+        )
+        #expect(!host.isForgettable(at: start + 1_000_000))
+        #expect(try #require(HostControl(json: host.json)) == host)
+        _ = host.configure(HostSettings(), backoffUntil: .some(start + 50), now: start)
+        #expect(host.state(at: start) == .backingOff && host.reason(at: start)?.contains("operator") ?? false)
+        _ = host.configure(HostSettings(), backoffUntil: .some(nil), now: start)
+        #expect(host.limits(at: start).isEmpty && host.state(at: start) == .normal)
+    }
+
+    @Test("a host is forgotten a minute after the last report, or after ten minutes without trouble")
+    func forgotten() {
+        var host = HostControl()
+        _ = host.take([path: report(.lost)], inFlight: [path: 1], now: start, jitter: 0)
+        #expect(!host.isForgettable(at: start + 59) && host.isForgettable(at: start + 60))
+        for second in 1..<600 {
+            _ = host.take(
+                [path: report(.answered)], inFlight: [path: 5], now: start + Double(second), jitter: 0)
+            #expect(!host.isForgettable(at: start + Double(second)))
+        }
+        #expect(
+            host.dueAt(start + 599).map { $0 <= start + 600 } ?? false && host.isForgettable(at: start + 600))
+    }
+
+    @Test("a limit that was not needed for ten minutes goes")
+    func unneeded() {
+        var host = HostControl()
+        for second in 0..<3 {
+            _ = host.take(
+                [path: report(answered: 40, failed: 30)], inFlight: [path: 10], now: start + Double(second),
+                jitter: 0)
+        }
+        #expect(host.limits(at: start)[path] != nil)
+        for second in 3..<620 {
+            _ = host.take(
+                [path: report(answered: 1)], inFlight: [path: 1], now: start + Double(second), jitter: 0)
+        }
+        #expect(host.limits(at: start).isEmpty)
+    }
+
+    @Test("paths beyond 64 of a tenant and scopes beyond 512 count for the next wider scope")
+    func folding() {
+        var host = HostControl()
+        for round in 0..<3 {
+            var reports: [HostScope: ScopeReport] = [:]
+            for tenant in 0..<20 {
+                for path in 0..<100 {
+                    let scope = HostScope(tenant: "t\(tenant)", path: "p\(path)")
+                    reports[scope, default: ScopeReport()].add(busy, job: job(UInt64(tenant * 100 + path)))
+                    reports[scope, default: ScopeReport()].add(.answered, job: job(0))
+                }
+            }
+            _ = host.take(
+                reports, inFlight: reports.mapValues { _ in 1 }, now: start + Double(round), jitter: 0)
+        }
+        #expect(host.json.count < 512 * 400 && HostControl(json: host.json) == host)
+        #expect(host.limits(at: start + 2).count <= HostControl.scopeCountMax)
+        let origin = host.limits(at: start + 2)[.origin]
+        #expect((origin?.requestRate ?? 0) >= 1_000, "nothing of what was answered is lost")
+    }
+
+    @Test("whatever happens, the bounds hold and JSON has all of the state")
+    func codec() throws {
+        var random = Seeded(7)
+        let signals: [HostSignal] = [
+            .answered, .answered, .answered, .lost, .none, .silent, busy,
+            .throttled(status: 429, retryAfter: 2),
+            .throttled(status: 503, retryAfter: 1e12), .unreachable(.couldNotConnect),
+        ]
+        for _ in 0..<25 {
+            var host = HostControl()
+            var now = start
+            for _ in 0..<60 {
+                now = now + Double(random.next() % 3_000) / 1_000
+                var reports: [HostScope: ScopeReport] = [:]
+                var inFlight: [HostScope: Int] = [:]
+                for _ in 0..<(random.next() % 4) {
+                    let scope = HostScope(tenant: "t\(random.next() % 3)", path: "p\(random.next() % 3)")
+                    for _ in 0..<(random.next() % 12) {
+                        reports[scope, default: ScopeReport()].add(
+                            signals[Int(random.next() % 10)], job: job(random.next() % 3),
+                            seconds: Double(random.next() % 100) / 8, bytes: Int64(random.next() % 1_000))
+                    }
+                    inFlight[scope] = Int(random.next() % 64)
+                }
+                _ = host.take(reports, inFlight: inFlight, now: now, jitter: Double(random.next() % 9) / 8)
+                let errands = host.errands(at: now)
+                if errands.probes { _ = host.probed(random.next() % 2 == 0 ? nil : .timedOut, at: now) }
+                if errands.releases > 0 { host.released(Int(random.next() % 5), of: errands.releases) }
+                for (scope, limit) in host.limits(at: now) {
+                    #expect(limit.connectionLimit ?? 1 >= 1 && limit.requestRate ?? 1 >= TokenBucket.rateMin)
+                    #expect(limit.blockedUntil ?? now <= now + HostControl.holdSecondsMax)
+                    #expect(host.reason(of: scope, at: now)?.hasSuffix(".") ?? false)
+                }
+                let kept = try #require(HostControl(json: host.json))
+                #expect(kept == host)
+            }
+        }
+        #expect(HostControl(json: Array("[1]".utf8)) == nil && HostControl(json: []) == nil)
+    }
+}
+
+@Suite("Levels of host control")
+struct LevelTests {
+    @Test("a window decreases to what was shown and increases by a sixteenth, an eighth, …")
+    func window() {
+        var window = AIMDWindow(size: 200)
+        window.decrease(to: 79.5)
+        #expect(window.size == 80 && !window.hasIncreased)
+        var sizes: [Int] = []
+        for _ in 0..<4 {
+            window.increase()
+            sizes.append(window.size)
+        }
+        #expect(sizes == [85, 95, 118, 177])
+        window.revert(to: 90)
+        #expect(window.size == 118, "not below the size before the increase")
+        window.decrease(to: 0)
+        #expect(window.size == 1)
+        window.increase()
+        #expect(window.size == 2 && window.isUsed(by: 2) && !window.isUsed(by: 1))
+    }
+
+    @Test("a bucket follows the answers a second, and its rate has a floor")
+    func bucket() {
+        var bucket = TokenBucket(rate: 100)
+        bucket.decrease(to: 80)
+        #expect(bucket.rate == 80 && bucket.isUsed(by: 70, seconds: 1) && !bucket.isUsed(by: 60, seconds: 1))
+        bucket.increase()
+        #expect(bucket.rate == 85 && bucket.hasIncreased)
+        bucket.revert(to: 10)
+        #expect(bucket.rate == 80)
+        bucket.decrease(to: 0)
+        #expect(bucket.rate == TokenBucket.rateMin)
+    }
+
+    @Test("reports add up; an answer ends silence and Retry-After of the report without one")
+    func reports() {
+        let jobs = (0..<3).map { JobID(high: 1, low: $0) }
+        var first = ScopeReport()
+        first.add(.throttled(status: 429, retryAfter: 9), job: jobs[0])
+        first.add(.silent, job: jobs[0])
+        #expect(first.retryAfterJobs == .one(jobs[0]) && first.isTrouble)
+        var second = ScopeReport()
+        second.add(.throttled(status: 429, retryAfter: 5), job: jobs[1])
+        var both = first
+        both.add(second)
+        #expect(both.retryAfter == 5 && both.retryAfterJobs == .several && both.retryAfterCount == 2)
+        #expect(both.throttled == 2 && both.failedJobs == .several && both.silent == 1)
+        var answered = ScopeReport()
+        answered.add(.answered, job: jobs[2], seconds: 2, bytes: 7)
+        both.add(answered)
+        #expect(both.retryAfter == nil && both.silent == 0 && both.answered == 1 && both.bytes == 7)
+        #expect(both.throttled == 2 && !both.isEmpty && ScopeReport().isEmpty)
+    }
+}

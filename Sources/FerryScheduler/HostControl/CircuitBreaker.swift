@@ -1,7 +1,7 @@
 package import FerryCore
 
-/// Decides when a host counts as unreachable, when a probe looks for it, and how many of its waiting jobs are let
-/// go once it is reached again: a pure state machine of failed connections, probes and the clock.
+/// Decides when a host counts as unreachable, when a probe looks for it, and how many of its waiting jobs are
+/// let go once it is reached again: a pure state machine of failed connections, probes and the clock.
 package struct CircuitBreaker: Sendable, Equatable {
     package var unreachableSince: Timestamp?
     package var unreachableCode: TransferError.Code?
@@ -126,8 +126,8 @@ package struct CircuitBreaker: Sendable, Equatable {
         return .closed(after: now - since)
     }
 
-    /// No job waits for the host: ends the probes, unless an attempt has ended just now and its job may still begin
-    /// to wait.
+    /// No job waits for the host: ends the probes, unless an attempt has ended just now and its job may still
+    /// begin to wait.
     package mutating func stopProbing(at now: Timestamp) {
         if let lastReportAt, now - lastReportAt < Self.presenceSeconds {
             nextProbeAt = now + Self.probeSecondsMin
@@ -139,8 +139,8 @@ package struct CircuitBreaker: Sendable, Equatable {
         probeCount = 0
     }
 
-    /// Returns whether another node was answered after `instant`: then a node that does not reach the host doubts
-    /// itself.
+    /// Returns whether another node was answered after `instant`: then a node that does not reach the host
+    /// doubts itself.
     package func isReached(byOthersThan node: NodeID, after instant: Timestamp) -> Bool {
         guard let lastAnsweredAt, let lastAnsweredBy, lastAnsweredBy != node else { return false }
         return lastAnsweredAt > instant

@@ -56,43 +56,26 @@ struct EvidenceWindow: Sendable, Equatable {
     var meanSeconds = 0.0
     var inFlight = 0
     var lastUsedAt: Timestamp?
+    /// Of the last response that was throttled.
+    var throttleStatus: Int?
     /// When the last answer came, and the last response that was answered or throttled.
     var lastAnsweredAt: Timestamp?
     var lastResponseAt: Timestamp?
     /// Attempts that are silent since that response, and their jobs.
     var silent = 0
     var silentJobs = ScopeReport.Jobs.none
-    /// Until when the jobs that were told `Retry-After` since the last answer wait (the shortest), and how many
-    /// responses said so.
+    /// Until when the jobs that were told `Retry-After` since the last answer wait: the shortest.
     var retryAfterUntil: Timestamp?
-    var retryAfterCount = 0
     var retryAfterJobs = ScopeReport.Jobs.none
-    /// Ends of late up to the last answer, of which the older half is forgotten, and failures since then.
-    var lateAnswered = 0.0
-    var lateFailed = 0.0
-    var lateRun = 0
-
-    private static let lateCountMax = 200.0
-    /// The chance below which a run of `Retry-After` is no accident.
-    private static let accident = 1e-6
-
-    /// Whether so many in a row were told `Retry-After`, at least two jobs, that this is no accident: where one of two
-    /// fails at random several in a row do as well.
+    /// Whether at least two jobs were told `Retry-After`, and none of the scope was answered for so long that
+    /// this is no accident.
     func asksForHold(at now: Timestamp) -> Bool {
-        guard retryAfterJobs == .several, lastAnsweredAt.map({ now - $0 >= Self.secondsMin }) ?? true else {
-            return false
-        }
-        guard lateAnswered > 0 else { return true }
-        let share = max(lateFailed / (lateAnswered + lateFailed), 0.001)
-        return pow(share, retryAfterCount) < Self.accident
+        retryAfterJobs == .several
+            && lastAnsweredAt.map { now - $0 >= Self.unansweredSeconds } ?? true
     }
 
-    private func pow(_ base: Double, _ count: Int) -> Double {
-        var power = 1.0
-        for _ in 0..<min(count, 10_000) { power *= base }
-        return power
-    }
-
+    /// Seconds without an answer that are no accident, where some requests fail at random.
+    private static let unansweredSeconds = 5.0
     /// Seconds of a window that a decision may be made of, and for which too little evidence is kept.
     static let secondsMin = 1.0
     static let secondsMax = 10.0
@@ -130,15 +113,8 @@ struct EvidenceWindow: Sendable, Equatable {
             meanSeconds = meanSeconds == 0 ? mean : meanSeconds + (mean - meanSeconds) * Self.meanWeight
             lastAnsweredAt = now
             retryAfterJobs = .none
-            lateAnswered += Double(report.answered)
-            lateFailed += Double(lateRun + report.failed - report.retryAfterCount)
-            lateRun = report.retryAfterCount
-            if lateAnswered + lateFailed > Self.lateCountMax {
-                (lateAnswered, lateFailed) = (lateAnswered / 2, lateFailed / 2)
-            }
-        } else {
-            lateRun += report.failed
         }
+        throttleStatus = report.throttleStatus ?? throttleStatus
         if report.answered + report.throttled > 0 { lastResponseAt = now }
         if report.answered + report.throttled + report.unreachable > 0 || inFlight == 0 {
             (silent, silentJobs) = (0, .none)
@@ -146,12 +122,11 @@ struct EvidenceWindow: Sendable, Equatable {
         silent += report.silent
         silentJobs.add(report.silentJobs)
         if retryAfterUntil.map({ $0 <= now }) ?? true { retryAfterJobs = .none }
-        if retryAfterJobs == .none { (retryAfterUntil, retryAfterCount) = (nil, 0) }
+        if retryAfterJobs == .none { retryAfterUntil = nil }
         if let seconds = report.retryAfter, !isHeld {
             let until = now + min(seconds, HostControl.holdSecondsMax)
             retryAfterUntil = min(until, retryAfterUntil ?? until)
             retryAfterJobs.add(report.retryAfterJobs)
-            retryAfterCount += report.retryAfterCount
         }
         guard let start, start < now || isFirst else { return }
         tally.add(report)
@@ -167,16 +142,13 @@ extension EvidenceWindow: CodedState {
         coder.value("mean_seconds", &meanSeconds)
         coder.value("in_flight", &inFlight)
         coder.value("used", &lastUsedAt)
+        coder.value("status", &throttleStatus)
         coder.value("answered", &lastAnsweredAt)
         coder.value("response", &lastResponseAt)
         coder.value("silent", &silent)
         coder.value("silent_jobs", &silentJobs)
         coder.value("retry_after_until", &retryAfterUntil)
         coder.value("retry_after_jobs", &retryAfterJobs)
-        coder.value("retry_after_count", &retryAfterCount)
-        coder.value("late_answered", &lateAnswered)
-        coder.value("late_failed", &lateFailed)
-        coder.value("late_run", &lateRun)
     }
 }
 
@@ -188,8 +160,8 @@ struct Evidence: Sendable, Equatable {
     private(set) var seconds = 0.0
     private(set) var answeredPerSecond = 0.0
     private(set) var failedPerSecond = 0.0
-    /// Mean attempts in flight that are answered, by Little's law: by their own durations, and with what their
-    /// claims and results take; and all that are in flight.
+    /// Mean attempts in flight that are answered, by Little's law: by their own durations, and with what
+    /// their claims and results take; and all that are in flight.
     private(set) var answeredInFlight = 0.0
     private(set) var answeredWithOverhead = 0.0
     private(set) var inFlight = 0
@@ -235,8 +207,8 @@ struct Evidence: Sendable, Equatable {
             && share > tolerance.share + 3 * tolerance.deviation(tally.count)
     }
 
-    /// By how many standard deviations fewer fail than of a whole of which `share` fails; 0 unless they are at most
-    /// half as many.
+    /// By how many standard deviations fewer fail than of a whole of which `share` fails; 0 unless they are
+    /// at most half as many.
     func fineness(where share: Double) -> Double {
         let expected = share * Double(tally.count)
         let failed = Double(tally.failed)

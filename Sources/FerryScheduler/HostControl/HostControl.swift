@@ -1,10 +1,10 @@
 package import FerryCore
 
-/// Decides how much one origin gets, of all nodes together: a pure state machine of reports, probes and the clock,
-/// kept as JSON in the origin's row (docs/decisions/0033).
+/// Decides how much one origin gets, of all nodes together: a pure state machine of reports, probes and the
+/// clock, kept as JSON in the origin's row (docs/decisions/0033).
 ///
-/// Failures limit the narrowest scope that they concern. A wider scope acts only if failures come from at least two
-/// of the scopes in it, and no scope in it that is used is fine.
+/// Failures limit the narrowest scope that they concern. A wider scope acts only if failures come from at
+/// least two of the scopes in it, and no scope in it that is used is fine.
 package struct HostControl: Sendable, Equatable {
     package enum State: String, Sendable, CaseIterable {
         case normal, limited
@@ -85,7 +85,8 @@ package struct HostControl: Sendable, Equatable {
     private static let idleSeconds = 60.0
     /// Seconds without trouble after which a busy host is forgotten.
     private static let healthySeconds = 600.0
-    /// Standard deviations by which fewer fail in a part of a scope that is fine, and in one that is clearly so.
+    /// Standard deviations by which fewer fail in a part of a scope that is fine, and in one that is clearly
+    /// so.
     private static let fineDeviations = 2.0
     private static let clearDeviations = 4.0
     /// Seconds until the next look at a silent host.
@@ -165,7 +166,7 @@ package struct HostControl: Sendable, Equatable {
 
     /// Every scope in trouble, the widest first.
     package func scopes(at now: Timestamp) -> [ScopeStatus] {
-        limits(at: now).keys.sorted { ($0.tenant, $0.path) < ($1.tenant, $1.path) }.compactMap { scope in
+        limits(at: now).keys.inOrder.compactMap { scope in
             reason(of: scope, at: now).map {
                 ScopeStatus(
                     scope: scope, state: state(of: scope, at: now), limit: limit(of: scope, at: now),
@@ -176,8 +177,8 @@ package struct HostControl: Sendable, Equatable {
 
     // MARK: Reports
 
-    /// Takes what one node has seen. `reports` and `inFlight` are keyed by narrowest scopes; `inFlight`: attempts
-    /// that run now, of all nodes; `jitter`: from 0 to 1.
+    /// Takes what one node has seen. `reports` and `inFlight` are keyed by narrowest scopes; `inFlight`:
+    /// attempts that run now, of all nodes; `jitter`: from 0 to 1.
     package mutating func take(
         _ reports: [HostScope: ScopeReport], by node: NodeID? = nil, inFlight: [HostScope: Int],
         now: Timestamp,
@@ -223,10 +224,7 @@ package struct HostControl: Sendable, Equatable {
             return scope
         }
         var (foldedReports, foldedInFlight): ([HostScope: ScopeReport], [HostScope: Int]) = ([:], [:])
-        // In order, so that the same events lead to the same state.
-        for scope in Set(reports.keys).union(inFlight.keys).sorted(by: {
-            ($0.tenant, $0.path) < ($1.tenant, $1.path)
-        }) {
+        for scope in Set(reports.keys).union(inFlight.keys).inOrder {
             let place = place(scope)
             if let report = reports[scope] { foldedReports[place, default: ScopeReport()].add(report) }
             if let count = inFlight[scope] { foldedInFlight[place, default: 0] += count }
@@ -302,9 +300,7 @@ package struct HostControl: Sendable, Equatable {
             controls[scope] = control
             decisions.append(decision(.narrowed, scope, before, control, nil, now))
         }
-        for scope in Set(controls.keys).union(failing.keys).sorted(by: {
-            ($0.tenant, $0.path) < ($1.tenant, $1.path)
-        }) {
+        for scope in Set(controls.keys).union(failing.keys).inOrder {
             let evidence = failing[scope]
             guard var control = controls[scope] ?? evidence.map({ _ in ScopeControl() }) else { continue }
             let (before, inside) = (control, Evidence(windows(in: scope), at: now))
@@ -327,7 +323,8 @@ package struct HostControl: Sendable, Equatable {
         return decisions
     }
 
-    /// The failure share of a scope that changes nothing: that of the scopes around it is usual there as well.
+    /// The failure share of a scope that changes nothing: that of the scopes around it is usual there as
+    /// well.
     private func tolerance(of scope: HostScope) -> FailureTolerance {
         FailureTolerance(usual: scope.upward.map { controls[$0]?.usual ?? 0 }.max() ?? 0)
     }
@@ -358,8 +355,8 @@ package struct HostControl: Sendable, Equatable {
         case part(isClear: Bool)
     }
 
-    /// Whether too few fail to tell, the whole scope does, or only a part of it: the whole if at least two groups fail
-    /// and none that is used is fine. Windows with too few ends to tell are judged together.
+    /// Whether too few fail to tell, the whole scope does, or only a part of it: the whole if at least two
+    /// groups fail and none that is used is fine. Windows with too few ends to tell are judged together.
     private func extent(of whole: Evidence, in scope: HostScope, _ now: Timestamp) -> Extent {
         // Of a host that answers nothing one more failure says the same again.
         if controls[scope]?.isUnanswered ?? false, whole.tally.answered == 0 {
@@ -401,20 +398,17 @@ package struct HostControl: Sendable, Equatable {
         scope.upward.contains { controls[$0]?.hold?.until.map { $0 > now } ?? false }
     }
 
-    /// Holds the scopes whose jobs were told `Retry-After`: a path if at least two jobs were and none was answered
-    /// since; a wider scope if all that is used in it is held.
+    /// Holds the scopes whose jobs were told `Retry-After`: a path if at least two jobs were and none was
+    /// answered since; a wider scope if all that is used in it is held.
     private mutating func holdScopes(_ now: Timestamp) -> [HostDecision] {
         var decisions: [HostDecision] = []
-        for (scope, window) in windows where !scope.path.isEmpty && window.asksForHold(at: now) {
-            guard let until = window.retryAfterUntil, until > now, !isHeld(scope, now) else { continue }
+        for scope in windows.keys.inOrder where !scope.path.isEmpty && !isHeld(scope, now) {
+            guard let window = windows[scope], window.asksForHold(at: now), let until = window.retryAfterUntil
+            else { continue }
             decisions.append(hold(scope, until: until, now))
         }
-        for wide in decisions.isEmpty
-            ? []
-            : Set(decisions.map { HostScope(tenant: $0.scope.tenant) }).sorted(by: {
-                $0.tenant < $1.tenant
-            }) + [.origin] where !isHeld(wide, now)
-        {
+        let tenants = Set(decisions.map { HostScope(tenant: $0.scope.tenant) })
+        for wide in tenants.isEmpty ? [] : tenants.inOrder + [.origin] where !isHeld(wide, now) {
             let used = windows.filter { scope, window in
                 scope.isInside(wide)
                     && (isHeld(scope, now) || window.lastUsedAt.map { now - $0 <= Self.useSeconds } ?? false)
@@ -431,10 +425,9 @@ package struct HostControl: Sendable, Equatable {
 
     private mutating func hold(_ scope: HostScope, until: Timestamp, _ now: Timestamp) -> HostDecision {
         let inside = Evidence(windows(in: scope), at: now)
-        let status = inside.tally.throttleStatus ?? 503
         var control = controls[scope] ?? ScopeControl()
         let before = control.connectionLimit
-        control.hold = .init(until: until, status: status)
+        control.hold = .init(until: until, status: windows(in: scope).compactMap(\.throttleStatus).first)
         control.beginSlowStart(
             inFlight: inside.inFlight + inside.tally.failed, least: settings.connectionsMin ?? 1, now: now)
         controls[scope] = control
@@ -452,7 +445,7 @@ package struct HostControl: Sendable, Equatable {
         _ reports: [HostScope: ScopeReport], _ now: Timestamp
     ) -> [HostDecision] {
         var decisions: [HostDecision] = []
-        for scope in controls.keys.sorted(by: { ($0.tenant, $0.path) < ($1.tenant, $1.path) }) {
+        for scope in controls.keys.inOrder {
             guard let silence = controls[scope]?.silence else { continue }
             let inFlight = windows(in: scope).reduce(0) { $0 + $1.inFlight }
             let isAnswered =
@@ -479,8 +472,8 @@ package struct HostControl: Sendable, Equatable {
             decisions += limitSilence(
                 of: scope, to: .init(limit: limit, moreAt: now + ScopeControl.Silence.moreSeconds), inFlight,
                 now,
-                "Limited to \(limit) with \(inFlight) in flight: the host has answered none of \(scope.words) for "
-                    + "\(Int(ScopeControl.Silence.seconds)) seconds.")
+                "Limited to \(limit) with \(inFlight) in flight: the host has answered none of "
+                    + "\(scope.words) for \(Int(ScopeControl.Silence.seconds)) seconds.")
         }
         return decisions
     }
@@ -560,7 +553,8 @@ package struct HostControl: Sendable, Equatable {
         return HostDecision(
             at: now, kind: .reachable, limitBefore: limit, limitAfter: limit,
             sentence:
-                "Reached again after \(seconds.tenths) seconds; the jobs that waited begin in growing numbers."
+                "Reached again after \(seconds.tenths) seconds; "
+                + "the jobs that waited begin in growing numbers."
         )
     }
 
@@ -622,7 +616,8 @@ package struct HostControl: Sendable, Equatable {
 
     // MARK: Operators
 
-    /// Takes other settings. `backoffUntil`: until when the operator holds the host; nil in it ends every hold.
+    /// Takes other settings. `backoffUntil`: until when the operator holds the host; nil in it ends every
+    /// hold.
     package mutating func configure(
         _ settings: HostSettings, backoffUntil: Timestamp??, now: Timestamp
     ) -> HostDecision? {
@@ -710,6 +705,11 @@ extension HostScope {
         let segment = path.prefix { $0 != "#" }
         return "this tenant's requests to \(segment.hasPrefix("/") ? "" : "/")\(segment) on this host"
     }
+}
+
+extension Sequence<HostScope> {
+    /// The widest first, so that the same events lead to the same state.
+    fileprivate var inOrder: [HostScope] { sorted { ($0.tenant, $0.path) < ($1.tenant, $1.path) } }
 }
 
 extension HostControl.Limit {

@@ -1,7 +1,7 @@
 import FerryCore
 
-/// Decides how much the requests of one scope get: a window and a bucket that follow what the host has shown, a hold,
-/// and a limit while the host is silent.
+/// Decides how much the requests of one scope get: a window and a bucket that follow what the host has shown,
+/// a hold, and a limit while the host is silent.
 struct ScopeControl: Sendable, Equatable {
     /// Nothing begins until then. `status`: of the responses that asked for it; nil: an operator did.
     struct Hold: Sendable, Equatable {
@@ -36,8 +36,8 @@ struct ScopeControl: Sendable, Equatable {
 
         var other: Part { self == .window ? .rate : .window }
     }
-    /// What was seen before a decrease, and the level then, to compare: failures that fewer requests do not make
-    /// rarer are usual (docs/decisions/0026).
+    /// What was seen before a decrease, and the level then, to compare: failures that fewer requests do not
+    /// make rarer are usual (docs/decisions/0026).
     struct Baseline: Sendable, Equatable {
         var share = 0.0
         var odds = 0.0
@@ -81,8 +81,8 @@ struct ScopeControl: Sendable, Equatable {
     /// Seconds after which a limit goes that was not needed.
     static let unneededSeconds = 600.0
     private static let secondsMax = 60.0
-    /// Failures that have to be expected after a decrease before it is judged, and the part of the odds before that
-    /// is about the same. Several times as much is something else.
+    /// Failures that have to be expected after a decrease before it is judged, and the part of the odds
+    /// before that is about the same. Several times as much is something else.
     private static let judgedCount = 10.0
     private static let sameness = 0.5...3.0
     /// The rate beside a window that is what the host limits, in answers a second.
@@ -235,7 +235,8 @@ struct ScopeControl: Sendable, Equatable {
         restart(at: now, inFlight)
     }
 
-    /// Compares what has failed since a decrease with what failed before. Nil: it has helped, or it is too early.
+    /// Compares what has failed since a decrease with what failed before. Nil: it has helped, or it is too
+    /// early.
     private mutating func judge(
         _ before: Baseline, _ failing: Evidence?, _ meanSeconds: Double, _ inFlight: Int, _ least: Int,
         _ now: Timestamp
@@ -322,7 +323,8 @@ struct ScopeControl: Sendable, Equatable {
 
     // MARK: Slow start
 
-    /// Returns slow start up to the level before the last decrease if that was a moment ago, else to the level of now.
+    /// Returns slow start up to the level before the last decrease if that was a moment ago, else to the
+    /// level of now.
     private func slowStart(to last: Baseline?, peak: Int) -> SlowStart {
         if let last {
             return SlowStart(window: last.window, rate: last.rate, isLimitedAfter: last.part != nil)

@@ -26,9 +26,8 @@ package struct ScopeReport: Sendable, Equatable {
     package var lost = 0
     /// The jobs that were throttled or lost.
     package var failedJobs = Jobs.none
-    /// The shortest `Retry-After` since the last answer, in seconds, how many responses had one, and their jobs.
+    /// The shortest `Retry-After` since the last answer, in seconds, and the jobs that were told one.
     package var retryAfter: Double?
-    package var retryAfterCount = 0
     package var retryAfterJobs = Jobs.none
     /// Attempts without an answer for seconds, since the last answer, and their jobs.
     package var silent = 0
@@ -70,7 +69,6 @@ package struct ScopeReport: Sendable, Equatable {
             failedJobs.add(job)
             guard let asked, asked > 0 else { return }
             retryAfter = min(asked, retryAfter ?? asked)
-            retryAfterCount += 1
             retryAfterJobs.add(job)
         case .lost:
             lost += 1
@@ -86,14 +84,13 @@ package struct ScopeReport: Sendable, Equatable {
         }
     }
 
-    /// Adds another report of the same scope. Which of both came first is not known: if either has an answer, the
-    /// silence and `Retry-After` of both are dropped unless they are of the one with the answer.
+    /// Adds another report of the same scope. Which of both came first is not known: if either has an answer,
+    /// the silence and `Retry-After` of both are dropped unless they are of the one with the answer.
     package mutating func add(_ other: ScopeReport) {
         if other.answered > 0, answered == 0 { forgetSilence() }
         if other.answered == 0 || answered == 0 {
             if answered == 0 || other.answered > 0 {
                 retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).min()
-                retryAfterCount += other.retryAfterCount
                 retryAfterJobs.add(other.retryAfterJobs)
                 silent += other.silent
                 silentJobs.add(other.silentJobs)
@@ -115,7 +112,6 @@ package struct ScopeReport: Sendable, Equatable {
 
     private mutating func forgetSilence() {
         retryAfter = nil
-        retryAfterCount = 0
         retryAfterJobs = .none
         silent = 0
         silentJobs = .none

@@ -6,8 +6,8 @@ protocol CodedState: Equatable {
     mutating func code(_ coder: inout StateCoder)
 }
 
-/// Writes the members of a state into a JSON object, or reads them from one. A member that has its first value is
-/// left out. Instants are microseconds.
+/// Writes the members of a state into a JSON object, or reads them from one. A member that has its first
+/// value is left out. Instants are microseconds.
 struct StateCoder {
     private var writer: JSONWriter?
     private var json = JSON.null

@@ -1,4 +1,5 @@
-/// How many attempts begin a second: the rate at which the host's bucket of tokens fills. Claims take the tokens.
+/// How many attempts begin a second: the rate at which the host's bucket of tokens fills. Claims take the
+/// tokens.
 package struct TokenBucket: Sendable, Equatable {
     package private(set) var rate = 1.0 { didSet { rate = Self.threeDigits(rate) } }
     /// The highest rate since the last decrease that was well.

@@ -102,7 +102,8 @@ struct HostControlSimulations {
 
     // MARK: Hosts with limits of their own
 
-    /// The most that fails in ten seconds, in parts of what an overloaded host may receive: one a second or 2 %.
+    /// The most that fails in ten seconds, in parts of what an overloaded host may receive: one a second or 2
+    /// %.
     private func worst(_ origin: SimulatedOrigin) -> Double {
         stride(from: 10, to: origin.counts.count - 9, by: 10).map { start in
             let failed = origin.sum(\.failed, seconds: start..<start + 10)

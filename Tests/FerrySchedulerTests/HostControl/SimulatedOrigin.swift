@@ -3,8 +3,9 @@ import FerryScheduler
 
 /// One origin, the jobs of several tenants, and the nodes that run them, under a simulated clock.
 ///
-/// Claims obey the limits of `HostControl`. Nodes report each second, and trouble at once if it is new or comes with
-/// `Retry-After`. A job that fails waits for its own retry: `Retry-After`, or 1 s doubling to 60 s.
+/// Claims obey the limits of `HostControl`. Nodes report each second, and trouble at once if it is new or
+/// comes with `Retry-After`. A job that fails waits for its own retry: `Retry-After`, or 1 s doubling to 60
+/// s.
 struct SimulatedOrigin {
     /// Jobs of one tenant for one path.
     struct Stream {

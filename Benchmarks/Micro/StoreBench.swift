@@ -36,7 +36,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
             url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
             slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
             logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, openSecrets: { _ in nil },
-            sealSecrets: { $0.encode() })
+            sealSecrets: { $0.encode() }, hashCredentials: { "\($0.count)" })
         store = Store(configuration)
         dispatcher = store.dispatcher
     }

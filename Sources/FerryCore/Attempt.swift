@@ -14,6 +14,8 @@ package final class Attempt: Sendable {
     package let secrets: JobSecrets
     package let payload: [UInt8]?
     package let origin: String
+    /// `RequestScope.path` of its request.
+    package let scopePath: String
     package let traceparent: String?
     package let retryOf: JobID?
     /// Somebody asked for its cancellation while no node ran it.
@@ -26,7 +28,7 @@ package final class Attempt: Sendable {
         job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
         createdAt: Timestamp,
         startedAt: Timestamp, spec: JobSpec, specJSON: [UInt8], secrets: JobSecrets, payload: [UInt8]?,
-        origin: String,
+        origin: String, scopePath: String,
         traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil
     ) {
         self.job = job
@@ -41,10 +43,21 @@ package final class Attempt: Sendable {
         self.secrets = secrets
         self.payload = payload
         self.origin = origin
+        self.scopePath = scopePath
         self.traceparent = traceparent
         self.retryOf = retryOf
         self.isCancelRequested = isCancelRequested
         self.home = home
+    }
+
+    /// The scope of its own request.
+    package var scope: RequestScope { RequestScope(tenant: tenant, origin: origin, path: scopePath) }
+
+    /// The scope of a request that it sends to `url`: a part, a mirror, a redirect.
+    package func scope(of url: WebURL) -> RequestScope {
+        RequestScope(
+            tenant: tenant, origin: url.origin,
+            path: RequestScope.path(ofURL: url.string, credentials: RequestScope.credentials(in: scopePath)))
     }
 
     /// When the job must have ended.
@@ -84,14 +97,16 @@ package struct TransferResponse: Sendable, Equatable {
 
 /// What a host has answered, as far as it says something about the host.
 package struct HostAnswer: Sendable, Equatable {
-    /// Of whoever answered: after a redirect that is not the job's own.
-    package let origin: String
+    package let job: JobID
+    /// Of the request that was answered; after a redirect not the scope of the job's own request.
+    package let scope: RequestScope
     package let status: Int
-    /// Seconds for which it wants to be left alone, if it said so.
+    /// `Retry-After` in seconds, if the response had one.
     package let retryAfter: Double?
 
-    package init(origin: String, status: Int, retryAfter: Double?) {
-        self.origin = origin
+    package init(job: JobID, scope: RequestScope, status: Int, retryAfter: Double?) {
+        self.job = job
+        self.scope = scope
         self.status = status
         self.retryAfter = retryAfter
     }
@@ -205,8 +220,8 @@ package struct AttemptResult: Sendable {
             job: attempt.job, number: attempt.number, failedAttemptCount: attempt.failedAttemptCount,
             revision: revision, tenant: attempt.tenant, createdAt: attempt.createdAt,
             startedAt: attempt.startedAt, spec: spec, specJSON: specJSON, secrets: attempt.secrets,
-            payload: attempt.payload, origin: attempt.origin, traceparent: attempt.traceparent,
-            retryOf: attempt.retryOf, isCancelRequested: attempt.isCancelRequested, home: attempt.home)
+            payload: attempt.payload, origin: attempt.origin, scopePath: attempt.scopePath,
+            traceparent: attempt.traceparent, retryOf: attempt.retryOf, isCancelRequested: attempt.isCancelRequested, home: attempt.home)
         return result
     }
 
@@ -221,8 +236,8 @@ package struct AttemptResult: Sendable {
         return result
     }
 
-    /// The host that its end says something about, if it does.
-    package var host: String { answer?.origin ?? attempt.origin }
+    /// The scope that its end says something about, if it does.
+    package var scope: RequestScope { answer?.scope ?? attempt.scope }
 }
 
 /// How far a running attempt is.

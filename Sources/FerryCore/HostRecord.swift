@@ -32,8 +32,48 @@ package struct HostRecord: Sendable {
     package var isPaused = false
     package var bytesPerSecondMax: Int64?
     package var requestsPerSecondMax: Double?
+    /// The tenants, and the paths of tenants, whose requests are limited by themselves.
+    package var scopes: [Scope] = []
     /// JSON objects, the newest first.
     package var decisions: [[UInt8]] = []
+
+    /// One of them, with the limits as those of the host.
+    package struct Scope: Sendable, Equatable {
+        package let tenant: String
+        /// First path segment and hash of the credentials. `nil`: every path of the tenant.
+        package let path: String?
+        package let state: String
+        /// One sentence for people.
+        package let detail: String
+        package let connectionLimit: Int?
+        package let requestRateLimit: Double?
+        package let backoffUntil: Timestamp?
+
+        package init(
+            tenant: String, path: String?, state: String, detail: String, connectionLimit: Int?,
+            requestRateLimit: Double?, backoffUntil: Timestamp?
+        ) {
+            self.tenant = tenant
+            self.path = path
+            self.state = state
+            self.detail = detail
+            self.connectionLimit = connectionLimit
+            self.requestRateLimit = requestRateLimit
+            self.backoffUntil = backoffUntil
+        }
+
+        fileprivate func write(into writer: inout JSONWriter) {
+            writer.beginObject()
+            writer.member("tenant", tenant)
+            writer.memberOrNull("path", path)
+            writer.member("state", state)
+            writer.member("detail", detail)
+            writer.memberOrNull("connection_limit", connectionLimit)
+            writer.memberOrNull("request_rate_limit", requestRateLimit)
+            writer.memberOrNull("backoff_until", backoffUntil)
+            writer.endObject()
+        }
+    }
 
     package init(origin: String, state: String) {
         self.origin = origin
@@ -83,6 +123,10 @@ package struct HostRecord: Sendable {
         writer.member("paused", isPaused)
         writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
         writer.memberOrNull("max_requests_per_second", requestsPerSecondMax)
+        writer.name("scopes")
+        writer.beginArray()
+        for scope in scopes { scope.write(into: &writer) }
+        writer.endArray()
         writer.name("decisions")
         writer.beginArray()
         for decision in decisions { writer.raw(decision) }

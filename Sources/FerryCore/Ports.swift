@@ -192,8 +192,9 @@ package protocol ResultSink: Sendable {
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// A request of an attempt that may go on without it was refused, or one that was `unanswered` is not.
     func answered(_ answer: HostAnswer)
-    /// An attempt's request has had no answer for seconds. False: nobody minds now; to be told again.
-    func unanswered(at origin: String) -> Bool
+    /// An attempt's request has had no response for seconds. Returns `false` if that matters to no other job now: it is
+    /// to be told again.
+    func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
     /// Nothing has moved for a while: others may have its slot. False: too many wait like that.
     func lendSlot(of attempt: Attempt) -> Bool
     /// It needs its slot again; always before its result. Once for each that was lent.
@@ -203,15 +204,15 @@ package protocol ResultSink: Sendable {
 /// Admits the connections that attempts want beyond the one to their own origin that each begins with: of
 /// parts, mirrors and redirects. Any thread. What an attempt has is given back with its result.
 package protocol ConnectionDesk: Sendable {
-    /// One more connection of an attempt to an origin. Nil: the answer comes to `reply`, once, on a thread
-    /// that must not block.
+    /// Asks for one more connection of an attempt, for requests of a scope. Returns `nil` if the answer comes to `reply`
+    /// later: once, on a thread that must not block.
     func ask(
-        _ attempt: Attempt, for origin: String, reply: @escaping @Sendable (ConnectionAnswer) -> Void
+        _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionAnswer) -> Void
     ) -> ConnectionAnswer?
-    /// One that was granted is not used any more.
-    func giveBack(_ attempt: Attempt, _ origin: String)
-    /// Why no request may be sent there now, whoever has a connection; nil: it may.
-    func hold(on origin: String) -> HostHold?
+    /// Gives back a connection that was granted.
+    func giveBack(_ attempt: Attempt, _ scope: RequestScope)
+    /// Why no request of the scope may be sent now, whatever connections there are. `nil` if it may.
+    func hold(on scope: RequestScope) -> HostHold?
 }
 
 /// What becomes of a connection that was asked for.

@@ -120,16 +120,19 @@ package struct WaitingReason: Sendable, Equatable {
             self.init(
                 .sessionLimit,
                 "Its session may have \(count) transfers to one host; it starts when another one ends.")
-        case .hostLimit(let count):
+        case .hostLimit(let count, let scope):
             self.init(
-                .hostLimit, "Its host is given \(count) transfers at once; it starts when another one ends.")
-        case .hostRate(let rate):
+                .hostLimit,
+                "Its host gets \(count) requests\(scope.ofWhom) at once; it starts when another one ends.")
+        case .hostRate(let rate, let scope):
             self.init(
                 .hostRate,
-                "Its host is given \(decimalText(rate)) transfers a second; it starts when its turn comes.")
-        case .hostBackoff(let until):
+                "Its host gets \(decimalText(rate)) requests per second\(scope.ofWhom); it starts when its turn "
+                    + "comes.")
+        case .hostBackoff(let until, let scope):
             self.init(
-                .hostBackoff, "Its host is backed off; it starts after next_check_at.", nextCheckAt: until)
+                .hostBackoff, "Its host is backed off\(scope.forWhom); it starts after next_check_at.",
+                nextCheckAt: until)
         case .hostPaused:
             self.init(.hostPaused, "Its host is paused; it starts after an operator lets the host go on.")
         }
@@ -227,8 +230,8 @@ package struct QueueConditions: Sendable {
     fileprivate func reason(for job: JobRecord) -> QueueReason {
         guard let hosts, let now, let spec = job.knownSpec else { return .noFreeSlot }
         let limit = sessionLimit(job.tenant, spec.session)
-        guard !hosts.isEmpty || limit != nil, let origin = job.origin else { return .noFreeSlot }
-        return hosts.reason(for: origin, sessionLimit: limit, at: now)
+        guard !hosts.isEmpty || limit != nil, let scope = job.scope(hosts) else { return .noFreeSlot }
+        return hosts.reason(for: scope, sessionLimit: limit, at: now)
     }
 
     /// What has to happen for it to start before its latest start, and when that is to be, where known.
@@ -249,9 +252,9 @@ package struct QueueConditions: Sendable {
         if spec.awaitsHost, let away = job.origin.flatMap({ hostAway($0) }) {
             return ("Its host cannot be reached; it starts in a good moment after that", away.nextProbeAt)
         }
-        switch job.origin.flatMap({ hosts?.reason(for: $0, sessionLimit: nil, at: now) }) {
+        switch hosts.flatMap({ hosts in job.scope(hosts).map { hosts.reason(for: $0, sessionLimit: nil, at: now) } }) {
         case .hostPaused?: return ("Its host is paused; it starts in a good moment after that", nil)
-        case .hostBackoff(let until)?:
+        case .hostBackoff(let until, _)?:
             return ("Its host is backed off; it starts in a good moment after that", until)
         case .hostLimit?, .hostRate?, .sessionLimit?, .noFreeSlot?, nil:
             return ("It starts once less than half of a node's slots are busy", nil)
@@ -285,6 +288,15 @@ extension JobRecord {
 
     fileprivate var origin: String? {
         knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
+    }
+
+    /// The scope of its request. A record does not know its credentials: if requests to its path are limited with
+    /// some credentials only, those are taken to be its own.
+    fileprivate func scope(_ hosts: HostLimits) -> RequestScope? {
+        guard let url = knownSpec.flatMap({ try? WebURL.parse($0.request.url) }) else { return nil }
+        let path = RequestScope.path(ofURL: url.string, credentials: nil)
+        let scope = RequestScope(tenant: tenant, origin: url.origin, path: path)
+        return hosts.limitedScope(like: scope) ?? scope
     }
 
     /// Names the last attempt's error, ` (timed_out)`.

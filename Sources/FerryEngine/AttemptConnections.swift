@@ -1,57 +1,59 @@
-/// The connections of one attempt by origin: which it may have, which are in use, and what was asked for. A
-/// pure value; times are monotonic nanoseconds.
+import FerryCore
+
+/// The connections of one attempt by scope: which it may have, which are in use, and what was asked for. A pure
+/// value; times are monotonic nanoseconds.
 struct AttemptConnections {
-    /// The origin at which one connection came with the lease.
-    let own: String
+    /// The scope whose one connection came with the lease.
+    let own: RequestScope
     /// Those that were granted besides.
-    private var granted: [String: Int] = [:]
-    private var used: [String: Int] = [:]
-    private var closedUntil: [String: Int64] = [:]
-    /// Origins of which an answer is still to come.
-    private(set) var asked: Set<String> = []
+    private var granted: [RequestScope: Int] = [:]
+    private var used: [RequestScope: Int] = [:]
+    private var closedUntil: [RequestScope: Int64] = [:]
+    /// Scopes of which an answer is still to come.
+    private(set) var asked: Set<RequestScope> = []
 
-    init(own: String) { self.own = own }
+    init(own: RequestScope) { self.own = own }
 
-    private func count(_ origin: String) -> Int { granted[origin, default: 0] + (origin == own ? 1 : 0) }
+    private func count(_ scope: RequestScope) -> Int { granted[scope, default: 0] + (scope == own ? 1 : 0) }
 
     /// Whether the next one there is the one that came with the lease.
-    func isFirst(_ origin: String) -> Bool { origin == own && used[origin, default: 0] == 0 }
+    func isFirst(_ scope: RequestScope) -> Bool { scope == own && used[scope, default: 0] == 0 }
 
     /// Uses one that is there and free; false: there is none.
-    mutating func take(_ origin: String) -> Bool {
-        guard used[origin, default: 0] < count(origin) else { return false }
-        used[origin, default: 0] += 1
+    mutating func take(_ scope: RequestScope) -> Bool {
+        guard used[scope, default: 0] < count(scope) else { return false }
+        used[scope, default: 0] += 1
         return true
     }
 
     /// One in use is closed.
-    mutating func put(_ origin: String) { used[origin, default: 0] -= 1 }
+    mutating func put(_ scope: RequestScope) { used[scope, default: 0] -= 1 }
 
     /// Whether one more may be asked for now: nobody has just refused it, and no answer is to come.
-    func mayAsk(_ origin: String, now: Int64) -> Bool {
-        !asked.contains(origin) && closedUntil[origin, default: .min] <= now
+    func mayAsk(_ scope: RequestScope, now: Int64) -> Bool {
+        !asked.contains(scope) && closedUntil[scope, default: .min] <= now
     }
 
-    mutating func note(asked origin: String) { asked.insert(origin) }
+    mutating func note(asked scope: RequestScope) { asked.insert(scope) }
 
-    mutating func note(granted origin: String) {
-        asked.remove(origin)
-        granted[origin, default: 0] += 1
+    mutating func note(granted scope: RequestScope) {
+        asked.remove(scope)
+        granted[scope, default: 0] += 1
     }
 
-    mutating func note(refused origin: String, until instant: Int64) {
-        asked.remove(origin)
-        closedUntil[origin] = instant
+    mutating func note(refused scope: RequestScope, until instant: Int64) {
+        asked.remove(scope)
+        closedUntil[scope] = instant
     }
 
-    /// Takes those that are granted and not in use; an origin each.
-    mutating func takeSpares() -> [String] {
-        var spares: [String] = []
-        for (origin, count) in granted {
-            let spare = min(count, self.count(origin) - used[origin, default: 0])
+    /// Takes those that are granted and not in use; a scope each.
+    mutating func takeSpares() -> [RequestScope] {
+        var spares: [RequestScope] = []
+        for (scope, count) in granted {
+            let spare = min(count, self.count(scope) - used[scope, default: 0])
             guard spare > 0 else { continue }
-            granted[origin] = count - spare
-            spares.append(contentsOf: repeatElement(origin, count: spare))
+            granted[scope] = count - spare
+            spares.append(contentsOf: repeatElement(scope, count: spare))
         }
         return spares
     }

@@ -92,14 +92,16 @@ final class EngineContext: Sendable {
         guard builder.isAnsweredByServer(attempt, url) else { return nil }
         let isThrottling = head.status == 429 || head.status == 503
         return HostAnswer(
-            origin: url.origin, status: head.status,
+            job: attempt.job, scope: attempt.scope(of: url), status: head.status,
             retryAfter: isThrottling ? head.retryAfter(now: clock.now()) : nil)
     }
 
     /// Tells of an answer at once: the attempt may go on for long without it.
     func tell(_ answer: HostAnswer) { sink.answered(answer) }
 
-    func unanswered(at origin: String) -> Bool { sink.unanswered(at: origin) }
+    func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
+        sink.unanswered(attempt, at: scope)
+    }
 
     func lendSlot(of attempt: Attempt) -> Bool { sink.lendSlot(of: attempt) }
 

@@ -95,9 +95,9 @@ final class EngineLoop {
     }
 
     /// What nobody waits for any more is given back.
-    func connectionAnswered(_ answer: ConnectionAnswer, for attempt: Attempt, at origin: String) {
-        let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(answer, at: origin) ?? false
-        if !isTaken, answer == .granted { context.connections?.giveBack(attempt, origin) }
+    func connectionAnswered(_ answer: ConnectionAnswer, for attempt: Attempt, at scope: RequestScope) {
+        let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(answer, at: scope) ?? false
+        if !isTaken, answer == .granted { context.connections?.giveBack(attempt, scope) }
     }
 
     func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }

@@ -67,9 +67,9 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var transactions = TransactionLog()
     var diagnostics: AttemptRecord.Diagnostics?
     /// The origin beyond the job's own to which it may connect.
-    var admittedOrigin: String?
+    var admittedScope: RequestScope?
     /// The current request waits until it may connect; `fresh` as in `start`.
-    var asking: (origin: String, fresh: Bool)?
+    var asking: (scope: RequestScope, fresh: Bool)?
 
     init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
         attempt = placed.attempt

@@ -6,28 +6,36 @@ extension LiveTransfer {
     /// Whether the current request may connect. False: it is sent later, or the attempt is put off.
     func mayConnect(fresh: Bool) -> Bool {
         guard let desk = context.connections else { return true }
-        let origin = hop.url.origin
-        if let admittedOrigin, admittedOrigin != origin {
-            desk.giveBack(attempt, admittedOrigin)
-            self.admittedOrigin = nil
+        let url = hop.url
+        // A first request has its connection and its permission with the lease.
+        if hop.redirectCount == 0, url.origin == attempt.origin { return true }
+        let scope = attempt.scope(of: url)
+        if let admittedScope, admittedScope != scope {
+            desk.giveBack(attempt, admittedScope)
+            self.admittedScope = nil
         }
-        guard origin != attempt.origin, origin != admittedOrigin else { return true }
+        guard url.origin != attempt.origin else {
+            // It uses the connection that came with the lease.
+            guard scope != attempt.scope, let hold = desk.hold(on: scope) else { return true }
+            return take(.refused(hold), scope, fresh)
+        }
+        guard scope != admittedScope else { return true }
         let (attempt, tell) = (attempt, loop.teller)
-        let answer = desk.ask(attempt, for: origin) { answer in
-            tell { $0.connectionAnswered(answer, for: attempt, at: origin) }
+        let answer = desk.ask(attempt, for: scope) { answer in
+            tell { $0.connectionAnswered(answer, for: attempt, at: scope) }
         }
         guard let answer else {
-            asking = (origin, fresh)
+            asking = (scope, fresh)
             return false
         }
-        return take(answer, origin, fresh)
+        return take(answer, scope, fresh)
     }
 
     /// Whether the current request may connect by now.
-    private func take(_ answer: ConnectionAnswer, _ origin: String, _ fresh: Bool) -> Bool {
+    private func take(_ answer: ConnectionAnswer, _ scope: RequestScope, _ fresh: Bool) -> Bool {
         switch answer {
         case .granted:
-            admittedOrigin = origin
+            admittedScope = scope
             return true
         case .refused(let hold):
             if mayBePutOff { handle(.putOff(hold)) } else { askLater(fresh) }
@@ -44,10 +52,10 @@ extension LiveTransfer {
     }
 
     /// The answer to `ask`. False: nobody waits for it any more.
-    func connectionAnswered(_ answer: ConnectionAnswer, at origin: String) -> Bool {
-        guard let asking, asking.origin == origin, !machine.isEnded else { return false }
+    func connectionAnswered(_ answer: ConnectionAnswer, at scope: RequestScope) -> Bool {
+        guard let asking, asking.scope == scope, !machine.isEnded else { return false }
         self.asking = nil
-        if take(answer, origin, asking.fresh) { start(fresh: asking.fresh) }
+        if take(answer, scope, asking.fresh) { start(fresh: asking.fresh) }
         return true
     }
 }

@@ -104,8 +104,8 @@ extension LiveTransfer {
 
     func silence(_ now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 
-    var unansweredOrigin: String? {
-        mayHaveReached && head == nil && !attempt.hasOwnProxy ? hop.url.origin : nil
+    var unansweredScope: RequestScope? {
+        mayHaveReached && head == nil && !attempt.hasOwnProxy ? attempt.scope(of: hop.url) : nil
     }
 
     var waitsForDisk: Bool { machine.waitsForDisk || waitsForDigest || awaitedReport != nil }

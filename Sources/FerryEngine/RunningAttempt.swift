@@ -22,7 +22,7 @@ protocol RunningAttempt: AnyObject {
     func silence(_ now: Int64) -> Int64
     /// The server that has had a request, and owes all of its answer; nil: none does, or a proxy of the job's
     /// own may.
-    var unansweredOrigin: String? { get }
+    var unansweredScope: RequestScope? { get }
     /// Whether it goes on only when a file thread has done something.
     var waitsForDisk: Bool { get }
     /// For how many seconds in a row it has.
@@ -42,7 +42,7 @@ protocol RunningAttempt: AnyObject {
     /// Limits that others share have changed.
     func limitsChanged()
     /// The answer about a connection that was asked for later. False: nobody wants it any more.
-    func connectionAnswered(_ answer: ConnectionAnswer, at origin: String) -> Bool
+    func connectionAnswered(_ answer: ConnectionAnswer, at scope: RequestScope) -> Bool
     /// The attempt as far as it is.
     var snapshot: AttemptSnapshot { get }
     /// About once a second; `now` in monotonic nanoseconds, `seconds` since the last time.
@@ -93,8 +93,8 @@ extension RunningAttempt {
     func lendSlot(_ now: Int64) {
         let silence = silence(now)
         let patience = loop.context.configuration.silencePatience
-        if !slot.isSilenceTold, silence > Int64(patience * 1e9), let unansweredOrigin {
-            slot.isSilenceTold = loop.context.unanswered(at: unansweredOrigin)
+        if !slot.isSilenceTold, silence > Int64(patience * 1e9), let unansweredScope {
+            slot.isSilenceTold = loop.context.unanswered(attempt, at: unansweredScope)
         }
         guard slot.lentSince == nil else { return }
         let least = isConnecting ? EngineLimits.connectPatience : patience

@@ -18,10 +18,10 @@ final class SegmentPart: EasyDelegate {
     /// What is asked for; nil: the whole, plainly. The end is open (`bytes=5-`) when it is `.max`.
     private(set) var asked: Range<Int64>?
     private(set) var hasBegun = false
-    /// The origin of which it uses a connection of the transfer's.
-    var connection: String?
-    /// The origin to which it may not connect yet.
-    var awaited: String?
+    /// The scope of which it uses a connection of the transfer's.
+    var connection: RequestScope?
+    /// The scope for which it may not connect yet.
+    var awaited: RequestScope?
     /// Let go when the part ends, which breaks the circle.
     private var owner: SegmentedTransfer?
     private(set) var hop: Hop
@@ -290,7 +290,7 @@ final class SegmentPart: EasyDelegate {
         hop = next
         pacing = owner?.pacing(at: next.url)
         owner?.transactions.redirectCount += 1
-        if owner?.move(self, to: next.url.origin) ?? false { send() }
+        if owner?.move(self, to: next.url) ?? false { send() }
     }
 
     /// It may connect to where a redirect has led it.

@@ -103,7 +103,7 @@ final class SegmentedTransfer: RunningAttempt {
         slot = HeldSlot(since: now)
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         hasDigest = !attempt.spec.integrity.expected.isEmpty
-        connections = AttemptConnections(own: attempt.origin)
+        connections = AttemptConnections(own: attempt.scope)
         startedAt = loop.context.clock.now()
         start = monotonicNanoseconds()
         let left = min(max(0, attempt.expiry - startedAt), 1e9)

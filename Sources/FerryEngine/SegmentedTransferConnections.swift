@@ -3,83 +3,90 @@ import FerryCore
 /// To whom parts may connect: the job was admitted with one connection to its own origin, and every other one
 /// is asked for.
 extension SegmentedTransfer {
-    /// The origin to which one more request of a source may be sent now. Nil: it may not; when that is known
-    /// later, `fill` comes again.
-    func connect(to source: Int) -> String? {
+    /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that is known
+    /// later, `fill` is called again.
+    func connect(to source: Int) -> RequestScope? {
         guard sources[source].heldUntil <= now else { return nil }
-        let origin = sources[source].hop.url.origin
-        return connect(at: origin) ? origin : nil
+        let url = sources[source].hop.url
+        return connect(to: url) ? connectionScope(of: url) : nil
     }
 
-    private func connect(at origin: String) -> Bool {
+    /// The scope whose connection a request uses. Every request to the job's own origin uses those of the job's scope.
+    private func connectionScope(of url: WebURL) -> RequestScope {
+        url.origin == attempt.origin ? attempt.scope : attempt.scope(of: url)
+    }
+
+    private func connect(to url: WebURL) -> Bool {
         guard let desk = context.connections else { return true }
-        if let hold = desk.hold(on: origin), !mayGoOn(at: origin, hold) {
+        let scope = connectionScope(of: url)
+        if let hold = desk.hold(on: attempt.scope(of: url)), !mayContinue(scope, hold) {
             self.hold = hold
             return false
         }
-        if connections.take(origin) { return true }
-        guard connections.mayAsk(origin, now: now) else { return false }
+        if connections.take(scope) { return true }
+        guard connections.mayAsk(scope, now: now) else { return false }
         let (attempt, tell) = (attempt, loop.teller)
-        let answer = desk.ask(attempt, for: origin) { answer in
-            tell { $0.connectionAnswered(answer, for: attempt, at: origin) }
+        let answer = desk.ask(attempt, for: scope) { answer in
+            tell { $0.connectionAnswered(answer, for: attempt, at: scope) }
         }
         guard let answer else {
-            connections.note(asked: origin)
+            connections.note(asked: scope)
             return false
         }
-        note(answer, origin)
-        return connections.take(origin)
+        note(answer, scope)
+        return connections.take(scope)
     }
 
-    /// What runs goes on at a host that is backed off by now, with the one connection that it began with.
-    private func mayGoOn(at origin: String, _ hold: HostHold) -> Bool {
-        hold.reason != .hostPaused && connections.isFirst(origin)
+    /// An attempt continues at a host that is backed off by now with the one connection that it began with.
+    private func mayContinue(_ scope: RequestScope, _ hold: HostHold) -> Bool {
+        hold.reason != .hostPaused && connections.isFirst(scope)
     }
 
-    private func note(_ answer: ConnectionAnswer, _ origin: String) {
+    private func note(_ answer: ConnectionAnswer, _ scope: RequestScope) {
         switch answer {
-        case .granted: connections.note(granted: origin)
+        case .granted: connections.note(granted: scope)
         case .refused(let hold):
-            connections.note(refused: origin, until: now + EngineLimits.refusalPause)
+            connections.note(refused: scope, until: now + EngineLimits.refusalPause)
             self.hold = hold
         }
     }
 
     /// The part's connection may serve another one.
     func disconnect(_ part: SegmentPart) {
-        guard let origin = part.connection else { return }
+        guard let scope = part.connection else { return }
         part.connection = nil
-        if context.connections != nil { connections.put(origin) }
+        if context.connections != nil { connections.put(scope) }
     }
 
     /// What nothing is left for is given back: others may want it.
     func giveBackSpares() {
         guard let desk = context.connections else { return }
-        for origin in connections.takeSpares() { desk.giveBack(attempt, origin) }
+        for scope in connections.takeSpares() { desk.giveBack(attempt, scope) }
     }
 
     /// A redirect leads the part elsewhere. False: it goes on later, or has failed.
-    func move(_ part: SegmentPart, to origin: String) -> Bool {
-        guard part.connection != origin else { return true }
+    func move(_ part: SegmentPart, to url: WebURL) -> Bool {
+        let scope = connectionScope(of: url)
+        guard part.connection != scope else { return true }
         disconnect(part)
-        if connect(at: origin) {
-            part.connection = origin
+        if connect(to: url) {
+            part.connection = scope
             return true
         }
-        if connections.asked.contains(origin) {
-            part.awaited = origin
+        if connections.asked.contains(scope) {
+            part.awaited = scope
         } else {
             part.fail(.held)
         }
         return false
     }
 
-    func connectionAnswered(_ answer: ConnectionAnswer, at origin: String) -> Bool {
-        guard connections.asked.contains(origin) else { return false }
-        note(answer, origin)
-        for part in Array(parts.values) where part.awaited == origin {
+    func connectionAnswered(_ answer: ConnectionAnswer, at scope: RequestScope) -> Bool {
+        guard connections.asked.contains(scope) else { return false }
+        note(answer, scope)
+        for part in Array(parts.values) where part.awaited == scope {
             part.awaited = nil
-            if move(part, to: origin) { part.goOn() }
+            if move(part, to: part.hop.url) { part.goOn() }
         }
         fill()
         giveBackSpares()

@@ -73,10 +73,10 @@ extension SegmentedTransfer {
         return trial?.begin(lastPart + 1, halfMin: { halfMin($0) }) != nil
     }
 
-    private func makePart(_ source: Int, _ origin: String) -> SegmentPart {
+    private func makePart(_ source: Int, _ scope: RequestScope) -> SegmentPart {
         lastPart += 1
         let part = SegmentPart(lastPart, of: self, source: source, sources[source].hop)
-        part.connection = origin
+        part.connection = scope
         parts[lastPart] = part
         return part
     }

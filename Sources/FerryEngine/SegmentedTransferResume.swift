@@ -120,11 +120,11 @@ extension SegmentedTransfer {
         isFetching ? parts.values.map { $0.idleTime(now: now) }.min() ?? 0 : 0
     }
 
-    var unansweredOrigin: String? {
+    var unansweredScope: RequestScope? {
         guard !isConnecting, plan == nil, attempt.spec.mirrors.isEmpty, !attempt.hasOwnProxy,
             let part = parts.values.first, !part.hasHead
         else { return nil }
-        return part.hop.url.origin
+        return attempt.scope(of: part.hop.url)
     }
 
     var waitsForDisk: Bool {

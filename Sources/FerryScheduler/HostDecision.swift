@@ -6,7 +6,7 @@ package struct HostDecision: Sendable, Equatable {
         /// A limit was set, raised because it paid or may pay, taken back because it did not, lowered,
         /// removed.
         case limited, raised, reverted, lowered, released
-        /// So many begin a second, or no such limit any more.
+        /// The requests that may begin per second changed, and nothing else.
         case paced
         /// Nothing begins for a while; nobody is reached; somebody is reached again.
         case backedOff = "backed_off"
@@ -26,7 +26,7 @@ package struct HostDecision: Sendable, Equatable {
     package var bytesPerSecond: Double?
     package var throttled: Int
     package var lost: Int
-    /// Of `paced`: transfers a second.
+    /// Requests per second. `nil` if there is no limit.
     package var rateBefore: Double?
     package var rateAfter: Double?
     package var sentence: String
@@ -67,10 +67,8 @@ package struct HostDecision: Sendable, Equatable {
         writer.memberOrNull("bytes_per_second", bytesPerSecond)
         writer.member("throttled", throttled)
         writer.member("lost", lost)
-        if kind == .paced {
-            writer.memberOrNull("request_rate_before", rateBefore)
-            writer.memberOrNull("request_rate_after", rateAfter)
-        }
+        writer.memberOrNull("request_rate_before", rateBefore)
+        writer.memberOrNull("request_rate_after", rateAfter)
         writer.member("sentence", sentence)
         writer.endObject()
         return writer.bytes

@@ -9,6 +9,4 @@ package struct HostSettings: Sendable, Equatable {
     package var requestsPerSecondMax: Double?
 
     package init() {}
-
-    var bounds: ConcurrencyController.Bounds { .init(least: connectionsMin ?? 1, most: connectionsMax) }
 }

@@ -23,7 +23,7 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
-    /// About `result.host`.
+    /// About `result.scope`.
     package init(_ result: AttemptResult) {
         guard result.answer != nil || !result.endedElsewhere else {
             self = .none
@@ -34,7 +34,7 @@ package enum HostSignal: Sendable, Equatable {
             // A data job takes any answer.
             self = result.answer.map { HostSignal($0) } ?? .answered
         case .failed(let error, _):
-            self = Self.failure(error, result.answer)
+            self = result.attempt.spec.request.causes(error) ? .none : Self.failure(error, result.answer)
         case .asked:
             self = .answered
         case .cancelled, .suspended, .released, .putOff:
@@ -75,67 +75,20 @@ package enum HostSignal: Sendable, Equatable {
     }
 }
 
-/// What a node has seen of a host since it last told the others.
-package struct HostReport: Sendable, Equatable {
-    package var answered = 0
-    /// Of the attempts that ended, both directions together.
-    package var bytes: Int64 = 0
-    /// Durations of the answered ones, together.
-    package var seconds = 0.0
-    package var throttled = 0
-    package var throttleStatus: Int?
-    /// How long the host wants to be left alone, in seconds: the longest of all.
-    package var retryAfter: Double?
-    /// It said 429 and not for how long.
-    package var asksForPause = false
-    package var lost = 0
-    /// Since the last answer.
-    package var silent = 0
-    package var unreachable = 0
-    package var unreachableCode: TransferError.Code?
-    /// Connections that were made, and how long that took together.
-    package var connections = 0
-    package var connectSeconds = 0.0
+extension JobSpec.RequestSpec {
+    /// Seconds that connecting, and the whole exchange, may take before a timeout says something about the host.
+    static let connectSecondsMin = 10.0
+    static let exchangeSecondsMin = 60.0
 
-    package init() {}
-
-    package var isEmpty: Bool { self == HostReport() }
-
-    /// Whether anything was refused, lost, silent or not reached.
-    package var isTrouble: Bool { throttled + lost + silent + unreachable > 0 }
-
-    package mutating func add(_ signal: HostSignal) {
-        switch signal {
-        case .answered:
-            answered += 1
-            silent = 0
-        case .throttled(let status, let seconds):
-            throttled += 1
-            throttleStatus = status
-            if let seconds { retryAfter = max(retryAfter ?? 0, seconds) }
-            if status == 429, seconds == nil { asksForPause = true }
-        case .lost: lost += 1
-        case .silent: silent += 1
-        case .unreachable(let code):
-            unreachable += 1
-            unreachableCode = code
-        case .none: break
+    /// Whether an error may come from the job's own settings, so that it says nothing to other jobs: its proxy, its
+    /// TLS settings, a timeout shorter than the default.
+    func causes(_ error: TransferError) -> Bool {
+        let isConnecting = [.resolving, .connecting, .securing].contains(error.phase)
+        switch error.code {
+        case .timedOut where isConnecting: return timeoutForRequest < Self.connectSecondsMin
+        case .timedOut: return timeoutForRequest < Self.exchangeSecondsMin
+        default: break
         }
-    }
-
-    package mutating func add(_ other: HostReport) {
-        answered += other.answered
-        bytes += other.bytes
-        seconds += other.seconds
-        throttled += other.throttled
-        throttleStatus = other.throttleStatus ?? throttleStatus
-        retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).max()
-        asksForPause = asksForPause || other.asksForPause
-        lost += other.lost
-        silent += other.silent
-        unreachable += other.unreachable
-        unreachableCode = other.unreachableCode ?? unreachableCode
-        connections += other.connections
-        connectSeconds += other.connectSeconds
+        return error.phase == .securing && connection?.tls != nil || connection?.proxy != nil && isConnecting
     }
 }

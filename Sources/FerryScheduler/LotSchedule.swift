@@ -1,17 +1,24 @@
 package import FerryCore
 
-/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when
-/// something limits them; what one node alone can do has a lot of its own there.
+/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when something
+/// limits them, or those of one path there when the path is limited by itself. Jobs that one node alone can do have
+/// lots of their own.
 package struct Lot: Sendable, Hashable {
     package let id: Int64
     package let tenant: String
     package let session: String
     /// `scheme://host:port`; nil: every origin that nothing limits.
     package let origin: String?
+    /// `RequestScope.path` of its jobs. Empty: every path that is not limited by itself.
+    package let path: String
     /// The only node that can do them; nil: any.
     package let home: NodeID?
 
-    package init(id: Int64, tenant: String, session: String, origin: String? = nil, home: NodeID? = nil) {
+    package init(
+        id: Int64, tenant: String, session: String, origin: String? = nil, path: String = "",
+        home: NodeID? = nil
+    ) {
+        self.path = path
         self.home = home
         self.id = id
         self.tenant = tenant
@@ -50,6 +57,12 @@ package struct LotSchedule: Sendable {
         var head: Timestamp
         /// The most that it can give at once.
         var limit: Int?
+        /// The widest scope that limits its requests.
+        var limited: HostScope?
+    }
+    private struct OriginScope: Hashable {
+        let origin: String
+        let scope: HostScope
     }
     private struct Session {
         var weight = 1.0
@@ -89,15 +102,17 @@ package struct LotSchedule: Sendable {
     // MARK: What queues
 
     /// The lot may have queued jobs, the first of them as urgent as `head`. `weight`: of its session.
-    /// `limit`: what it can give at once. A blocked lot stays blocked. When too many are known, another one
+    /// `limit`: what it can give at once. `limited`: the widest scope that limits its requests, or `nil` if only its
+    /// session does. A blocked lot stays blocked. When too many are known, another one
     /// is forgotten for it, which is returned, or it is not taken in.
     @discardableResult
     package mutating func add(
-        _ lot: Lot, head: Timestamp, weight: Double = 1, limit: Int? = nil
+        _ lot: Lot, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
     ) -> Int64? {
         var victim: Int64?
         if let before = known[lot.id] {
             known[lot.id]?.limit = limit
+            known[lot.id]?.limited = limited
             if head < before.head { setHead(of: lot, head) }
         } else {
             if known.count >= lotCountMax {
@@ -105,7 +120,7 @@ package struct LotSchedule: Sendable {
                 guard let victim else { return nil }
                 remove(victim)
             }
-            known[lot.id] = Known(lot: lot, head: head, limit: limit)
+            known[lot.id] = Known(lot: lot, head: head, limit: limit, limited: limited)
             crowd.insert(lot, head: head)
             if let origin = lot.origin { lotsOf[origin, default: []].insert(lot.id) }
         }
@@ -121,9 +136,12 @@ package struct LotSchedule: Sendable {
         blocked.set(id, instant)
     }
 
-    /// Nothing of the origin can be claimed before, whatever the lot.
-    package mutating func block(origin: String, until instant: Timestamp) {
-        for lot in lotsOf[origin] ?? [] where !blocked.contains(lot) { block(lot, until: instant) }
+    /// Nothing of a scope of the origin can be claimed before, whatever the lot.
+    package mutating func block(origin: String, _ scope: HostScope, until instant: Timestamp) {
+        for id in lotsOf[origin] ?? [] where !blocked.contains(id) {
+            guard let lot = known[id]?.lot, scope.contains(tenant: lot.tenant, path: lot.path) else { continue }
+            block(id, until: instant)
+        }
     }
 
     /// Nothing of the lot can be claimed here, or it is given up for another one.
@@ -152,7 +170,8 @@ package struct LotSchedule: Sendable {
 
     // MARK: Claims
 
-    /// From where up to `count` jobs are to be claimed, each lot once, and at most one lot of an origin.
+    /// From where up to `count` jobs are to be claimed, each lot once, and at most one of those that a scope of an origin
+    /// limits together, or of a tenant's there.
     /// Everything that is returned has to be settled.
     package mutating func plan(_ count: Int) -> [Ask] {
         if known.count == 1, let only = known.values.first {
@@ -161,7 +180,7 @@ package struct LotSchedule: Sendable {
         var counts: [Int64: Int] = [:]
         var prices: [Int64: Double] = [:]
         var order: [Int64] = []
-        var origins: Set<String> = []
+        var limited: Set<OriginScope> = []
         // Out of the way until the plan is made.
         var aside: [Int64] = []
         var left = count
@@ -169,7 +188,11 @@ package struct LotSchedule: Sendable {
             let id = tenants[tenant]?.sessions[session]?.ready.first?.key, let next = known[id]
         {
             let before = counts[id] ?? 0
-            if before == 0, let origin = next.lot.origin, !origins.insert(origin).inserted {
+            if before == 0, let origin = next.lot.origin,
+                !limited.insert(
+                    OriginScope(origin: origin, scope: next.limited ?? HostScope(tenant: next.lot.tenant))
+                ).inserted
+            {
                 setAside(next.lot)
                 aside.append(id)
                 continue

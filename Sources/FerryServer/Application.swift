@@ -127,7 +127,8 @@ final class Application: Sendable {
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
             isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
-            openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) })
+            openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) },
+            hashCredentials: { box.shortHash($0) })
         settings.own = own
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, places) = (DownloadGate(), DeliveryPlaces())

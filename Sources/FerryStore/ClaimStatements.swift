@@ -22,6 +22,9 @@ struct Claims: Sendable {
     /// Others of which they are diverted, and nothing is claimed.
     var stretches: [Lot] = []
     var narrow: [Narrow] = []
+    /// Narrow lots without a path that may have jobs of paths that are limited by themselves: those are stepped
+    /// over, and the first of them are diverted.
+    var mixed: Set<Int64> = []
     /// Begin to look after this lot; nil: no look.
     var lookAfter: Int64?
     /// Some origins are limited.
@@ -80,9 +83,12 @@ struct Claims: Sendable {
         limited.contains(lot.id) || mayDivert && suspects.contains(lot.id)
     }
 
-    private var diverted: [Int64] { wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id) }
+    private var diverted: [Int64] {
+        wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id) + (mayDivert ? mixed.sorted() : [])
+    }
     private var diverts: Bool {
         !limited.isEmpty || !stretches.isEmpty || hasHosts && mayDivert && !suspects.isEmpty
+            || mayDivert && !mixed.isEmpty
     }
 
     // MARK: Statements
@@ -158,6 +164,7 @@ struct Claims: Sendable {
         var parameters = Parameters()
         appendLease(to: &parameters, context)
         parameters.append(bool: hasAway)
+        parameters.append(bool: !mixed.isEmpty)
         return parameters
     }
 
@@ -242,7 +249,7 @@ extension Claims.Outcome {
         for row in 0..<rows.rowCount {
             diverted.insert(rows.int64(row, 0))
             guard !rows.isNull(row, 1) else { continue }
-            found.append(.init(lot: Lot(rows, row, at: 1), head: rows.instant(row, 6)))
+            found.append(.init(lot: Lot(rows, row, at: 1), head: rows.instant(row, 7)))
         }
     }
 
@@ -266,9 +273,9 @@ extension Claims.Outcome {
             }
             found.append(
                 .init(
-                    lot: Lot(rows, row, at: 0), head: rows.instant(row, 5),
-                    hostLimit: rows.int32OrNil(row, 6).map(Int.init),
-                    blockedUntil: rows.instantOrNil(row, 7), isHomeGone: !rows.bool(row, 8)))
+                    lot: Lot(rows, row, at: 0), head: rows.instant(row, 6),
+                    hostLimit: rows.int32OrNil(row, 7).map(Int.init),
+                    blockedUntil: rows.instantOrNil(row, 8), isHomeGone: !rows.bool(row, 9)))
         }
         if rows.rowCount < Int(Limits.lookLotCountMax) { lookedUpTo = nil }
     }

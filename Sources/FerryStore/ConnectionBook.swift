@@ -21,10 +21,9 @@ final class ConnectionBook: ConnectionDesk {
     }
     struct Key: Hashable, Sendable {
         let owner: Owner
-        let origin: String
+        let scope: RequestScope
     }
     struct Holding: Sendable, Equatable {
-        let tenant: String
         let session: String
         var count = 0
         /// As the database knows it; nil: nobody can say.
@@ -32,29 +31,28 @@ final class ConnectionBook: ConnectionDesk {
     }
     struct Ask: Sendable {
         let key: Key
-        let tenant: String
         let session: String
         let reply: @Sendable (ConnectionAnswer) -> Void
     }
     private struct State {
-        private var holdings: [Owner: [String: Holding]] = [:]
+        private var holdings: [Owner: [RequestScope: Holding]] = [:]
         var asks: [Ask] = []
         /// Holdings that the database may have to be told of.
         var changed: Set<Key> = []
 
         var isEmpty: Bool { holdings.isEmpty }
         subscript(key: Key) -> Holding? {
-            get { holdings[key.owner]?[key.origin] }
+            get { holdings[key.owner]?[key.scope] }
             set {
-                holdings[key.owner, default: [:]][key.origin] = newValue
+                holdings[key.owner, default: [:]][key.scope] = newValue
                 if holdings[key.owner]?.isEmpty == true { holdings[key.owner] = nil }
             }
         }
         func keys(of owner: Owner) -> [Key] {
-            holdings[owner].map { $0.keys.map { Key(owner: owner, origin: $0) } } ?? []
+            holdings[owner].map { $0.keys.map { Key(owner: owner, scope: $0) } } ?? []
         }
         var keys: [Key] {
-            holdings.flatMap { owner, held in held.keys.map { Key(owner: owner, origin: $0) } }
+            holdings.flatMap { owner, held in held.keys.map { Key(owner: owner, scope: $0) } }
         }
     }
 
@@ -79,19 +77,19 @@ final class ConnectionBook: ConnectionDesk {
 
     // MARK: What attempts say
 
-    func hold(on origin: String) -> HostHold? {
-        hosts.isEmpty ? nil : hosts.hold(on: origin, at: clock.now())
+    func hold(on scope: RequestScope) -> HostHold? {
+        hosts.isEmpty ? nil : hosts.hold(on: scope, at: clock.now())
     }
 
     func ask(
-        _ attempt: Attempt, for origin: String, reply: @escaping @Sendable (ConnectionAnswer) -> Void
+        _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionAnswer) -> Void
     ) -> ConnectionAnswer? {
-        if let hold = hold(on: origin) { return .refused(hold) }
-        let key = Key(owner: Owner(attempt), origin: origin)
+        if let hold = hold(on: scope) { return .refused(hold) }
+        let key = Key(owner: Owner(attempt), scope: scope)
         let session = attempt.spec.session
-        guard isLimited(origin, attempt.tenant, session) else {
+        guard isLimited(scope, session) else {
             state.withLock { state in
-                let empty = Holding(tenant: attempt.tenant, session: session)
+                let empty = Holding(session: session)
                 var holding = state[key] ?? empty
                 holding.count += 1
                 state[key] = holding
@@ -100,14 +98,14 @@ final class ConnectionBook: ConnectionDesk {
             return .granted
         }
         state.withLock {
-            $0.asks.append(Ask(key: key, tenant: attempt.tenant, session: session, reply: reply))
+            $0.asks.append(Ask(key: key, session: session, reply: reply))
         }
         noteNews()
         return nil
     }
 
-    func giveBack(_ attempt: Attempt, _ origin: String) {
-        let key = Key(owner: Owner(attempt), origin: origin)
+    func giveBack(_ attempt: Attempt, _ scope: RequestScope) {
+        let key = Key(owner: Owner(attempt), scope: scope)
         let isNews = state.withLock { state in
             guard var holding = state[key], holding.count > 0 else { return false }
             holding.count -= 1
@@ -133,13 +131,13 @@ final class ConnectionBook: ConnectionDesk {
         if isNews { noteNews() }
     }
 
-    /// Something limits other origins than before: what is held there counts from now on.
+    /// Something limits other scopes than before: what is held there counts from now on.
     func recount() {
         guard hasHoldings.load(ordering: .acquiring) else { return }
         let isNews = state.withLock { state in
             for key in state.keys {
                 guard let holding = state[key], holding.count != holding.writtenCount,
-                    isLimited(key.origin, holding)
+                    isLimited(key.scope, holding.session)
                 else { continue }
                 state.changed.insert(key)
             }
@@ -156,18 +154,14 @@ final class ConnectionBook: ConnectionDesk {
             hasHoldings.store(!state.isEmpty, ordering: .releasing)
             return false
         }
-        guard holding.writtenCount != 0 || isLimited(key.origin, holding) else { return false }
+        guard holding.writtenCount != 0 || isLimited(key.scope, holding.session) else { return false }
         state.changed.insert(key)
         return true
     }
 
-    private func isLimited(_ key: String, _ holding: Holding) -> Bool {
-        isLimited(key, holding.tenant, holding.session)
-    }
-
-    private func isLimited(_ origin: String, _ tenant: String, _ session: String) -> Bool {
-        hosts.limit(of: origin)?.countAtOnce != nil
-            || sessions.current.share(tenant: tenant, session: session).connectionLimit != nil
+    private func isLimited(_ scope: RequestScope, _ session: String) -> Bool {
+        hosts.limit(of: scope)?.countAtOnce != nil
+            || sessions.current.share(tenant: scope.tenant, session: session).connectionLimit != nil
     }
 
     private func noteNews() {
@@ -206,7 +200,7 @@ final class ConnectionBook: ConnectionDesk {
                 if state[key]?.count == 0, written.count == 0 { state[key] = nil }
             }
             for ask in work.asks where granted.contains(ask.key) {
-                let empty = Holding(tenant: ask.tenant, session: ask.session)
+                let empty = Holding(session: ask.session)
                 var holding = state[ask.key] ?? empty
                 holding.count += 1
                 holding.writtenCount = holding.writtenCount.map { $0 + 1 }
@@ -221,7 +215,7 @@ final class ConnectionBook: ConnectionDesk {
         state.withLock { state in
             for key in work.writes.map(\.key) + work.asks.map(\.key) {
                 if state[key] == nil, let ask = work.asks.first(where: { $0.key == key }) {
-                    state[key] = Holding(tenant: ask.tenant, session: ask.session)
+                    state[key] = Holding(session: ask.session)
                 }
                 state[key]?.writtenCount = nil
                 state.changed.insert(key)

@@ -25,8 +25,8 @@ struct ConnectionRound {
     /// When there is something to do; nil: when somebody asks.
     func nextStep(_ now: Int64) -> Int64? { book.hasWork ? max(now, notBefore) : nil }
 
-    /// Returns the origins where something was given back.
-    mutating func step(_ lane: LaneConnection) -> Set<String> {
+    /// Returns the scopes in which a connection was given back.
+    mutating func step(_ lane: LaneConnection) -> Set<RequestScope> {
         let now = Sys.monotonicNanoseconds()
         guard book.hasWork, now >= notBefore else { return [] }
         let work = book.takeWork(Self.countMax)
@@ -45,19 +45,17 @@ struct ConnectionRound {
                 context.logger.error("connections were not granted", metadata: ["error": "\(error)"])
             }
         }
-        return Set(work.writes.lazy.map(\.key.origin))
+        return Set(work.writes.lazy.map(\.key.scope))
     }
 
     /// By the place of the ask; those that are missing are to be asked again.
     private func commit(
         _ work: ConnectionBook.Work, _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Bool] {
-        let names = work.asks.map {
-            LotBook.Name(tenant: $0.tenant, session: $0.session, origin: $0.key.origin)
-        }
+        let names = work.asks.map { name(of: $0) }
         let lots = try context.lots.find(Set(names), &connection, isCommitted: true)
         let numbers = names.map { lots[$0]?.id ?? 0 }
-        // Of each origin the first is answered, and who was not comes first the next time.
+        // Of lots that count together the first is answered; the others come first the next time.
         var seen: Set<Int64> = []
         let wanted = names.compactMap { lots[$0] }.filter { seen.insert($0.id).inserted }
         var locks = Parameters()
@@ -86,6 +84,7 @@ struct ConnectionRound {
         parameters.appendArray(.int64, numbers) { $0.append(int64: $1) }
         parameters.appendArray(.uuid, asks) { $0.append($1.key.owner.job) }
         parameters.appendArray(.int32, asks) { $0.append(int32: $1.key.owner.attempt) }
+        parameters.appendArray(.text, asks) { $0.append(text: $1.key.scope.path) }
         return parameters
     }
 
@@ -100,24 +99,26 @@ struct ConnectionRound {
         guard !missing.isEmpty else { return }
         // The lots may have gone: they are learned anew.
         context.lots.forget(
-            Set(missing.compactMap { context.lots.known(.init(asked: $0))?.id }))
+            Set(missing.compactMap { context.lots.known(name(of: $0))?.id }))
         book.putBack(asks: missing)
         notBefore = now + Self.takenPause
     }
 
     private func hold(_ ask: ConnectionBook.Ask) -> HostHold {
-        let origin = ask.key.origin
-        let limit = context.sessions.current.share(tenant: ask.tenant, session: ask.session).connectionLimit
+        let scope = ask.key.scope
+        let share = context.sessions.current.share(tenant: scope.tenant, session: ask.session)
         return HostHold(
-            origin: origin,
+            origin: scope.origin,
             reason: context.configuration.hosts.reason(
-                for: origin, sessionLimit: limit, at: context.clock.now()))
+                for: scope, sessionLimit: share.connectionLimit, at: context.clock.now()))
     }
-}
 
-extension LotBook.Name {
-    fileprivate init(asked ask: ConnectionBook.Ask) {
-        self.init(tenant: ask.tenant, session: ask.session, origin: ask.key.origin)
+    /// The lot whose limits count for the connection.
+    private func name(of ask: ConnectionBook.Ask) -> LotBook.Name {
+        let scope = ask.key.scope
+        return LotBook.Name(
+            tenant: scope.tenant, session: ask.session, origin: scope.origin,
+            path: context.configuration.hosts.limitsPath(of: scope) ? scope.path : "")
     }
 }
 
@@ -127,12 +128,13 @@ extension Parameters {
         _ writes: [(key: ConnectionBook.Key, holding: ConnectionBook.Holding)]
     ) -> Parameters {
         var parameters = Parameters(capacity: writes.count * 128)
-        parameters.appendArray(.text, writes) { $0.append(text: $1.key.origin) }
+        parameters.appendArray(.text, writes) { $0.append(text: $1.key.scope.origin) }
         parameters.appendArray(.uuid, writes) { $0.append($1.key.owner.job) }
         parameters.appendArray(.int32, writes) { $0.append(int32: $1.key.owner.attempt) }
-        parameters.appendArray(.text, writes) { $0.append(text: $1.holding.tenant) }
+        parameters.appendArray(.text, writes) { $0.append(text: $1.key.scope.tenant) }
         parameters.appendArray(.text, writes) { $0.append(text: $1.holding.session) }
         parameters.appendArray(.int32, writes) { $0.append(int32: Int32($1.holding.count)) }
+        parameters.appendArray(.text, writes) { $0.append(text: $1.key.scope.path) }
         return parameters
     }
 }

@@ -79,13 +79,14 @@ extension ControlLane {
         parameters.append(bool: isMoved)
         parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
-        let name = context.lotName(
-            tenant: record.tenant, session: spec.session, origin: origin, home: stored.home,
-            context.sessions.current)
+        let scope = context.scope(
+            tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
+        let name = context.lotName(scope, session: spec.session, home: stored.home, context.sessions.current)
         parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
         parameters.append(spec.urgency(createdAt: record.createdAt, bytesPerSecond: bytesPerSecond))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
+        parameters.append(text: scope.path)
         let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary
         let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
             guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }

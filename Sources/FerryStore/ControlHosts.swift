@@ -77,7 +77,7 @@ extension ControlLane {
         let hosts = [(origin: origin, countMax: HostHealth.rowCountMax)]
         let rows = try HostRound.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
         guard let row = rows.first else { return .unknown }
-        var host = row.condition
+        var host = row.control
         guard isAllowed(HostRecord(origin, host, now)) else { return .stale }
         var settings = host.settings
         if let least = patch.connectionsMin { settings.connectionsMin = least }
@@ -101,51 +101,37 @@ extension ControlLane {
 extension HostRecord {
     /// Reads columns of list_hosts.sql.
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int, _ now: Timestamp) {
-        let kept = rows.isNull(row, 1) ? nil : HostCondition(json: rows.bytes(row, 1))
-        self.init(rows.text(row, 0), kept ?? HostCondition(), now)
+        let kept = rows.isNull(row, 1) ? nil : HostControl(json: rows.bytes(row, 1))
+        self.init(rows.text(row, 0), kept ?? HostControl(), now)
         inFlight = Int(rows.int32(row, 2))
         decisions = rows.textArray(row, 3).compactMap { $0.map { Array($0.utf8) } }
     }
 
     /// Without what runs there and what was decided.
-    fileprivate init(_ origin: String, _ host: HostCondition, _ now: Timestamp) {
+    fileprivate init(_ origin: String, _ host: HostControl, _ now: Timestamp) {
         let state = host.state(at: now)
         self.init(origin: origin, state: state.rawValue)
-        reason = host.reason(state).map { Reason(code: state.rawValue, detail: $0) }
-        connectionLimit = host.connectionLimit
-        requestRateLimit = host.requestRateLimit
-        backoffUntil = host.backoffUntil.flatMap { $0 > now ? $0 : nil }
+        reason = host.reason(at: now).map { Reason(code: state.rawValue, detail: $0) }
+        let limit = host.limits(at: now)[.origin]
+        connectionLimit = limit?.connectionLimit
+        requestRateLimit = limit?.requestRate
+        // A pause of the operator's has no end.
+        backoffUntil = host.settings.isPaused ? nil : limit?.blockedUntil
         unreachableSince = host.unreachableSince
         nextProbeAt = host.nextProbeAt
-        jobsPerSecond = host.controller.answeredPerSecond
-        bytesPerSecond = host.controller.bytesPerSecond
+        jobsPerSecond = host.answeredPerSecond
+        bytesPerSecond = host.bytesPerSecond
         connectionsMin = host.settings.connectionsMin
         connectionsMax = host.settings.connectionsMax
         isPaused = host.settings.isPaused
         bytesPerSecondMax = host.settings.bytesPerSecondMax
         requestsPerSecondMax = host.settings.requestsPerSecondMax
-    }
-}
-
-extension HostCondition {
-    fileprivate func reason(_ state: State) -> String? {
-        switch state {
-        case .normal: nil
-        case .limited where isHeldBySilence:
-            "It takes requests and answers none; hardly any more begin there until it does."
-        case .limited:
-            controller.limit == nil && requestRateLimit == settings.requestsPerSecondMax
-                ? "An operator has limited it." : "It was in trouble; the limit follows what it can do."
-        case .backingOff:
-            backoffStatus.map {
-                "It asked to be left alone (status \($0)); nothing begins before backoff_until."
-            }
-                ?? "An operator has held it back; nothing begins before backoff_until."
-        case .unreachable:
-            "Nobody is reached there (\(unreachableCode?.rawValue ?? "could_not_connect")); "
-                + "one probe looks for all of its jobs."
-        case .recovering: "It is reached again; the jobs that waited are let go few by few."
-        case .paused: "An operator has paused it."
+        scopes = host.scopes(at: now).filter { !$0.scope.isOrigin }.map { status in
+            Scope(
+                tenant: status.scope.tenant, path: status.scope.path.isEmpty ? nil : status.scope.path,
+                state: status.state.rawValue, detail: status.reason,
+                connectionLimit: status.limit.connectionLimit, requestRateLimit: status.limit.requestRate,
+                backoffUntil: status.limit.blockedUntil)
         }
     }
 }

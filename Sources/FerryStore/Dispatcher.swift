@@ -128,7 +128,7 @@ struct Dispatcher {
         // What they tell of must not be over before they are told.
         guard news.isEmpty else { return }
         resolveDependencies()
-        for origin in connections.step(lane) { queue.note(closedAt: origin) }
+        for scope in connections.step(lane) { queue.note(closedAt: scope) }
         giveBackHeld(now)
         let ended = Array(endings.prefix(batchMax))
         let promotes = context.isPromoting && now >= nextPromotion

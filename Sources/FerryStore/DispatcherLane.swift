@@ -37,9 +37,9 @@ package final class DispatcherLane: ResultSink {
 
     package func answered(_ answer: HostAnswer) { context.health.note(answer) }
 
-    package func unanswered(at origin: String) -> Bool {
+    package func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
         guard context.configuration.slots.isScarce else { return false }
-        context.health.noteSilence(of: origin)
+        context.health.noteSilence(of: attempt.job, at: scope)
         return true
     }
 

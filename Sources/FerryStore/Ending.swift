@@ -28,14 +28,13 @@ enum Ending: Sendable {
     /// The only node that can do the job, and what names the lot there.
     struct Home: Sendable, Equatable {
         let node: NodeID
-        let tenant: String
         let session: String
-        let origin: String
+        let scope: RequestScope
 
         init?(_ result: AttemptResult) {
             guard let home = result.home else { return nil }
             let attempt = result.attempt
-            (node, tenant, origin) = (home, attempt.tenant, attempt.origin)
+            (node, scope) = (home, attempt.scope)
             session = attempt.spec.session
         }
     }

@@ -132,9 +132,7 @@ extension StoreContext {
             Sys.monotonicNanoseconds() - held.since < self.held.patience, attempt.expiry > clock.now()
         else { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }
-        return lotName(
-            tenant: attempt.tenant, session: attempt.spec.session, origin: attempt.origin, sessions.current
-        ).origin.isEmpty
+        return lotName(attempt.scope, session: attempt.spec.session, sessions.current).origin.isEmpty
     }
 
     /// Ends what has not begun.

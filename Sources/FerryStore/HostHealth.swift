@@ -9,12 +9,13 @@ import Sys
 /// here.
 final class HostHealth: Sendable {
     struct Entry {
-        var report = HostReport()
+        /// By scope, the narrowest that are told apart.
+        var reports: [HostScope: ScopeReport] = [:]
         /// Failures to reach it without an answer in between.
         var failureCount = 0
         /// There is a row of it.
         var isKnown = false
-        /// When its report was taken last; monotonic nanoseconds.
+        /// When its reports were taken last; monotonic nanoseconds.
         var toldAt: Int64 = 0
         /// Of its last trouble, or of its row; monotonic nanoseconds.
         var since: Int64
@@ -56,16 +57,22 @@ final class HostHealth: Sendable {
 
     /// Notes how an attempt ended.
     func note(_ result: AttemptResult, _ signal: HostSignal) {
-        note(signal, of: result.host) { $0.measure(result, isAnswered: signal == .answered) }
+        let seconds = result.trace.map { max(0, $0.finishedAt - $0.startedAt) } ?? 0
+        note(
+            signal, of: result.scope, result.attempt.job, seconds: seconds,
+            bytes: result.bytesReceived + result.bytesSent)
     }
 
-    /// Notes that an attempt has had no answer for seconds.
-    func noteSilence(of origin: String) { note(.silent, of: origin) { _ in } }
+    /// Notes that an attempt has had no response for seconds.
+    func noteSilence(of job: JobID, at scope: RequestScope) { note(.silent, of: scope, job) }
 
-    /// Notes an answer to a request that was not all of its attempt.
-    func note(_ answer: HostAnswer) { note(HostSignal(answer), of: answer.origin) { _ in } }
+    /// Notes a response to a request that was not all of its attempt.
+    func note(_ answer: HostAnswer) { note(HostSignal(answer), of: answer.scope, answer.job) }
 
-    private func note(_ signal: HostSignal, of origin: String, _ measure: (inout HostReport) -> Void) {
+    private func note(
+        _ signal: HostSignal, of scope: RequestScope, _ job: JobID, seconds: Double = 0, bytes: Int64 = 0
+    ) {
+        let origin = scope.origin
         switch signal {
         case .none: return
         case .answered:
@@ -83,8 +90,8 @@ final class HostHealth: Sendable {
             let now = Sys.monotonicNanoseconds()
             var entry = state.entries[origin] ?? Entry(since: now)
             let wasUrgent = entry.isUrgent(isUnreachable: state.unreachable[origin] != nil)
-            entry.report.add(signal)
-            measure(&entry.report)
+            let told = entry.scope(for: scope)
+            entry.reports[told, default: ScopeReport()].add(signal, job: job, seconds: seconds, bytes: bytes)
             if isTrouble { entry.since = now }
             switch signal {
             case .unreachable: entry.failureCount += 1
@@ -132,15 +139,15 @@ final class HostHealth: Sendable {
     }
 
     /// Takes what is to be told, of at most `count` hosts: trouble first, then what has waited longest.
-    func takeReports(_ count: Int) -> [String: HostReport] {
+    func takeReports(_ count: Int) -> [String: [HostScope: ScopeReport]] {
         guard isWatching.load(ordering: .relaxed) else { return [:] }
         return state.withLock { state in
-            var reports: [String: HostReport] = [:]
+            var reports: [String: [HostScope: ScopeReport]] = [:]
             let now = Sys.monotonicNanoseconds()
             var telling: [(origin: String, hasNone: Bool, toldAt: Int64)] = []
             for (origin, entry) in state.entries {
                 if entry.isWorthTelling {
-                    telling.append((origin, !entry.report.isTrouble, entry.toldAt))
+                    telling.append((origin, !entry.isTrouble, entry.toldAt))
                 } else if !entry.isKnown, now - entry.since > Self.patience {
                     state.entries[origin] = nil
                 }
@@ -149,8 +156,8 @@ final class HostHealth: Sendable {
                 telling.sort { ($0.hasNone ? 1 : 0, $0.toldAt) < ($1.hasNone ? 1 : 0, $1.toldAt) }
             }
             for (origin, _, _) in telling.prefix(count) {
-                reports[origin] = state.entries[origin]?.report
-                state.entries[origin]?.report = HostReport()
+                reports[origin] = state.entries[origin]?.reports
+                state.entries[origin]?.reports = [:]
                 state.entries[origin]?.toldAt = now
             }
             isWatching.store(!state.entries.isEmpty, ordering: .relaxed)
@@ -159,9 +166,13 @@ final class HostHealth: Sendable {
     }
 
     /// They could not be told.
-    func putBack(_ reports: [String: HostReport]) {
+    func putBack(_ reports: [String: [HostScope: ScopeReport]]) {
         state.withLock { state in
-            for (origin, report) in reports { state.entries[origin]?.report.add(report) }
+            for (origin, reports) in reports {
+                for (scope, report) in reports {
+                    state.entries[origin]?.reports[scope, default: ScopeReport()].add(report)
+                }
+            }
         }
     }
 
@@ -195,28 +206,35 @@ final class HostHealth: Sendable {
 }
 
 extension HostHealth.Entry {
+    /// Losses, and requests without a response for seconds, that are no accident.
+    private static let troubleCountMin = 3
+
+    var isTrouble: Bool { reports.values.contains(where: \.isTrouble) }
+
     var isWorthTelling: Bool {
-        guard !report.isEmpty else { return false }
-        return isKnown || report.throttled > 0 || failureCount >= HostHealth.failureCountMin
-            || report.lost >= 3 || report.silent >= HostCondition.Silence.countMin
+        guard reports.values.contains(where: { !$0.isEmpty }) else { return false }
+        return isKnown || count(\.throttled) > 0 || failureCount >= HostHealth.failureCountMin
+            || count(\.lost) >= Self.troubleCountMin || count(\.silent) >= Self.troubleCountMin
     }
 
+    /// Whether the other nodes should hear of it at once.
     func isUrgent(isUnreachable: Bool) -> Bool {
-        // More 503 from a host that all know to be in trouble comes with the next look, a second later.
-        report.retryAfter != nil || report.asksForPause || report.throttled > 0 && !isKnown
-            || report.silent >= HostCondition.Silence.countMin && !isKnown
+        // More of the same from a host that is known to be in trouble is told a second later.
+        reports.values.contains { $0.retryAfter != nil } || count(\.throttled) > 0 && !isKnown
+            || count(\.silent) >= Self.troubleCountMin && !isKnown
             || !isUnreachable && failureCount >= HostHealth.failureCountMin
     }
-}
 
-extension HostReport {
-    /// Adds what an attempt has moved, and how long it took.
-    fileprivate mutating func measure(_ result: AttemptResult, isAnswered: Bool) {
-        bytes += result.bytesReceived + result.bytesSent
-        guard isAnswered, let trace = result.trace else { return }
-        seconds += max(0, trace.finishedAt - trace.startedAt)
-        guard let connect = trace.transactions.firstConnectSeconds else { return }
-        connections += 1
-        connectSeconds += connect
+    private func count(_ path: KeyPath<ScopeReport, Int>) -> Int {
+        reports.values.reduce(0) { $0 + $1[keyPath: path] }
+    }
+
+    /// The scope under which requests are told: with too many of them those of their tenant, or of the whole origin.
+    func scope(for request: RequestScope) -> HostScope {
+        if reports[request.scope] != nil { return request.scope }
+        let tenant = HostScope(tenant: request.tenant)
+        if reports.count >= HostControl.scopeCountMax { return reports[tenant] != nil ? tenant : .origin }
+        let paths = reports.keys.count { $0.tenant == request.tenant && !$0.path.isEmpty }
+        return paths < HostControl.pathCountMax ? request.scope : tenant
     }
 }

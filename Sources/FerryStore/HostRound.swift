@@ -11,7 +11,7 @@ struct HostRound {
     static let decisionCountMax = 50
 
     let node: NodeID
-    let reports: [String: HostReport]
+    let reports: [String: [HostScope: ScopeReport]]
     let probes: [String: TransferError.Code?]
     /// Probes that this node may begin.
     let probeCountMax: Int
@@ -23,7 +23,7 @@ struct HostRound {
     let jitter: Double
 
     struct Outcome {
-        var hosts: [String: HostCondition] = [:]
+        var hosts: [String: HostControl] = [:]
         /// Somebody has to find out whether these can be reached.
         var probes: [String] = []
         var releasedCount = 0
@@ -41,8 +41,9 @@ struct HostRound {
     /// A host as its row has it.
     struct Row {
         let origin: String
-        var condition: HostCondition
-        let inFlight: Int
+        var control: HostControl
+        /// Connections of attempts by scope.
+        let inFlight: [HostScope: Int]
         let isAwaited: Bool
     }
 
@@ -66,20 +67,20 @@ struct HostRound {
     }
 
     private func decide(_ row: Row, _ outcome: inout Outcome) {
-        var host = row.condition
+        var host = row.control
         let origin = row.origin
         var decisions: [HostDecision] = []
         if let code = probes[origin], let decision = host.probed(code, by: node, at: now) {
             decisions.append(decision)
         }
-        var report = reports[origin] ?? HostReport()
-        if report.unreachable > 0, let missingSince,
+        var told = reports[origin] ?? [:]
+        if told.values.contains(where: { $0.unreachable > 0 }), let missingSince,
             host.isReached(byOthersThan: node, after: missingSince + NodeReach.witnessSeconds)
         {
             outcome.reachedByOthers.append(origin)
-            report = report.withoutMisses
+            told = told.mapValues(\.withoutMisses)
         }
-        decisions += host.take(report, by: node, inFlight: row.inFlight, now: now, jitter: jitter)
+        decisions += host.take(told, by: node, inFlight: row.inFlight, now: now, jitter: jitter)
         if host.unreachableSince == now { outcome.lost.append(origin) }
         let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
         let errands = host.errands(at: now, mayProbe: mayProbe)
@@ -88,7 +89,7 @@ struct HostRound {
         }
         if errands.releases > 0 { outcome.releases.append((origin, errands.releases)) }
         outcome.decisions += decisions.map { (origin, $0) }
-        outcome.isNews = outcome.isNews || host.isNews(after: row.condition)
+        outcome.isNews = outcome.isNews || host.isNews(after: row.control, at: now)
         if host.isForgettable(at: now) {
             outcome.forgotten.append(origin)
         } else {
@@ -119,17 +120,20 @@ struct HostRound {
         return (0..<found.rowCount).map { row in
             Row(
                 origin: found.text(row, 0),
-                condition: HostCondition(json: found.bytes(row, 1)) ?? HostCondition(),
-                inFlight: Int(found.int32(row, 2)), isAwaited: found.bool(row, 3))
+                control: HostControl(json: found.bytes(row, 1)) ?? HostControl(),
+                inFlight: found.inFlight(row), isAwaited: found.bool(row, 2))
         }
     }
 
     static func save(
-        _ hosts: [String: HostCondition], _ forgotten: [String],
+        _ hosts: [String: HostControl], _ forgotten: [String],
         _ decisions: [(origin: String, decision: HostDecision)], _ now: Timestamp,
         _ connection: inout Connection
     ) throws(PostgresError) {
-        if !hosts.isEmpty { _ = try connection.execute(Statements.saveHosts, .hosts(hosts, now)) }
+        if !hosts.isEmpty {
+            _ = try connection.execute(Statements.saveHosts, .hosts(hosts, now))
+            _ = try connection.execute(Statements.saveHostLimits, .limits(of: hosts, now))
+        }
         if !forgotten.isEmpty {
             var parameters = Parameters()
             parameters.appendArray(.text, forgotten) { $0.append(text: $1) }
@@ -155,45 +159,58 @@ struct HostRound {
     }
 }
 
-extension HostReport {
-    /// Of a node that is cut off: what it misses, and what is silent, says nothing of the host.
-    var withoutMisses: HostReport {
-        var report = self
-        report.unreachable = 0
-        report.unreachableCode = nil
-        report.silent = 0
-        return report
-    }
-
-    /// How many hosts there may be before this one is remembered.
-    fileprivate var hostCountMax: Int {
-        unreachableCode == .hostNotFound && answered == 0 && throttled == 0 && lost == 0
-            ? HostHealth.unknownCountMax : HostHealth.countMax
+extension ResultSet {
+    /// Connections by scope, of a row of lock_hosts.sql.
+    fileprivate func inFlight(_ row: Int) -> [HostScope: Int] {
+        guard !isNull(row, 3) else { return [:] }
+        let (tenants, paths, counts) = (textArray(row, 3), textArray(row, 4), int32Array(row, 5))
+        var all: [HostScope: Int] = [:]
+        for index in tenants.indices {
+            guard let tenant = tenants[index], let path = paths[index], let count = counts[index] else { continue }
+            all[HostScope(tenant: tenant, path: path)] = Int(count)
+        }
+        return all
     }
 }
 
-extension HostCondition {
+extension [HostScope: ScopeReport] {
+    /// How many hosts there may be before this one is remembered. A name that nobody knows counts less: anybody can
+    /// make one up.
+    fileprivate var hostCountMax: Int {
+        let isUnknown = values.allSatisfy {
+            $0.unreachableCode == .hostNotFound && $0.answered == 0 && $0.throttled == 0 && $0.lost == 0
+        }
+        return isUnknown ? HostHealth.unknownCountMax : HostHealth.countMax
+    }
+}
+
+extension HostControl {
     /// Whether other nodes have to know how it differs.
-    func isNews(after before: HostCondition) -> Bool {
-        connectionLimit != before.connectionLimit || blockedUntil != before.blockedUntil
-            || (requestRateLimit == nil) != (before.requestRateLimit == nil)
-            || unreachableSince != before.unreachableSince
+    func isNews(after before: HostControl, at now: Timestamp) -> Bool {
+        unreachableSince != before.unreachableSince
             || settings.bytesPerSecondMax != before.settings.bytesPerSecondMax
+            || differs(limits(at: now), from: before.limits(at: now))
+    }
+
+    /// A rate that changes is no news: claims read it from its row.
+    private func differs(_ limits: [HostScope: Limit], from before: [HostScope: Limit]) -> Bool {
+        guard limits.count == before.count else { return true }
+        return limits.contains { scope, limit in
+            guard let old = before[scope] else { return true }
+            return limit.connectionLimit != old.connectionLimit || limit.blockedUntil != old.blockedUntil
+                || (limit.requestRate == nil) != (old.requestRate == nil)
+        }
     }
 }
 
 extension Parameters {
     /// The parameters of save_hosts.sql.
-    fileprivate static func hosts(_ hosts: [String: HostCondition], _ now: Timestamp) -> Parameters {
+    fileprivate static func hosts(_ hosts: [String: HostControl], _ now: Timestamp) -> Parameters {
         let all = Array(hosts)
         var parameters = Parameters(capacity: all.count * 512)
         parameters.appendArray(.text, all) { $0.append(text: $1.key) }
         parameters.appendArray(.text, all) { $0.append(text: $1.value.json) }
         parameters.appendArray(.timestamp, all) { $0.append($1.value.dueAt(now)) }
-        parameters.appendArray(.int32, all) { parameters, host in
-            parameters.append(int32: host.value.connectionLimit.map { Int32(clamping: $0) })
-        }
-        parameters.appendArray(.timestamp, all) { $0.append($1.value.blockedUntil) }
         parameters.appendArray(.text, all) { parameters, host in
             let code = host.value.unreachableCode ?? .couldNotConnect
             parameters.append(text: host.value.unreachableSince == nil ? nil : code.rawValue)
@@ -202,7 +219,24 @@ extension Parameters {
         parameters.appendArray(.bool, all) {
             $0.append(bool: $1.value.unreachableSince != nil || $1.value.releaseCount > 0)
         }
-        parameters.appendArray(.float64, all) { $0.append(float64: $1.value.requestRateLimit) }
+        return parameters
+    }
+
+    /// The parameters of save_host_limits.sql.
+    fileprivate static func limits(of hosts: [String: HostControl], _ now: Timestamp) -> Parameters {
+        let all = hosts.flatMap { origin, host in
+            host.limits(at: now).map { (origin: origin, scope: $0, limit: $1) }
+        }
+        var parameters = Parameters()
+        parameters.appendArray(.text, Array(hosts.keys)) { $0.append(text: $1) }
+        parameters.appendArray(.text, all) { $0.append(text: $1.origin) }
+        parameters.appendArray(.text, all) { $0.append(text: $1.scope.tenant) }
+        parameters.appendArray(.text, all) { $0.append(text: $1.scope.path) }
+        parameters.appendArray(.int32, all) { parameters, one in
+            parameters.append(int32: one.limit.connectionLimit.map { Int32(clamping: $0) })
+        }
+        parameters.appendArray(.timestamp, all) { $0.append($1.limit.blockedUntil) }
+        parameters.appendArray(.float64, all) { $0.append(float64: $1.limit.requestRate) }
         return parameters
     }
 }

@@ -2,29 +2,29 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// Keeps `HostLimits` as the table `hosts` says: read at each heartbeat, and when somebody says that it has
+/// Keeps `HostLimits` as the table `host_limits` says: read at each heartbeat, and when a node notifies that it has
 /// changed.
 enum HostsBoard {
     /// What is notified when the limits of an origin have changed.
     static let notification = "hosts"
-    /// Origins that are known at most, about 4 MB. Claims look at the table itself: one that is not known
-    /// here is limited all the same.
+    /// Scopes that are known at most, about 4 MB. Claims look at the table itself: a scope that is not known here is
+    /// limited all the same.
     static let countMax: Int32 = 20_000
 
     /// Whether anything has changed. `reading`: of `HostLimits.beginReading`.
     static func apply(_ rows: borrowing ResultSet, to limits: HostLimits, reading: Int) -> Bool {
-        var all: [String: HostLimit] = [:]
-        all.reserveCapacity(rows.rowCount)
+        var all: [String: [HostScope: HostLimit]] = [:]
         for row in 0..<rows.rowCount {
-            all[rows.text(row, 0)] = HostLimit(
-                connectionLimit: rows.isNull(row, 1) ? nil : Int(rows.int32(row, 1)),
-                blockedUntil: rows.instantOrNil(row, 2), isPaused: rows.bool(row, 3),
-                requestRate: rows.float64OrNil(row, 4))
+            let scope = HostScope(tenant: rows.text(row, 1), path: rows.text(row, 2))
+            all[rows.text(row, 0), default: [:]][scope] = HostLimit(
+                connectionLimit: rows.isNull(row, 3) ? nil : Int(rows.int32(row, 3)),
+                blockedUntil: rows.instantOrNil(row, 4), isPaused: rows.bool(row, 5),
+                requestRate: rows.float64OrNil(row, 6))
         }
         return limits.replace(all, reading: reading)
     }
 
-    /// The parameters of read_hosts.sql.
+    /// The parameters of read_host_limits.sql.
     static var parameters: Parameters {
         var parameters = Parameters.int32(countMax)
         parameters.append(Timestamp.distantFuture)
@@ -49,7 +49,7 @@ extension ControlLane {
     ) throws(PostgresError) {
         let limits = context.configuration.hosts
         let reading = limits.beginReading()
-        let rows = try connection.execute(Statements.readHosts, HostsBoard.parameters)
+        let rows = try connection.execute(Statements.readHostLimits, HostsBoard.parameters)
         guard HostsBoard.apply(rows, to: limits, reading: reading) else { return }
         context.backlog.addUnknown()
         wakeDispatcher()

@@ -92,7 +92,7 @@ struct IntakeBatch {
     }
 
     private func lotName(of job: NewJob) -> LotBook.Name {
-        context.lotName(tenant: job.tenant, session: job.spec.session, origin: job.origin, sessions)
+        context.lotName(context.scope(of: job), session: job.spec.session, sessions)
     }
 
     /// As it was decided: what is leased by now is in its wide lot, whatever has become known since.
@@ -203,7 +203,8 @@ struct IntakeBatch {
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
             startedAt: now, spec: job.spec, specJSON: job.specJSON, secrets: job.secrets,
             payload: job.payload,
-            origin: job.origin, traceparent: job.traceparent, retryOf: job.retryOf, isCancelRequested: false)
+            origin: job.origin, scopePath: context.scope(of: job).path, traceparent: job.traceparent,
+            retryOf: job.retryOf, isCancelRequested: false)
     }
 
     /// What is alone is committed by now, whatever becomes of the others' answers.

@@ -12,6 +12,7 @@ extension IntakeBatch {
         events(of: chosen).append(to: &parameters)
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
+        appendScopePaths(chosen, to: &parameters)
         return parameters
     }
 
@@ -93,6 +94,7 @@ extension IntakeBatch {
         appendPlaces(chosen, lots, to: &parameters)
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
+        appendScopePaths(chosen, to: &parameters)
         return parameters
     }
 
@@ -111,6 +113,14 @@ extension IntakeBatch {
         parameters.beginArray(.int32)
         for index in chosen {
             for job in submissions[index].jobs { parameters.append(int32: job.spec.wantedEvents) }
+        }
+        parameters.endArray()
+    }
+
+    private func appendScopePaths(_ chosen: [Int], to parameters: inout Parameters) {
+        parameters.beginArray(.text)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(text: context.scope(of: job).path) }
         }
         parameters.endArray()
     }

@@ -25,7 +25,10 @@ extension Attempt {
             revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
             startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON,
             secrets: secrets,
-            payload: stored.payload, origin: stored.origin, traceparent: stored.traceparent,
+            payload: stored.payload, origin: stored.origin,
+            scopePath: context.scope(
+                tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
+            ).path, traceparent: stored.traceparent,
             retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home)
     }
 }

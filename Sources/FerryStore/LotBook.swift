@@ -11,6 +11,8 @@ final class LotBook: Sendable {
         let session: String
         /// Empty: the wide lot.
         let origin: String
+        /// Empty: every path that is not limited by itself.
+        var path = ""
         /// The only node that can do its jobs; nil: any.
         var home: NodeID?
     }
@@ -66,6 +68,7 @@ final class LotBook: Sendable {
         parameters.appendArray(.text, missing) { $0.append(text: $1.session) }
         parameters.appendArray(.text, missing) { $0.append(text: $1.origin) }
         parameters.appendArray(.uuid, missing) { $0.append($1.home) }
+        parameters.appendArray(.text, missing) { $0.append(text: $1.path) }
         let rows = try connection.execute(Statements.findLots, parameters)
         for row in 0..<rows.rowCount {
             let lot = Lot(rows, row, at: 0)
@@ -78,18 +81,19 @@ final class LotBook: Sendable {
 
 extension LotBook.Name {
     init(_ lot: Lot) {
-        self.init(tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "", home: lot.home)
+        self.init(
+            tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "", path: lot.path, home: lot.home)
     }
 }
 
 extension Lot {
-    /// Reads number, tenant, session, origin and node from five columns.
+    /// Reads number, tenant, session, origin, node and path from six columns.
     init(_ rows: borrowing ResultSet, _ row: Int, at column: Int) {
         let origin = rows.text(row, column + 3)
         self.init(
             id: rows.int64(row, column), tenant: rows.text(row, column + 1),
             session: rows.text(row, column + 2), origin: origin.isEmpty ? nil : origin,
-            home: rows.identifierOrNil(row, column + 4))
+            path: rows.text(row, column + 5), home: rows.identifierOrNil(row, column + 4))
     }
 }
 
@@ -110,15 +114,29 @@ extension SessionSnapshot {
 }
 
 extension StoreContext {
-    /// The lot that a job belongs to: a narrow one when something limits it. `home`: the only node that can
-    /// do it.
+    /// The lot that a job belongs to: a narrow one if something limits it. `home`: the only node that can do it.
     func lotName(
-        tenant: String, session: String, origin: String, home: NodeID? = nil, _ sessions: SessionSnapshot
+        _ scope: RequestScope, session: String, home: NodeID? = nil, _ sessions: SessionSnapshot
     ) -> LotBook.Name {
+        let hosts = configuration.hosts
+        let limitsPath = hosts.limitsPath(of: scope)
         let isLimited =
-            configuration.hosts.limit(of: origin) != nil
-            || sessions.share(tenant: tenant, session: session).connectionLimit != nil
-        return LotBook.Name(tenant: tenant, session: session, origin: isLimited ? origin : "", home: home)
+            limitsPath || hosts.limit(of: scope) != nil
+            || sessions.share(tenant: scope.tenant, session: session).connectionLimit != nil
+        return LotBook.Name(
+            tenant: scope.tenant, session: session, origin: isLimited ? scope.origin : "",
+            path: limitsPath ? scope.path : "", home: home)
+    }
+
+    /// The scope of a request to `url` with these secrets.
+    func scope(tenant: String, url: String, origin: String, _ secrets: JobSecrets) -> RequestScope {
+        let credentials = secrets.credentialBytes.map { configuration.hashCredentials($0) }
+        return RequestScope(
+            tenant: tenant, origin: origin, path: RequestScope.path(ofURL: url, credentials: credentials))
+    }
+
+    func scope(of job: NewJob) -> RequestScope {
+        scope(tenant: job.tenant, url: job.spec.request.url, origin: job.origin, job.secrets)
     }
 
     /// The wide lots of limited sessions, as far as jobs of them were seen here.

@@ -39,30 +39,51 @@ extension QueueView {
         guard let permits else { return .blocked(until: now + Self.takenPause) }
         guard claimed == permits.count else { return .empty }
         if let until = permits.blockedUntil {
-            if let origin = ask.lot.origin {
-                schedule.block(origin: origin, until: until)
-                let isPaced = context.configuration.hosts.limit(of: origin)?.requestRate != nil
-                paced[origin] = isPaced ? until : nil
+            // A limit of a narrower scope is of no matter to the other lots of a wider one.
+            if let (key, isPaced) = widest(of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
+            {
+                schedule.block(origin: key.origin, key.scope, until: until)
+                paced[key] = isPaced ? until : nil
             }
             return .blocked(until: until)
         }
         let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
         let until = now + min(pause, Self.fullPauseMax)
-        if let origin = ask.lot.origin,
-            context.configuration.hosts.limit(of: origin)?.connectionLimit != nil
-        {
-            schedule.block(origin: origin, until: until)
+        if let (key, _) = widest(of: ask.lot, where: { $0.connectionLimit != nil }) {
+            schedule.block(origin: key.origin, key.scope, until: until)
         }
         return .blocked(until: until)
     }
 
-    /// Fewer connections lead to an origin: what waited for its permits is tried again.
-    mutating func note(closedAt origin: String) {
-        if let until = paced[origin] {
-            // Its rate allows nothing before, whatever ends.
-            if until > context.clock.now() { return }
-            paced[origin] = nil
+    /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it was.
+    private func widest(
+        of lot: Lot, where isSo: (HostLimit) -> Bool
+    ) -> (key: ScopeKey, isPaced: Bool)? {
+        guard let scope = lot.scope else { return nil }
+        let limited = scope.scopes.compactMap { one -> (ScopeKey, Bool)? in
+            guard let limit = context.configuration.hosts.limit(at: scope.origin, one), isSo(limit) else {
+                return nil
+            }
+            return (ScopeKey(origin: scope.origin, scope: one), limit.requestRate != nil)
         }
-        schedule.wake(origin: origin)
+        return limited.count == 1 ? limited[0] : nil
     }
+
+    /// Fewer connections are used in a scope: lots that waited for its permits are tried again.
+    mutating func note(closedAt scope: RequestScope) {
+        let now = context.clock.now()
+        for one in scope.scopes {
+            let key = ScopeKey(origin: scope.origin, scope: one)
+            guard let until = paced[key] else { continue }
+            // Its rate allows nothing before, whatever ends.
+            if until > now { return }
+            paced[key] = nil
+        }
+        schedule.wake(origin: scope.origin)
+    }
+}
+
+extension Lot {
+    /// What its jobs have in common with others. `nil` for a wide lot.
+    var scope: RequestScope? { origin.map { RequestScope(tenant: tenant, origin: $0, path: path) } }
 }

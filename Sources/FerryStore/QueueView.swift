@@ -21,8 +21,12 @@ struct QueueView {
     private var heads: [Int64: (urgency: Timestamp, until: Int64)] = [:]
     /// What was charged for the jobs that are leased, in seconds of a slot.
     private var charged: [JobID: Double] = [:]
-    /// When the rate of an origin allows the next transfer there.
-    var paced: [String: Timestamp] = [:]
+    /// When the rate of a scope allows its next request.
+    var paced: [ScopeKey: Timestamp] = [:]
+    struct ScopeKey: Hashable {
+        let origin: String
+        let scope: HostScope
+    }
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.
@@ -66,7 +70,7 @@ struct QueueView {
     /// An attempt has ended.
     mutating func note(ended result: AttemptResult) {
         let attempt = result.attempt
-        note(closedAt: attempt.origin)
+        note(closedAt: attempt.scope)
         context.connections.forget(attempt)
         let charge = charged.removeValue(forKey: attempt.job)
         guard let trace = result.trace else { return }
@@ -95,7 +99,7 @@ struct QueueView {
     /// Jobs of the lot were queued.
     mutating func add(_ lot: Lot, head: Timestamp) {
         let share = context.sessions.current.share(tenant: lot.tenant, session: lot.session)
-        let host = lot.origin.flatMap { context.configuration.hosts.limit(of: $0) }
+        let host = lot.scope.flatMap { context.configuration.hosts.limit(of: $0) }
         add(.init(lot: lot, head: head, hostLimit: host?.countAtOnce, blockedUntil: nil), share)
         if let until = host?.blockedUntil, until > context.clock.now() {
             schedule.block(lot.id, until: until)
@@ -113,7 +117,9 @@ struct QueueView {
         if found.lot.origin != nil {
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
         }
-        let victim = schedule.add(found.lot, head: found.head, weight: share.weight, limit: limit)
+        let victim = schedule.add(
+            found.lot, head: found.head, weight: share.weight, limit: limit,
+            limited: found.lot.scope.flatMap { context.configuration.hosts.widestLimited(of: $0) })
         if let victim {
             // It may never come back.
             suspects.remove(victim)
@@ -164,8 +170,13 @@ struct QueueView {
         }
         for ask in asks {
             let share = sessions.share(tenant: ask.lot.tenant, session: ask.lot.session)
-            if ask.lot.origin != nil {
+            if let origin = ask.lot.origin {
                 claims.narrow.append(.init(ask: ask, sessionLimit: share.connectionLimit))
+                if ask.lot.path.isEmpty,
+                    context.configuration.hosts.limitsPaths(tenant: ask.lot.tenant, origin: origin)
+                {
+                    claims.mixed.insert(ask.lot.id)
+                }
             } else {
                 claims.wide.append(ask)
                 if share.connectionLimit != nil { claims.limited.insert(ask.lot.id) }
@@ -210,7 +221,10 @@ struct QueueView {
 
     mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
         let now = context.clock.now()
-        if claims.mayDivert, !claims.away.isEmpty || !claims.stretches.isEmpty || !claims.suspects.isEmpty {
+        if claims.mayDivert,
+            !claims.away.isEmpty || !claims.stretches.isEmpty || !claims.suspects.isEmpty
+                || !claims.mixed.isEmpty
+        {
             nextDiversion = Sys.monotonicNanoseconds() + (Self.diversionPause - 1) * nanoseconds
         }
         let isClosed = !context.configuration.downloads.isOpen
@@ -243,7 +257,10 @@ struct QueueView {
             let permits = outcome.permits[narrow.ask.lot.id]
             var depth = depth(narrow.ask, leased.count, permits, now)
             // More of it waits for its host with the next diversion.
-            let waits = !claims.mayDivert && claims.hasAway && isAway(narrow.ask.lot)
+            let waits =
+                !claims.mayDivert
+                && (claims.hasAway && isAway(narrow.ask.lot) || claims.mixed.contains(narrow.ask.lot.id)
+                    && leased.count < permits?.count ?? 0)
             if waits || outcome.diverted.contains(narrow.ask.lot.id) {
                 depth = .blocked(until: now + Double(nextDiversion - Sys.monotonicNanoseconds()) / 1e9)
             }

@@ -30,12 +30,14 @@ struct ResolvedAnswer {
         }
         let draft = resolution.draft
         let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
+        let scope = context.scope(
+            tenant: stored.record.tenant, url: draft.spec.request.url, origin: origin, draft.secrets)
         let name = context.lotName(
-            tenant: stored.record.tenant, session: draft.spec.session, origin: origin, home: stored.home,
-            context.sessions.current)
+            scope, session: draft.spec.session, home: stored.home, context.sessions.current)
         let lot = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
         parameters.append(int64: lot)
+        parameters.append(text: scope.path)
         return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
     }
 

@@ -44,7 +44,7 @@ struct Round {
 
         fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
             for row in 0..<rows.rowCount {
-                let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 6))
+                let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 7))
                 queued[lot] = min(urgency, queued[lot] ?? urgency)
             }
         }
@@ -122,8 +122,7 @@ struct Round {
         for release in releases {
             guard let home = release.home else { continue }
             names[release.lease.job] = context.lotName(
-                tenant: home.tenant, session: home.session, origin: home.origin, home: home.node,
-                context.sessions.current)
+                home.scope, session: home.session, home: home.node, context.sessions.current)
         }
         guard !names.isEmpty else { return [:] }
         let found = try context.lots.find(Set(names.values), &connection, isCommitted: true)

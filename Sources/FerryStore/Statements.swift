@@ -12,7 +12,7 @@ package enum Statements {
     package static let beginAudit = make("begin_audit", PackageResources.begin_audit_sql, parameters: 6)
     package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
     package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
-    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 9)
+    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 10)
     package static let askBegins = make("ask_begins", PackageResources.ask_begins_sql, parameters: 3)
     package static let askJobs = make("ask_jobs", PackageResources.ask_jobs_sql, parameters: 8)
     package static let changeSetting = make(
@@ -22,7 +22,7 @@ package enum Statements {
     package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
     package static let claimJobs = make("claim_jobs", PackageResources.claim_jobs_sql, parameters: 12)
     package static let claimLimitedJobs = make(
-        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 4)
+        "claim_limited_jobs", PackageResources.claim_limited_jobs_sql, parameters: 5)
     package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 12)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
@@ -38,10 +38,10 @@ package enum Statements {
     package static let dueBegins = make("due_begins", PackageResources.due_begins_sql, parameters: 1)
     package static let dueQuestions = make(
         "due_questions", PackageResources.due_questions_sql, parameters: 1)
-    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 15)
+    package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 16)
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
-    package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 4)
+    package static let findLots = make("find_lots", PackageResources.find_lots_sql, parameters: 5)
     package static let finishJobs = make("finish_jobs", PackageResources.finish_jobs_sql, parameters: 18)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
@@ -100,7 +100,8 @@ package enum Statements {
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
     package static let readHeartbeats = make(
         "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)
-    package static let readHosts = make("read_hosts", PackageResources.read_hosts_sql, parameters: 2)
+    package static let readHostLimits = make(
+        "read_host_limits", PackageResources.read_host_limits_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
     package static let readOperations = make(
@@ -134,9 +135,9 @@ package enum Statements {
     package static let setShard = make("set_shard", PackageResources.set_shard_sql, parameters: 1)
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 27)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 28)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 31)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 32)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     static let putBackEvents = make(
@@ -171,7 +172,7 @@ package enum Statements {
             lockRescue, lookLots, mendLots, nextDeadline,
             nextDue,
             notify, promoteJobs, stretchWindows,
-            putSetting, readAttempts, readDelivery, readHealth, readHeartbeats, readHosts, readJobs, readKeys,
+            putSetting, readAttempts, readDelivery, readHealth, readHeartbeats, readHostLimits, readJobs, readKeys,
             readNodes,
             readPermits,
             readSetting,
@@ -186,11 +187,11 @@ package enum Statements {
     package static let awaitConnectivity = make(
         "await_connectivity", PackageResources.await_connectivity_sql, parameters: 8)
     package static let grantConnections = make(
-        "grant_connections", PackageResources.grant_connections_sql, parameters: 5)
+        "grant_connections", PackageResources.grant_connections_sql, parameters: 6)
     package static let sweepConnections = make(
         "sweep_connections", PackageResources.sweep_connections_sql, parameters: 1)
     package static let writeConnections = make(
-        "write_connections", PackageResources.write_connections_sql, parameters: 6)
+        "write_connections", PackageResources.write_connections_sql, parameters: 7)
     package static let awaitHosts = make("await_hosts", PackageResources.await_hosts_sql, parameters: 4)
     package static let createHosts = make("create_hosts", PackageResources.create_hosts_sql, parameters: 2)
     package static let forgetHosts = make("forget_hosts", PackageResources.forget_hosts_sql, parameters: 1)
@@ -202,14 +203,16 @@ package enum Statements {
     package static let readHost = make("read_host", PackageResources.read_host_sql, parameters: 2)
     package static let releaseWaiting = make(
         "release_waiting", PackageResources.release_waiting_sql, parameters: 2)
-    package static let saveHosts = make("save_hosts", PackageResources.save_hosts_sql, parameters: 9)
+    package static let saveHosts = make("save_hosts", PackageResources.save_hosts_sql, parameters: 6)
+    package static let saveHostLimits = make(
+        "save_host_limits", PackageResources.save_host_limits_sql, parameters: 7)
     package static let strandedHosts = make(
         "stranded_hosts", PackageResources.stranded_hosts_sql, parameters: 1)
 
     private static let ofHosts = [
         awaitConnectivity, awaitHosts, grantConnections, sweepConnections, writeConnections, createHosts,
         forgetHosts, keepDecisions, listHosts, loadHosts,
-        lockHosts, readHost, releaseWaiting, saveHosts, strandedHosts,
+        lockHosts, readHost, releaseWaiting, saveHosts, saveHostLimits, strandedHosts,
         advanceSchedules, createSchedule, deleteSchedule, dueSchedules, insertRuns, listSchedules,
         dropLocks, holdLock, nextSchedule, noteRun, readSchedule, replaceSchedule, sweepRuns, deferJobs,
         discretionaryJobs, putThroughputs, readThroughputs, removeOldThroughputs, postponeSchedule,

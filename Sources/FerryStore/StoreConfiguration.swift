@@ -17,7 +17,9 @@ package struct StoreConfiguration: Sendable {
     package var downloads = DownloadGate()
     /// Where deliveries go as they are made; without places they wait until they are claimed.
     package var places = DeliveryPlaces()
-    /// The origins whose use is limited now; kept by the store.
+    /// A short keyed hash of credentials, by which host control tells requests with different ones apart.
+    package var hashCredentials: @Sendable ([UInt8]) -> String
+    /// The scopes of requests that are limited now; kept by the store.
     package var hosts = HostLimits()
     /// What holds until somebody changes it over the API.
     package var limits = TransferLimits()
@@ -60,9 +62,11 @@ package struct StoreConfiguration: Sendable {
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,
         clock: DatabaseClock, logger: Logger, openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
-        sealSecrets: @escaping @Sendable (JobSecrets) -> [UInt8]
+        sealSecrets: @escaping @Sendable (JobSecrets) -> [UInt8],
+        hashCredentials: @escaping @Sendable ([UInt8]) -> String
     ) {
         self.sealSecrets = sealSecrets
+        self.hashCredentials = hashCredentials
         self.url = url
         self.node = node
         self.nodeName = nodeName

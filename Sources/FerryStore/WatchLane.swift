@@ -118,7 +118,7 @@ package final class WatchLane: LeaseHolder {
                 pipeline.send(Statements.checkLeases, held)
                 pipeline.send(Statements.readSetting, limits)
                 pipeline.send(Statements.nextDeadline)
-                pipeline.send(Statements.readHosts, HostsBoard.parameters)
+                pipeline.send(Statements.readHostLimits, HostsBoard.parameters)
                 pipeline.send(Statements.readSessionEpoch)
                 pipeline.send(Statements.readOperations, .wishes(context))
                 pipeline.send(Statements.readHeartbeats, .identifier(configuration.node))

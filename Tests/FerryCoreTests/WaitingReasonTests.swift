@@ -71,17 +71,25 @@ struct WaitingReasonTests {
         conditions.hosts = hosts
         conditions.now = Timestamp(microseconds: 0)
         #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot)
-        hosts.replace(["http://a.example:80": HostLimit(connectionLimit: 3)], reading: hosts.beginReading())
+        func limit(_ scope: HostScope, _ limit: HostLimit) {
+            hosts.replace(["http://a.example:80": [scope: limit]], reading: hosts.beginReading())
+        }
+        for other in [HostScope(tenant: "other"), HostScope(tenant: job.tenant, path: "/y")] {
+            limit(other, HostLimit(connectionLimit: 3))
+            #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot, "that is not about this job")
+        }
+        limit(HostScope(tenant: job.tenant, path: "/x"), HostLimit(requestRate: 2))
+        let narrow = try #require(WaitingReason(job, queue: conditions))
+        #expect(narrow.code == .hostRate && narrow.detail.contains("below /x"))
+        limit(.origin, HostLimit(connectionLimit: 3))
         #expect(WaitingReason(job, queue: conditions)?.code == .hostLimit)
         conditions.sessionLimit = { _, _ in 2 }
         #expect(WaitingReason(job, queue: conditions)?.code == .sessionLimit)
         let until = Timestamp(microseconds: 5)
-        hosts.replace(["http://a.example:80": HostLimit(blockedUntil: until)], reading: hosts.beginReading())
+        limit(.origin, HostLimit(blockedUntil: until))
         let reason = WaitingReason(job, queue: conditions)
         #expect(reason?.code == .hostBackoff && reason?.nextCheckAt == until)
-        hosts.replace(
-            ["http://a.example:80": HostLimit(blockedUntil: until, isPaused: true)],
-            reading: hosts.beginReading())
+        limit(.origin, HostLimit(blockedUntil: until, isPaused: true))
         let paused = try #require(WaitingReason(job, queue: conditions))
         #expect(paused.code == .hostPaused && paused.nextCheckAt == nil)
     }
@@ -170,9 +178,10 @@ struct DeadlineTests {
     func order() {
         let hosts = HostLimits()
         let (first, second) = (hosts.beginReading(), hosts.beginReading())
-        #expect(hosts.replace(["http://a.example:80": HostLimit(connectionLimit: 3)], reading: second))
+        let all = ["http://a.example:80": [HostScope.origin: HostLimit(connectionLimit: 3)]]
+        #expect(hosts.replace(all, reading: second))
         #expect(!hosts.replace([:], reading: first))
-        #expect(hosts.limit(of: "http://a.example:80")?.connectionLimit == 3)
+        #expect(hosts.limit(at: "http://a.example:80", .origin)?.connectionLimit == 3)
         #expect(hosts.replace([:], reading: hosts.beginReading()))
         #expect(hosts.isEmpty)
     }

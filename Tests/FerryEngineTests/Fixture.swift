@@ -21,8 +21,8 @@ final class Fixture: Sendable {
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
         func answered(_ answer: HostAnswer) { answered.fire(answer) }
         let unanswered = Signal<String>()
-        func unanswered(at origin: String) -> Bool {
-            unanswered.fire(origin)
+        func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
+            unanswered.fire(scope.origin)
             let isMinded = minds.withLock { $0 }
             if isMinded { minded.fire(()) }
             return isMinded
@@ -122,7 +122,8 @@ final class Fixture: Sendable {
             job: job ?? ids.make(), number: number, failedAttemptCount: number - 1, revision: 1,
             tenant: "tenant",
             createdAt: now, startedAt: now, spec: draft.spec, specJSON: [], secrets: draft.secrets,
-            payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url, traceparent: nil,
+            payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url,
+            scopePath: RequestScope.path(ofURL: url, credentials: nil), traceparent: nil,
             retryOf: nil,
             isCancelRequested: false, home: home)
     }

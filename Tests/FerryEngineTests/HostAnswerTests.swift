@@ -39,7 +39,7 @@ import Testing
             for kind in [JobKind.data, .download] {
                 let result = try #require(fixture.run(kind, origin.url))
                 #expect((result.success != nil) == (kind == .data))
-                #expect(result.answer?.status == 503 && result.answer?.origin == origin.url)
+                #expect(result.answer?.status == 503 && result.answer?.scope.origin == origin.url)
                 #expect((30...60).contains(result.answer?.retryAfter ?? 0))
             }
         }
@@ -57,8 +57,11 @@ import Testing
                 busy.stop()
             }
             let result = try #require(fixture.run(.download, first.url))
-            #expect(result.answer == HostAnswer(origin: busy.url, status: 429, retryAfter: 60))
-            #expect(result.host == busy.url && result.endedElsewhere)
+            let scope = RequestScope(tenant: "tenant", origin: busy.url, path: "/x")
+            #expect(
+                result.answer
+                    == HostAnswer(job: result.attempt.job, scope: scope, status: 429, retryAfter: 60))
+            #expect(result.scope == scope && result.endedElsewhere)
         }
     }
 
@@ -74,11 +77,8 @@ import Testing
                 })
             #expect(result.failure?.code == .unacceptableStatus && result.retryAfter == 60)
             let told = fixture.sink.answered.wait(for: 2)
-            #expect(
-                told == [
-                    HostAnswer(origin: origins[0].url, status: 429, retryAfter: 60),
-                    HostAnswer(origin: origins[1].url, status: 503, retryAfter: 7),
-                ])
+            #expect(told.map(\.scope.origin) == origins.map(\.url))
+            #expect(told.map(\.status) == [429, 503] && told.map(\.retryAfter) == [60, 7])
             #expect(result.answer == nil)
         }
     }
@@ -105,7 +105,7 @@ import Testing
             #expect(told.count == 3)
             for one in told {
                 #expect(one.status == 429 && one.retryAfter == 30)
-                #expect(origin.url.hasPrefix(one.origin + "/"))
+                #expect(origin.url.hasPrefix(one.scope.origin + "/"))
             }
             gate.open()
             let result = try #require(fixture.sink.arrived.wait().first)

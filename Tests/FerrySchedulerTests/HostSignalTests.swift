@@ -5,13 +5,17 @@ import Testing
 @Suite("What the end of an attempt says about a host")
 struct HostSignalTests {
     private static let other = "https://other.example:443"
+    private static let job = IdentifierGenerator { Timestamp(microseconds: 1_790_000_000_000_000) }.make() as JobID
 
-    private static func attempt() -> Attempt {
+    private static func attempt(
+        timeout: Double = 60, _ change: (inout JobSpec.RequestSpec) -> Void = { _ in }
+    ) -> Attempt {
         let now = Timestamp(microseconds: 1_790_000_000_000_000)
-        let spec = JobSpec(
+        var spec = JobSpec(
             kind: .download, session: "default", description: nil, metadata: [],
             request: .init(
-                url: "https://own.example/", method: "GET", headers: [], body: nil, timeoutForRequest: 20),
+                url: "https://own.example/", method: "GET", headers: [], body: nil,
+                timeoutForRequest: timeout),
             destination: nil, source: nil, integrity: .init(),
             redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
             accept: .init(),
@@ -23,11 +27,12 @@ struct HostSignalTests {
                 attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false
             ),
             webhook: nil)
+        change(&spec.request)
         return Attempt(
-            job: IdentifierGenerator { now }.make(), number: 1, failedAttemptCount: 0, revision: 1,
+            job: job, number: 1, failedAttemptCount: 0, revision: 1,
             tenant: "tenant", createdAt: now, startedAt: now, spec: spec, specJSON: [],
-            secrets: JobSecrets(), payload: nil, origin: "https://own.example:443", traceparent: nil,
-            retryOf: nil, isCancelRequested: false)
+            secrets: JobSecrets(), payload: nil, origin: "https://own.example:443", scopePath: "/",
+            traceparent: nil, retryOf: nil, isCancelRequested: false)
     }
 
     private static func result(
@@ -45,7 +50,7 @@ struct HostSignalTests {
     }
 
     private static func own(_ status: Int, _ retryAfter: Double? = nil) -> HostAnswer {
-        HostAnswer(origin: "https://own.example:443", status: status, retryAfter: retryAfter)
+        HostAnswer(job: job, scope: attempt().scope, status: status, retryAfter: retryAfter)
     }
 
     private static let success = AttemptResult.Outcome.succeeded(
@@ -123,10 +128,38 @@ struct HostSignalTests {
 
     @Test("an answer is that of who gave it, and not of the job's own host")
     func elsewhere() {
-        let answer = HostAnswer(origin: Self.other, status: 429, retryAfter: 30)
+        let scope = RequestScope(tenant: "tenant", origin: Self.other, path: "/")
+        let answer = HostAnswer(job: Self.job, scope: scope, status: 429, retryAfter: 30)
         let result = Self.result(Self.failed(.unacceptableStatus, .waiting), answer, elsewhere: true)
-        #expect(result.host == Self.other)
+        #expect(result.scope == scope)
         #expect(HostSignal(result) == .throttled(status: 429, retryAfter: 30))
-        #expect(Self.result(Self.success).host == "https://own.example:443")
+        #expect(Self.result(Self.success).scope == Self.attempt().scope)
+    }
+
+    @Test("a failure that the job's own settings may have caused says nothing about the host")
+    func ownCauses() throws {
+        func signal(
+            _ code: TransferError.Code, _ phase: TransferError.Phase, timeout: Double = 60,
+            _ change: (inout JobSpec.RequestSpec) -> Void = { _ in }
+        ) -> HostSignal {
+            HostSignal(
+                AttemptResult(
+                    attempt: Self.attempt(timeout: timeout, change), outcome: Self.failed(code, phase),
+                    response: nil, bytesReceived: 0, bytesSent: 0))
+        }
+        #expect(signal(.timedOut, .connecting, timeout: 2) == .none)
+        #expect(signal(.timedOut, .connecting, timeout: 10) == .unreachable(.timedOut))
+        #expect(signal(.timedOut, .waiting, timeout: 59) == .none)
+        #expect(signal(.timedOut, .waiting, timeout: 60) == .lost)
+        #expect(signal(.couldNotConnect, .connecting, timeout: 1) == .unreachable(.couldNotConnect))
+        func ownTLS(_ request: inout JobSpec.RequestSpec) {
+            var rules = ConnectionRules.standard
+            rules.tls = .init()
+            rules.tls?.versionMin = .v13
+            request.connection = rules
+        }
+        #expect(signal(.tlsFailed, .securing, ownTLS) == .none)
+        #expect(signal(.couldNotConnect, .connecting, ownTLS) == .unreachable(.couldNotConnect))
+        #expect(signal(.tlsFailed, .securing) == .unreachable(.tlsFailed))
     }
 }

@@ -128,16 +128,31 @@ struct LotScheduleTests {
         #expect(schedule.plan(1).count == 1)
     }
 
-    @Test("in one plan an origin is asked through one lot")
-    func oneLotAnOrigin() {
+    @Test("one plan asks one lot of those that the same scope of an origin limits", arguments: [true, false])
+    func oneLotAScope(isOneTenant: Bool) {
         var schedule = LotSchedule()
         for (id, session) in [(Int64(-1), "s"), (-2, "t")] {
+            let tenant = isOneTenant ? "a" : session
             schedule.add(
-                Lot(id: id, tenant: "a", session: session, origin: "http://a:80"), head: instant(0), limit: 4)
+                Lot(id: id, tenant: tenant, session: session, origin: "http://a:80"), head: instant(0), limit: 4,
+                limited: isOneTenant ? HostScope(tenant: "a") : .origin)
         }
         #expect(schedule.plan(10).map(\.count) == [4])
         // Both have their turn.
         #expect(schedule.plan(10).map(\.lot.id) != schedule.plan(10).map(\.lot.id))
+    }
+
+    @Test("a scope that limits one tenant leaves the lots of others at the same origin to the same plan")
+    func otherTenant() {
+        var schedule = LotSchedule()
+        for (id, tenant) in [(Int64(-1), "a"), (-2, "b")] {
+            schedule.add(
+                Lot(id: id, tenant: tenant, session: "s", origin: "http://a:80"), head: instant(0), limit: 4,
+                limited: HostScope(tenant: tenant))
+        }
+        #expect(schedule.plan(10).map(\.count) == [4, 4])
+        schedule.block(origin: "http://a:80", HostScope(tenant: "a"), until: instant(60))
+        #expect(schedule.plan(10).map(\.lot.tenant) == ["b"])
     }
 
     @Test("an empty lot is forgotten, with its session and tenant")
@@ -225,7 +240,7 @@ struct SimulatedQueue {
     mutating func add(_ lot: Lot, _ count: Int, weight: Double = 1, limit: Int? = nil) {
         rows[lot.id, default: 0] += count
         if let origin = Self.number(of: lot) { limits[origin] = limit }
-        schedule.add(lot, head: now, weight: weight, limit: limit)
+        schedule.add(lot, head: now, weight: weight, limit: limit, limited: limit == nil ? nil : .origin)
     }
 
     mutating func end(_ job: Running) {

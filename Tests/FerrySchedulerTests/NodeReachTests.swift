@@ -88,27 +88,4 @@ import Testing
         let apart = missed([(1, miss), (2, miss), (3, miss), (19, miss)])
         #expect(apart.seconds(at: 20 * second) == nil && !apart.hasReached)
     }
-
-    @Test("only another node's answer, later than what is missed, is a witness")
-    func witness() throws {
-        let (me, other) = (NodeID(high: 1, low: 1), NodeID(high: 1, low: 2))
-        var answered = HostReport()
-        answered.add(.answered)
-        for (node, isWitness) in [(other, true), (me, false), (nil, false)] {
-            var host = HostCondition()
-            _ = host.take(answered, by: node, inFlight: 1, now: start, jitter: 0.5)
-            host = try #require(HostCondition(json: host.json))
-            #expect(host.isReached(byOthersThan: me, after: start + -0.001) == isWitness)
-            #expect(!host.isReached(byOthersThan: me, after: start))
-        }
-        var missed = HostReport()
-        missed.add(.unreachable(.couldNotConnect))
-        missed.add(.unreachable(.couldNotConnect))
-        var host = HostCondition()
-        _ = host.take(missed, by: me, inFlight: 2, now: start, jitter: 0.5)
-        #expect(host.state(at: start) == .unreachable)
-        #expect(!host.isReached(byOthersThan: me, after: .distantPast))
-        _ = host.probed(nil, by: other, at: start + 1)
-        #expect(host.isReached(byOthersThan: me, after: start))
-    }
 }

@@ -17,7 +17,8 @@ struct ConnectionTests {
     /// Asks, and waits for the answer.
     private func ask(_ node: TestNode, _ attempt: Attempt, _ origin: String) throws -> ConnectionAnswer {
         let answers = Mailbox<ConnectionAnswer>()
-        if let answer = node.store.connections.ask(attempt, for: origin, reply: { answers.send($0) }) {
+        let scope = attempt.scope(at: origin)
+        if let answer = node.store.connections.ask(attempt, for: scope, reply: { answers.send($0) }) {
             return answer
         }
         return try #require(answers.wait(milliseconds: 60_000).first)
@@ -43,12 +44,12 @@ struct ConnectionTests {
         let attempts = try nodes.map { try $0.attempt() }
         try isGranted(nodes[0], attempts[0], Self.limited)
         try isGranted(nodes[1], attempts[1], Self.limited)
-        let hold = HostHold(origin: Self.limited, reason: .hostLimit(4))
+        let hold = HostHold(origin: Self.limited, reason: .hostLimit(4, of: .origin))
         for (node, attempt) in zip(nodes, attempts) {
             #expect(try ask(node, attempt, Self.limited) == .refused(hold))
         }
         // What is given back on one is there for the other.
-        nodes[0].store.connections.giveBack(attempts[0], Self.limited)
+        nodes[0].store.connections.giveBack(attempts[0], attempts[0].scope(at: Self.limited))
         try isGranted(nodes[1], attempts[1], Self.limited)
         #expect(try ask(nodes[0], attempts[0], Self.limited) == .refused(hold))
         // An attempt that is over has none, whatever its node has said.
@@ -72,11 +73,11 @@ struct ConnectionTests {
         let free = try node.submit(newJob(host: "free.example.org"))
         #expect(try node.attempt().job == free.id)
         #expect(try node.job(second.id).get().record.state == .queued)
-        node.store.connections.giveBack(running, Self.limited)
+        node.store.connections.giveBack(running, running.scope(at: Self.limited))
         #expect(try node.attempt().job == second.id)
         // While jobs queue there nobody gets another one.
         let third = try node.submit(newJob(host: "limited.example.org"))
-        node.store.connections.giveBack(running, Self.limited)
+        node.store.connections.giveBack(running, running.scope(at: Self.limited))
         #expect(try node.attempt().job == third.id)
     }
 
@@ -108,7 +109,7 @@ struct ConnectionTests {
         let attempt = try node.attempt()
         try node.changeHost(Self.limited, #"{"paused":true}"#, known: [node])
         let hold = HostHold(origin: Self.limited, reason: .hostPaused)
-        #expect(node.store.connections.hold(on: Self.limited) == hold)
+        #expect(node.store.connections.hold(on: attempt.scope(at: Self.limited)) == hold)
         #expect(try ask(node, attempt, Self.limited) == .refused(hold))
         node.store.dispatcher.record(result(attempt, .putOff(hold)))
         // It comes again by itself, after a second.
@@ -127,5 +128,12 @@ struct ConnectionTests {
         let error = try JSON.parse(record.errorJSON ?? [])
         #expect(error["code"]?.string == "host_held" && record.failedAttemptCount == 0)
         #expect(error["held_by"]?.string == "host_paused")
+    }
+}
+
+extension Attempt {
+    /// The scope of a request that it sends to the root of another origin.
+    func scope(at origin: String) -> RequestScope {
+        RequestScope(tenant: tenant, origin: origin, path: "/")
     }
 }

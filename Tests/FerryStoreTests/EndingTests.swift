@@ -11,7 +11,8 @@ struct EndingTests {
             tenant: job.tenant,
             createdAt: Timestamp(microseconds: 0), startedAt: Timestamp(microseconds: 5_000_000),
             spec: job.spec,
-            specJSON: job.specJSON, secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil,
+            specJSON: job.specJSON, secrets: JobSecrets(), payload: nil, origin: job.origin,
+            scopePath: "/a", traceparent: nil,
             retryOf: nil, isCancelRequested: false)
     }
 

@@ -86,14 +86,14 @@ final class TestNode: Sendable {
         adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
-        logger.logLevel = .critical
+        logger.logLevel = .error
         self.id = id
         self.slots = SlotLedger(capacity: slots)
         var configuration = StoreConfiguration(
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
             clock: DatabaseClock(), logger: logger,
             openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) },
-            sealSecrets: { Array(($0.webhookSecret ?? "").utf8) })
+            sealSecrets: { Array(($0.webhookSecret ?? "").utf8) }, hashCredentials: { "\($0.count)" })
         configuration.openWebhookKeys = { WebhookKeys(json: $0) }
         configuration.downloads = downloads
         configuration.hosts = hosts
@@ -161,7 +161,7 @@ final class TestNode: Sendable {
             changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
             || changed.requestRateLimit != nil
         eventually("every node knows what holds for \(origin)") {
-            nodes.allSatisfy { ($0.hosts.limit(of: origin) != nil) == isLimited }
+            nodes.allSatisfy { ($0.hosts.limit(at: origin, .origin) != nil) == isLimited }
         }
     }
 
@@ -248,7 +248,7 @@ func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
 /// A valid job; what matters to a case is named by it.
 func newJob(
     tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
-    host: String = "example.org", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
+    host: String = "example.org", path: String = "a", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
     serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
     webhook: Bool = false, webhookEvents: [EventType]? = nil,
@@ -258,7 +258,7 @@ func newJob(
     var spec = JobSpec(
         kind: kind, session: session, description: nil, metadata: metadata,
         request: .init(
-            url: "https://\(host)/a", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
+            url: "https://\(host)/\(path)", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
         destination: kind == .download ? .init(path: "a", ifExists: .replace) : nil, source: nil,
         integrity: .init(),
         redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),

@@ -41,26 +41,17 @@ struct HostLaneTests {
             endedElsewhere: true)
     }
 
-    /// An attempt that was answered with 429.
-    private func throttled(_ attempt: Attempt, retryAfter: Double) -> AttemptResult {
-        AttemptResult(
-            attempt: attempt,
-            outcome: .failed(
-                TransferError(
-                    .unacceptableStatus, "The server answered with status 429.", phase: .waiting,
-                    isRetryable: true), retryAfter: retryAfter),
-            response: nil, bytesReceived: 0, bytesSent: 0,
-            answer: HostAnswer(origin: attempt.origin, status: 429, retryAfter: retryAfter))
-    }
-
     @Test("of what a cut-off node tells, only who has answered is believed")
     func cutOff() {
-        var report = HostReport()
-        for signal in [HostSignal.unreachable(.couldNotConnect), .silent, .answered] { report.add(signal) }
+        let job = TestNode.identifiers.make() as JobID
+        var report = ScopeReport()
+        for signal in [HostSignal.unreachable(.couldNotConnect), .silent, .answered] {
+            report.add(signal, job: job)
+        }
         let believed = report.withoutMisses
         #expect(believed.answered == 1 && !believed.isTrouble)
-        var nothing = HostReport()
-        for signal in [HostSignal.unreachable(.couldNotConnect), .silent] { nothing.add(signal) }
+        var nothing = ScopeReport()
+        for signal in [HostSignal.unreachable(.couldNotConnect), .silent] { nothing.add(signal, job: job) }
         #expect(nothing.withoutMisses.isEmpty, "no row is made for it")
     }
 
@@ -108,27 +99,28 @@ struct HostLaneTests {
         // The job is not for it.
         let second = try TestNode(database.url, slots: 0)
         defer { second.store.stop() }
-        _ = try first.submit(newJob(host: "busy.example"))
+        _ = try first.submit((0..<2).map { _ in newJob(host: "busy.example") }).get()
         let nodes = [first, second]
-        first.store.dispatcher.record(throttled(try first.attempt(), retryAfter: 600))
+        let scope = RequestScope(tenant: "acme", origin: "https://busy.example:443", path: "/a")
+        // Two jobs are told the same, and nothing is answered in between.
+        for _ in 0..<2 { first.store.dispatcher.record(throttled(try first.attempt(), retryAfter: 600)) }
         for node in nodes {
             eventually("it is held back everywhere") {
-                node.hosts.limit(of: "https://busy.example:443")?.blockedUntil != nil
+                node.hosts.limit(of: scope)?.blockedUntil != nil
             }
         }
         let host = try wait { second.store.control.host("https://busy.example:443", reply: $0) }.get()
-        #expect(host.state == "backing_off" && host.connectionLimit == 1)
-        #expect(host.reason?.code == "backing_off")
+        #expect(host.state == "normal" && host.scopes.count == 1)
         let kinds = try host.decisions.map { try JSON.parse($0)["kind"]?.string }
-        #expect(kinds == ["backed_off", "limited"], "the newest first")
+        #expect(kinds.contains("backed_off"))
         let patch = try HostPatch(JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
         let changed = try wait {
             second.store.control.changeHost("https://busy.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
-        #expect(changed.state == "limited" && changed.backoffUntil == nil)
+        #expect(changed.backoffUntil == nil)
         for node in nodes {
             eventually("it is free again") {
-                node.hosts.limit(of: "https://busy.example:443")?.blockedUntil == nil
+                node.hosts.limit(of: scope)?.blockedUntil == nil
             }
         }
     }
@@ -162,7 +154,7 @@ struct HostLaneTests {
                 job: attempt.job, number: 1, failedAttemptCount: 0, revision: 1, tenant: attempt.tenant,
                 createdAt: attempt.createdAt, startedAt: attempt.startedAt, spec: attempt.spec,
                 specJSON: attempt.specJSON, secrets: attempt.secrets, payload: nil,
-                origin: "https://h\(number).example:443", traceparent: nil, retryOf: nil,
+                origin: "https://h\(number).example:443", scopePath: "/", traceparent: nil, retryOf: nil,
                 isCancelRequested: false)
             let result = result(one, couldNotConnect())
             for _ in 0..<HostHealth.failureCountMin { health.note(result, HostSignal(result)) }
@@ -284,4 +276,16 @@ final class ScriptedProber: HostProber {
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void) {
         asked.send(Question(origin: origin, reply: reply))
     }
+}
+
+/// An attempt that was answered with 429 and `Retry-After`.
+func throttled(_ attempt: Attempt, retryAfter: Double) -> AttemptResult {
+    AttemptResult(
+        attempt: attempt,
+        outcome: .failed(
+            TransferError(
+                .unacceptableStatus, "The server answered with status 429.", phase: .waiting,
+                isRetryable: true), retryAfter: retryAfter),
+        response: nil, bytesReceived: 0, bytesSent: 0,
+        answer: HostAnswer(job: attempt.job, scope: attempt.scope, status: 429, retryAfter: retryAfter))
 }

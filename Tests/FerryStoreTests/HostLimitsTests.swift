@@ -21,22 +21,38 @@ struct HostLimitsTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO hosts (origin, connection_limit, blocked_until) VALUES
-                    ('https://limited:443', 3, NULL), ('https://away:443', NULL, now() + '1 hour'),
-                    ('https://back:443', NULL, now() - interval '1 hour'), ('https://free:443', NULL, NULL),
-                    ('https://paused:443', 3, '9999-12-31T23:59:59Z');
+                INSERT INTO hosts (origin) VALUES ('https://limited:443'), ('https://away:443'),
+                    ('https://back:443'), ('https://free:443'), ('https://paused:443'), ('https://mixed:443');
+                INSERT INTO host_limits (origin, tenant, path, connection_limit, blocked_until) VALUES
+                    ('https://limited:443', '', '', 3, NULL),
+                    ('https://away:443', '', '', NULL, now() + '1 hour'),
+                    ('https://back:443', '', '', NULL, now() - interval '1 hour'),
+                    ('https://paused:443', '', '', 3, '9999-12-31T23:59:59Z'),
+                    ('https://mixed:443', 'acme', '', 2, NULL),
+                    ('https://mixed:443', 'acme', '/a', NULL, now() + '1 hour');
                 """)
         try eventually("the limits are known") {
             try connection.execute(script: "NOTIFY ferry, 'hosts'")
             return !node.hosts.isEmpty
         }
-        #expect(node.hosts.limit(of: "https://limited:443") == HostLimit(connectionLimit: 3))
-        #expect(node.hosts.limit(of: "https://back:443") == nil)
-        #expect(node.hosts.limit(of: "https://free:443") == nil)
-        let now = Timestamp(microseconds: Sys.wallMicroseconds())
-        func reason(_ origin: String, _ sessionLimit: Int?) -> String {
-            node.hosts.reason(for: origin, sessionLimit: sessionLimit, at: now).code
+        func scope(_ origin: String, tenant: String = "acme", path: String = "/") -> RequestScope {
+            RequestScope(tenant: tenant, origin: origin, path: path)
         }
+        #expect(node.hosts.limit(of: scope("https://limited:443")) == HostLimit(connectionLimit: 3))
+        #expect(node.hosts.limit(of: scope("https://back:443")) == nil)
+        #expect(node.hosts.limit(of: scope("https://free:443")) == nil)
+        #expect(node.hosts.limit(of: scope("https://mixed:443", tenant: "other")) == nil)
+        #expect(node.hosts.limit(of: scope("https://mixed:443")) == HostLimit(connectionLimit: 2))
+        #expect(node.hosts.limitsPath(of: scope("https://mixed:443", path: "/a")))
+        #expect(!node.hosts.limitsPath(of: scope("https://mixed:443", path: "/b")))
+        #expect(node.hosts.limitsPaths(tenant: "acme", origin: "https://mixed:443"))
+        #expect(!node.hosts.limitsPaths(tenant: "other", origin: "https://mixed:443"))
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        func reason(_ origin: String, _ sessionLimit: Int?, path: String = "/") -> String {
+            node.hosts.reason(for: scope(origin, path: path), sessionLimit: sessionLimit, at: now).code
+        }
+        #expect(reason("https://mixed:443", nil, path: "/a") == "host_backoff")
+        #expect(reason("https://mixed:443", nil, path: "/b") == "host_limit")
         #expect(reason("https://away:443", 2) == "host_backoff")
         #expect(reason("https://paused:443", 2) == "host_paused")
         #expect(reason("https://limited:443", nil) == "host_limit")
@@ -56,7 +72,9 @@ struct HostLimitsTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO hosts (origin, connection_limit, blocked_until) VALUES
+                INSERT INTO hosts (origin) VALUES ('https://limited:443'), ('https://back:443'),
+                    ('https://away:443'), ('https://paused:443');
+                INSERT INTO host_limits (origin, connection_limit, blocked_until) VALUES
                     ('https://limited:443', 1, NULL), ('https://back:443', 1, now() - interval '1 hour'),
                     ('https://away:443', 1, now() + interval '1 hour'),
                     ('https://paused:443', 1, '9999-12-31T23:59:59Z');
@@ -104,7 +122,7 @@ struct HostLimitsTests {
                         "https://example.org:443", patch, if: { _ in true }, reply: $0)
                 }.get().get()
                 #expect(host.isPaused == isPaused)
-                let limit = node.hosts.limit(of: "https://example.org:443")
+                let limit = node.hosts.limit(at: "https://example.org:443", .origin)
                 #expect(limit?.isPaused ?? false == isPaused)
                 if isPaused { #expect(try node.submit(newJob()).state == .queued) }
             }

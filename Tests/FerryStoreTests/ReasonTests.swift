@@ -111,8 +111,8 @@ struct ReasonTests {
         defer { node.store.stop() }
         let origin = "https://other.example:443"
         let reasons: [(QueueReason, WaitingReason.Code)] = [
-            (.hostPaused, .hostPaused), (.hostBackoff(until: .distantFuture), .hostBackoff),
-            (.hostLimit(3), .hostLimit), (.hostRate(3), .hostRate), (.sessionLimit(2), .sessionLimit),
+            (.hostPaused, .hostPaused), (.hostBackoff(until: .distantFuture, of: .origin), .hostBackoff),
+            (.hostLimit(3, of: .origin), .hostLimit), (.hostRate(3, of: .origin), .hostRate), (.sessionLimit(2), .sessionLimit),
             (.noFreeSlot, .hostLimit),
         ]
         let job = try node.submit(newJob()).id

@@ -30,7 +30,7 @@ struct RequestRateTests {
             let record = try node.job(job).get().record
             let reason = WaitingReason(record, queue: node.store.queueConditions)
             #expect(record.state == .queued && reason?.code == .hostRate)
-            #expect(reason?.detail.contains("0.001 transfers a second") == true)
+            #expect(reason?.detail.contains("0.001 requests per second") == true)
         }
         try node.changeHost(Self.origin, #"{"max_requests_per_second":null}"#, known: [node])
         let rest = try (0..<3).map { _ in try node.attempt().job }
@@ -87,12 +87,12 @@ struct RequestRateTests {
         let attempt = try node.attempt()
         let answers = Mailbox<ConnectionAnswer>()
         let ask: () throws -> ConnectionAnswer = {
-            let answer = node.store.connections.ask(attempt, for: Self.origin) { answers.send($0) }
+            let answer = node.store.connections.ask(attempt, for: attempt.scope(at: Self.origin)) { answers.send($0) }
             if let answer { return answer }
             return try #require(answers.wait(milliseconds: 60_000).first)
         }
         #expect(try ask() == .granted)
-        let hold = HostHold(origin: Self.origin, reason: .hostRate(0.001))
+        let hold = HostHold(origin: Self.origin, reason: .hostRate(0.001, of: .origin))
         #expect(try ask() == .refused(hold))
         #expect(String(decoding: hold.errorJSON, as: UTF8.self).contains(#""held_by":"host_rate""#))
         let job = try node.submit(newJob(host: Self.host)).id
@@ -120,12 +120,12 @@ struct RequestRateTests {
         for start in stride(from: 0, to: jobs.count, by: 500) {
             _ = try node.submit(Array(jobs[start..<start + 500])).get()
         }
-        eventually("it has a pace") { node.hosts.limit(of: Self.origin)?.requestRate != nil }
+        eventually("it has a pace") { node.hosts.limit(at: Self.origin, HostScope(tenant: "acme", path: "/a"))?.requestRate != nil }
         let record = try wait { node.store.control.host(Self.origin, reply: $0) }.get()
-        #expect(record.state == "limited" && record.requestRateLimit != nil)
-        let decision = try #require(
-            record.decisions.map { String(decoding: $0, as: UTF8.self) }.last { $0.contains("paced") })
-        #expect(decision.contains(#""request_rate_before":null"#) && decision.contains("asked to slow down"))
+        #expect(record.state == "normal" && record.scopes.map(\.path) == ["/a"])
+        #expect(record.scopes.first?.requestRateLimit != nil)
+        let decisions = try record.decisions.map { try JSON.parse($0) }
+        #expect(decisions.contains { $0["path"]?.string == "/a" && $0["request_rate_after"]?.double != nil })
     }
 
     private static func refused(_ attempt: Attempt) -> AttemptResult {
@@ -136,6 +136,6 @@ struct RequestRateTests {
                     .unacceptableStatus, "The server answered with status 503.", phase: .waiting,
                     isRetryable: true), retryAfter: nil),
             response: nil, bytesReceived: 0, bytesSent: 0,
-            answer: HostAnswer(origin: attempt.origin, status: 503, retryAfter: nil))
+            answer: HostAnswer(job: attempt.job, scope: attempt.scope, status: 503, retryAfter: nil))
     }
 }

@@ -101,7 +101,8 @@ struct ScheduleLaneTests {
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
-                logger: Logger(label: "test"), openSecrets: { _ in nil }, sealSecrets: { _ in [] }))
+                logger: Logger(label: "test"), openSecrets: { _ in nil }, sealSecrets: { _ in [] },
+                hashCredentials: { _ in "0" }))
         return DiscretionaryRound(context: context, now: context.clock.now())
     }
 
@@ -152,10 +153,11 @@ struct ScheduleLaneTests {
         var connection = try connect()
         try connection.execute(
             script: """
-                INSERT INTO hosts (origin, blocked_until, unreachable) VALUES
-                    ('https://paused.example:443', now() + interval '9 years', NULL),
-                    ('https://busy.example:443', now() + interval '1 hour', NULL),
-                    ('https://away.example:443', NULL, 'could_not_connect')
+                INSERT INTO hosts (origin, unreachable) VALUES ('https://paused.example:443', NULL),
+                    ('https://busy.example:443', NULL), ('https://away.example:443', 'could_not_connect');
+                INSERT INTO host_limits (origin, blocked_until) VALUES
+                    ('https://paused.example:443', now() + interval '9 years'),
+                    ('https://busy.example:443', now() + interval '1 hour')
                 """)
         let windows = try windows(budget: 3_000)
         #expect(try round(slots: 8).commit(&connection, windows) == 1)
@@ -192,7 +194,8 @@ struct ScheduleLaneTests {
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: slots, clock: DatabaseClock(), logger: Logger(label: "test"),
-                openSecrets: { _ in nil }, sealSecrets: { _ in [] }))
+                openSecrets: { _ in nil }, sealSecrets: { _ in [] },
+                hashCredentials: { _ in "0" }))
         let round = DiscretionaryRound(context: context, now: context.clock.now())
         #expect(slots.reserve(upTo: 4) == 4)
         var options = ConnectionOptions()

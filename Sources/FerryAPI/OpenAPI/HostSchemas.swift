@@ -41,7 +41,7 @@ let hostSchemas = #"""
       "required": [
         "host", "state", "reason", "connection_limit", "request_rate_limit", "in_flight", "backoff_until",
         "unreachable_since", "next_probe_at", "throughput", "minimum_connections", "maximum_connections",
-        "paused", "max_bytes_per_second", "max_requests_per_second", "decisions"
+        "paused", "max_bytes_per_second", "max_requests_per_second", "scopes", "decisions"
       ],
       "properties": {
         "host": {"type": "string", "description": "scheme://host:port"},
@@ -76,16 +76,44 @@ let hostSchemas = #"""
         "paused": {"type": "boolean"},
         "max_bytes_per_second": {"type": ["integer", "null"]},
         "max_requests_per_second": {"type": ["number", "null"]},
+        "scopes": {
+          "type": "array", "items": {"$ref": "#/components/schemas/HostScope"},
+          "description": "The tenants, and paths of tenants, whose requests are limited apart from the host's."
+        },
         "decisions": {
           "type": "array", "items": {"$ref": "#/components/schemas/HostDecision"},
           "description": "The newest first: 3 in lists, 50 of one host."
         }
       }
     },
+    "HostScope": {
+      "type": "object",
+      "required": [
+        "tenant", "path", "state", "detail", "connection_limit", "request_rate_limit", "backoff_until"
+      ],
+      "properties": {
+        "tenant": {"type": "string"},
+        "path": {
+          "type": ["string", "null"],
+          "description": "First path segment, and after # a hash of the credentials; null is every path."
+        },
+        "state": {"enum": ["limited", "backing_off"]},
+        "detail": {"type": "string", "description": "Why, in one sentence."},
+        "connection_limit": {
+          "type": ["integer", "null"],
+          "description": "Requests at once, of all nodes together; null is no limit."
+        },
+        "request_rate_limit": {
+          "type": ["number", "null"],
+          "description": "Requests begun per second, of all nodes together; null is no limit."
+        },
+        "backoff_until": {"type": ["string", "null"], "format": "date-time"}
+      }
+    },
     "HostDecision": {
       "type": "object",
       "required": [
-        "at", "kind", "limit_before", "limit_after", "in_flight", "jobs_per_second", "bytes_per_second",
+        "at", "kind", "tenant", "path", "limit_before", "limit_after", "in_flight", "jobs_per_second", "bytes_per_second",
         "throttled", "lost", "sentence"
       ],
       "properties": {
@@ -96,11 +124,13 @@ let hostSchemas = #"""
             "reachable", "configured"
           ]
         },
+        "tenant": {"type": ["string", "null"], "description": "Whose requests; null is every tenant's."},
+        "path": {"type": ["string", "null"], "description": "Requests to this path; null is every path."},
         "limit_before": {"type": ["integer", "null"]}, "limit_after": {"type": ["integer", "null"]},
         "in_flight": {"type": ["integer", "null"]},
         "jobs_per_second": {"type": ["number", "null"]}, "bytes_per_second": {"type": ["number", "null"]},
         "throttled": {"type": "integer"}, "lost": {"type": "integer"},
-        "request_rate_before": {"type": ["number", "null"], "description": "Of the kind paced."},
+        "request_rate_before": {"type": ["number", "null"], "description": "Requests per second; null is no limit."},
         "request_rate_after": {"type": ["number", "null"]},
         "sentence": {"type": "string"}
       }

@@ -2,11 +2,11 @@
 -- that it has started. Locks: the queued rows that nobody else has locked, then this connection's row of
 -- job_counts. The state is a literal and the rows are found by an array, so that no plan can leave the
 -- partial index. $1 lots, $2 how many of each at most, $3 the node, $4 now, $5 whether downloads are held
--- back, $6 whether origins are limited or not reached: jobs of those are left to divert_jobs.sql and
+-- back, $6 whether scopes are limited or origins not reached: jobs of those are left to divert_jobs.sql and
 -- await_hosts.sql; $7 whether some will find no slot: then what must not be sent twice
 -- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
 -- $8 of each lot the urgency of the first that may be queued: everything before is gone, but still to be
--- stepped over while somebody keeps a snapshot open. $10 of each lot whether jobs of limited origins, and
+-- stepped over while somebody keeps a snapshot open. $10 of each lot whether jobs of limited scopes, and
 -- those that wait for theirs, are stepped over: where they were met, and until divert_jobs.sql and
 -- await_hosts.sql have moved them; by the look of their text, which costs a twentieth of reading it; in each
 -- claim no more than $12 rows (stretch_windows.sql), and those as urgent as the last of them. $11 of each lot
@@ -29,20 +29,25 @@ WITH met AS MATERIALIZED (
                 AND n.heartbeat_at > now() - make_interval(secs => $9::double precision))
         OFFSET 0) a
     CROSS JOIN LATERAL (
-        SELECT id, origin, spec FROM jobs
+        SELECT id, origin, tenant, scope_path, spec FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
-                SELECT h.connection_limit IS NOT NULL OR h.request_rate IS NOT NULL OR h.blocked_until > now()
-                    OR h.unreachable IS NOT NULL AND NOT jobs.cancel_requested
+                SELECT h.unreachable IS NOT NULL AND NOT jobs.cancel_requested
                         AND NOT jobs.spec LIKE ANY (ARRAY[
                             '%"waits_for_connectivity":false%', '%"proxy":{%', '%"mirrors":["%'])
                         AND jobs.error LIKE '%"node_lost"%' IS NOT TRUE
+                    OR EXISTS (
+                        SELECT FROM host_limits l
+                        WHERE l.origin = h.origin AND l.tenant IN ('', jobs.tenant)
+                            AND l.path IN ('', jobs.scope_path))
                 FROM hosts h WHERE h.origin = jobs.origin), false))
         ORDER BY urgency, id LIMIT a.count
         FOR UPDATE SKIP LOCKED) q
     WHERE NOT $6::boolean OR NOT coalesce((
-        SELECT h.connection_limit IS NOT NULL OR h.request_rate IS NOT NULL OR h.blocked_until > now()
+        SELECT EXISTS (
+                SELECT FROM host_limits l
+                WHERE l.origin = h.origin AND l.tenant IN ('', q.tenant) AND l.path IN ('', q.scope_path))
             OR h.unreachable IS NOT NULL AND (
                 SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
                 FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))

@@ -1,7 +1,9 @@
 -- Leases the best queued jobs of narrow lots to a node, as many of each as read_permits.sql allows; else as
--- claim_jobs.sql. Hosts with a rate are paid in their rows, which lock_lots.sql has locked. Locks: the queued
--- rows that nobody else has locked, then this connection's row of job_counts. $1 the node, $2 now, $3 whether
--- downloads are held back, $4 whether origins are not reached: jobs of those are left to await_hosts.sql.
+-- claim_jobs.sql. Scopes with a rate pay with their tokens; lock_lots.sql has locked the widest of them. Locks:
+-- the queued rows that nobody else has locked, rows of host_limits, then this connection's row of job_counts. $1
+-- the node, $2 now, $3 whether downloads are held back, $4 whether origins are not reached: jobs of those are
+-- left to await_hosts.sql; $5 whether some paths are limited by themselves: their jobs are stepped over in lots
+-- without a path, up to so many in a claim as divert_jobs.sql looks at, which moves them.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $1::uuid,
@@ -12,10 +14,16 @@ WITH claimed AS (
             string_to_array(split_part(current_setting('ferry.permits'), ';', 1), ',')::bigint[],
             string_to_array(split_part(current_setting('ferry.permits'), ';', 2), ',')::integer[]
         ) AS a(lot, count) CROSS JOIN LATERAL (
-            SELECT id, origin FROM jobs
-            WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $3::boolean)
-            ORDER BY urgency, id LIMIT a.count
-            FOR UPDATE SKIP LOCKED) q
+            SELECT w.id, w.origin FROM (
+                SELECT id, origin, tenant, scope_path FROM jobs
+                WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $3::boolean)
+                ORDER BY urgency, id LIMIT a.count + CASE WHEN $5::boolean THEN 200 ELSE 0 END
+                FOR UPDATE SKIP LOCKED) w
+            WHERE NOT $5::boolean OR NOT EXISTS (
+                SELECT FROM host_limits s
+                WHERE s.origin = w.origin AND s.tenant = w.tenant AND s.path = w.scope_path AND s.path <> ''
+                    AND (SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[a.lot])) = '')
+            LIMIT a.count) q
         WHERE NOT $4::boolean OR NOT coalesce((
             SELECT h.unreachable IS NOT NULL AND (
                 SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
@@ -23,11 +31,17 @@ WITH claimed AS (
             FROM hosts h WHERE h.origin = q.origin), false)))
     RETURNING j.*
 ), paid AS (
-    UPDATE hosts h SET
-        request_credit = request_credit(h.request_rate, h.request_credit, h.request_credit_at) - c.count,
+    UPDATE host_limits s SET
+        request_credit = request_credit(s.request_rate, s.request_credit, s.request_credit_at) - c.count,
         request_credit_at = now()
-    FROM (SELECT origin, count(*) FROM claimed GROUP BY origin) c
-    WHERE h.origin = ANY (ARRAY[c.origin]) AND h.request_rate IS NOT NULL
+    FROM (
+        SELECT l.origin, l.tenant, l.path, sum(j.count) AS count
+        FROM (SELECT origin, tenant, scope_path, count(*) FROM claimed GROUP BY origin, tenant, scope_path) j
+        JOIN host_limits l ON l.origin = j.origin AND l.tenant IN ('', j.tenant)
+            AND l.path IN ('', j.scope_path)
+        WHERE l.request_rate IS NOT NULL
+        GROUP BY l.origin, l.tenant, l.path) c
+    WHERE s.origin = c.origin AND s.tenant = c.tenant AND s.path = c.path
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(

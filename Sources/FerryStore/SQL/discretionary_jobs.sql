@@ -22,8 +22,12 @@ WITH RECURSIVE owners AS (
             AND j.session = o.session AND j.discretionary_from <= $2::timestamptz
             AND ($3::bigint IS NULL OR coalesce(j.discretionary_bytes, $4::bigint) <= $3::bigint)
             AND NOT EXISTS (
-                SELECT FROM hosts h WHERE h.origin = j.origin AND (h.blocked_until > $2::timestamptz
-                    OR h.unreachable IS NOT NULL AND job_awaits_host(j.spec, j.error)))
+                SELECT FROM host_limits l
+                WHERE l.origin = j.origin AND l.tenant IN ('', j.tenant) AND l.path IN ('', j.scope_path)
+                    AND l.blocked_until > $2::timestamptz)
+            AND NOT EXISTS (
+                SELECT FROM hosts h WHERE h.origin = j.origin AND h.unreachable IS NOT NULL
+                    AND job_awaits_host(j.spec, j.error))
         ORDER BY j.discretionary_from, j.id
         LIMIT greatest(1, least($1::integer, 1000 / (SELECT count(*) FROM owners)))) q
 ), placed AS MATERIALIZED (

@@ -1,33 +1,39 @@
--- Moves the first queued jobs of wide lots to narrow ones, where something limits their origin or their
--- session. Costs no attempt. A lot that is not there yet is made, and its jobs follow with the next call.
--- Locks: the queued rows that nobody else has locked, then the lots. $1 wide lots, $2 whether their session
--- is limited, $3 how many rows of each are looked at. Returns the wide lot, then number (null: it was made),
--- tenant, session, origin and node of the narrow one, and the first urgency.
+-- Moves the first queued jobs of lots to narrower ones: of wide lots those whose session, or one of whose scopes, is
+-- limited, to lots of their origin; those whose path is limited by itself to lots of that path, also out of lots of
+-- their origin. Costs no attempt. A lot that is not there yet is made, and its jobs follow with the next call. Locks:
+-- the queued rows that nobody else has locked, then the lots. $1 lots without a path, $2 whether their session is
+-- limited, $3 how many rows of each are looked at. Returns the lot, then number (null: it was made), tenant, session,
+-- origin, node and path of the narrower one, and the first urgency.
 WITH met AS (
-    SELECT w.lot, w.is_limited, j.id, j.tenant, j.session, j.origin, j.urgency,
+    SELECT w.lot, w.is_limited, j.id, j.tenant, j.session, j.origin, j.scope_path, j.urgency,
         coalesce(j.home::text, '') AS home
     FROM unnest($1::bigint[], $2::boolean[]) AS w(lot, is_limited) CROSS JOIN LATERAL (
-        SELECT id, tenant, session, origin, urgency, home FROM jobs
+        SELECT id, tenant, session, origin, scope_path, urgency, home FROM jobs
         WHERE state = 'queued' AND lot = w.lot
         ORDER BY urgency, id LIMIT $3::integer
         FOR UPDATE SKIP LOCKED) j
+), placed AS MATERIALIZED (
+    SELECT m.*, CASE WHEN h.limits_path THEN m.scope_path ELSE '' END AS path
+    FROM met m CROSS JOIN LATERAL (
+        SELECT count(*) > 0 AS limits, coalesce(bool_or(s.path <> ''), false) AS limits_path
+        FROM host_limits s
+        WHERE s.origin = m.origin AND s.tenant IN ('', m.tenant) AND s.path IN ('', m.scope_path)) h
+    WHERE h.limits_path OR m.lot > 0 AND (m.is_limited OR h.limits)
 ), limited AS MATERIALIZED (
-    SELECT m.*, l.id AS narrow FROM met m LEFT JOIN LATERAL (
+    SELECT p.*, l.id AS narrow FROM placed p LEFT JOIN LATERAL (
         SELECT l.id FROM lots l
-        WHERE l.tenant = m.tenant AND l.session = m.session AND l.origin = m.origin AND l.home = m.home
+        WHERE l.tenant = p.tenant AND l.session = p.session AND l.origin = p.origin AND l.path = p.path
+            AND l.home = p.home
         FOR KEY SHARE) l ON true
-    WHERE m.is_limited OR (
-        SELECT h.connection_limit IS NOT NULL OR h.request_rate IS NOT NULL OR h.blocked_until > now()
-        FROM hosts h WHERE h.origin = m.origin)
 ), made AS (
-    INSERT INTO lots (id, tenant, session, origin, home)
-    SELECT -nextval('lot_numbers'), w.tenant, w.session, w.origin, w.home FROM (
-        SELECT DISTINCT tenant, session, origin, home FROM limited WHERE narrow IS NULL
-        ORDER BY tenant, session, origin, home) AS w
-    ON CONFLICT (tenant, session, origin, home) DO NOTHING
+    INSERT INTO lots (id, tenant, session, origin, path, home)
+    SELECT -nextval('lot_numbers'), w.tenant, w.session, w.origin, w.path, w.home FROM (
+        SELECT DISTINCT tenant, session, origin, path, home FROM limited WHERE narrow IS NULL
+        ORDER BY tenant, session, origin, path, home) AS w
+    ON CONFLICT (tenant, session, origin, path, home) DO NOTHING
 ), moved AS (
     UPDATE jobs j SET lot = l.narrow FROM limited l
     WHERE l.narrow IS NOT NULL AND j.id = ANY (ARRAY[l.id])
 )
-SELECT lot, narrow, tenant, session, origin, nullif(home, '')::uuid, min(urgency)
-FROM limited GROUP BY lot, narrow, tenant, session, origin, home
+SELECT lot, narrow, tenant, session, origin, nullif(home, '')::uuid, path, min(urgency)
+FROM limited GROUP BY lot, narrow, tenant, session, origin, path, home

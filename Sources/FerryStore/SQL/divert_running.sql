@@ -1,6 +1,6 @@
--- Moves what a node runs to narrow lots where something limits it, so that it is counted: it began before the
--- limit was known here. Lots as in divert_jobs.sql. Locks: those rows, then the lots. $1 the node, $2
--- wide lots whose session is limited. Returns how many are left for the next call.
+-- Moves what a node runs to narrow lots where something limits it, so that it is counted: it began before the limit
+-- was known here. Lots as in divert_jobs.sql, without a path. Locks: those rows, then the lots. $1 the node, $2 wide
+-- lots whose session is limited. Returns how many are left for the next call.
 WITH limited AS MATERIALIZED (
     SELECT j.id, j.tenant, j.session, j.origin, j.home, l.id AS narrow
     FROM (
@@ -10,18 +10,22 @@ WITH limited AS MATERIALIZED (
                 SELECT s.id FROM lots w JOIN lots s
                     ON s.tenant = w.tenant AND s.session = w.session AND s.origin = w.origin
                 WHERE w.id = ANY ($2::bigint[])))
-            OR (SELECT h.connection_limit IS NOT NULL FROM hosts h WHERE h.origin = j.origin))
+            OR EXISTS (
+                SELECT FROM host_limits s
+                WHERE s.origin = j.origin AND s.tenant IN ('', j.tenant) AND s.path IN ('', j.scope_path)
+                    AND s.connection_limit IS NOT NULL))
         FOR UPDATE SKIP LOCKED) j
     LEFT JOIN LATERAL (
         SELECT l.id FROM lots l
-        WHERE l.tenant = j.tenant AND l.session = j.session AND l.origin = j.origin AND l.home = j.home
+        WHERE l.tenant = j.tenant AND l.session = j.session AND l.origin = j.origin AND l.path = ''
+            AND l.home = j.home
         FOR KEY SHARE) l ON true
 ), made AS (
     INSERT INTO lots (id, tenant, session, origin, home)
     SELECT -nextval('lot_numbers'), w.tenant, w.session, w.origin, w.home FROM (
         SELECT DISTINCT tenant, session, origin, home FROM limited WHERE narrow IS NULL
         ORDER BY tenant, session, origin, home) AS w
-    ON CONFLICT (tenant, session, origin, home) DO NOTHING
+    ON CONFLICT (tenant, session, origin, path, home) DO NOTHING
 ), moved AS (
     UPDATE jobs j SET lot = l.narrow FROM limited l
     WHERE l.narrow IS NOT NULL AND j.id = ANY (ARRAY[l.id])

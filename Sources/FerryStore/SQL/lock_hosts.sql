@@ -1,7 +1,7 @@
--- Reads hosts in order to change them: those of $1, and of the others at most $3 that are due at $2, and at
--- most $4 that are to be probed by then, the longest due first. Locks: the rows of $1 in order of their
--- names, then due ones that nobody else has locked. Returns the origin, its condition, how many connections
--- attempts have there, and whether jobs wait until it can be reached.
+-- Reads hosts in order to change them: those of $1, and of the others at most $3 that are due at $2, and at most $4
+-- that are to be probed by then, the longest due first. Locks: the rows of $1 in order of their names, then due ones
+-- that nobody else has locked. Returns the origin, its condition, whether jobs wait until it can be reached, and the
+-- connections that attempts have there by scope: tenants, paths, counts.
 WITH mine AS (
     SELECT origin, condition FROM hosts WHERE origin = ANY ($1::text[]) ORDER BY origin FOR UPDATE
 ), due AS (
@@ -15,13 +15,21 @@ WITH mine AS (
 ), chosen AS (
     SELECT origin, condition FROM mine UNION ALL SELECT origin, condition FROM due
     UNION ALL SELECT origin, condition FROM away
-), running AS MATERIALIZED (
-    SELECT origin, count(*)::integer AS count FROM jobs WHERE state = 'running' GROUP BY origin
+), used AS MATERIALIZED (
+    SELECT origin, tenant, path, sum(count)::integer AS count FROM (
+        SELECT origin, tenant, scope_path AS path, count(*) FROM jobs WHERE state = 'running'
+        GROUP BY origin, tenant, scope_path
+        UNION ALL
+        SELECT o.origin, o.tenant, o.path, o.count FROM open_connections o
+        WHERE o.origin = ANY (ARRAY(SELECT origin FROM chosen))) AS all_used
+    WHERE origin = ANY (ARRAY(SELECT origin FROM chosen))
+    GROUP BY origin, tenant, path
 )
 SELECT c.origin, c.condition,
-    coalesce((SELECT r.count FROM running r WHERE r.origin = c.origin), 0) + coalesce((
-        SELECT sum(o.count) FROM open_connections o WHERE o.origin = c.origin), 0)::integer,
     EXISTS (
         SELECT FROM jobs j
-        WHERE j.state = 'waiting' AND j.waiting_for = 'connectivity' AND j.origin = c.origin)
-FROM chosen c
+        WHERE j.state = 'waiting' AND j.waiting_for = 'connectivity' AND j.origin = c.origin),
+    u.tenants, u.paths, u.counts
+FROM chosen c CROSS JOIN LATERAL (
+    SELECT array_agg(tenant) AS tenants, array_agg(path) AS paths, array_agg(count) AS counts
+    FROM used WHERE origin = c.origin) u

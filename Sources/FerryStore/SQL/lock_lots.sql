@@ -1,23 +1,35 @@
--- Takes narrow lots and their hosts for this transaction, so that nobody else can claim from them; those that
--- somebody has are left out, and of each origin all but the first that is asked for. Lots of one session and
--- origin, each for another node, are counted together: the oldest of them stands for all. A statement of its
--- own: read_permits.sql has to see what whoever had them has committed. Locks: their rows. $1 lots.
+-- Takes narrow lots for this transaction, with the widest scope that limits them, so that nobody else can claim from
+-- what that scope limits. Lots that somebody has are left out, and so are those whose scope or session another lot
+-- before them takes. Lots of one session and origin, each for another path or node, are counted together: the oldest
+-- of them stands for all. A statement of its own: read_permits.sql has to see what whoever had them has committed.
+-- Locks: the lots, then rows of host_limits, in order of their names. $1 lots.
 WITH asked AS MATERIALIZED (
     SELECT l.id, l.origin, u.place, (
         -- An expression: the names lead there, and no index of numbers.
         SELECT max(s.id + 0) FROM lots s
-        WHERE s.tenant = l.tenant AND s.session = l.session AND s.origin = l.origin) AS eldest
+        WHERE s.tenant = l.tenant AND s.session = l.session AND s.origin = l.origin) AS eldest,
+        g.tenant AS guard_tenant, g.path AS guard_path
     FROM unnest($1::bigint[]) WITH ORDINALITY AS u(lot, place) JOIN lots l ON l.id = ANY (ARRAY[u.lot])
+    LEFT JOIN LATERAL (
+        SELECT s.tenant, s.path FROM host_limits s
+        WHERE s.origin = l.origin AND s.tenant IN ('', l.tenant) AND s.path IN ('', l.path)
+        ORDER BY s.tenant, s.path LIMIT 1) g ON true
 ), lot AS MATERIALIZED (
-    SELECT l.id, l.origin FROM lots l WHERE l.id = ANY (ARRAY(SELECT eldest FROM asked)) ORDER BY l.id
+    SELECT l.id FROM lots l WHERE l.id = ANY (ARRAY(SELECT eldest FROM asked)) ORDER BY l.id
     FOR NO KEY UPDATE SKIP LOCKED
-), host AS MATERIALIZED (
-    SELECT h.origin FROM hosts h WHERE h.origin = ANY (ARRAY(SELECT origin FROM lot)) ORDER BY h.origin
+), guard AS MATERIALIZED (
+    SELECT s.origin, s.tenant, s.path FROM host_limits s
+    WHERE (s.origin, s.tenant, s.path) IN (
+        SELECT a.origin, a.guard_tenant, a.guard_path FROM asked a JOIN lot l ON l.id = a.eldest)
+    ORDER BY s.origin, s.tenant, s.path
     FOR NO KEY UPDATE SKIP LOCKED
-), free AS (
-    SELECT DISTINCT ON (a.origin) a.id FROM asked a JOIN lot l ON l.id = a.eldest
-    WHERE a.origin IN (SELECT origin FROM host)
-        OR (SELECT h.origin FROM hosts h WHERE h.origin = a.origin) IS NULL
-    ORDER BY a.origin, a.place
+), taken AS MATERIALIZED (
+    SELECT a.* FROM asked a JOIN lot l ON l.id = a.eldest
+    WHERE a.guard_tenant IS NULL
+        OR (a.origin, a.guard_tenant, a.guard_path) IN (SELECT origin, tenant, path FROM guard)
 )
-SELECT set_config('ferry.lots', coalesce(string_agg(id::text, ','), ''), true) FROM free
+SELECT set_config('ferry.lots', coalesce(string_agg(t.id::text, ','), ''), true) FROM taken t
+WHERE NOT EXISTS (
+    SELECT FROM taken b WHERE b.place < t.place AND (
+        b.eldest = t.eldest
+        OR (b.origin, b.guard_tenant, b.guard_path) = (t.origin, t.guard_tenant, t.guard_path)))

@@ -1,9 +1,8 @@
--- Looks which lots have queued jobs, by skipping from one to the next. Locks nothing. $1 the lot to begin
--- after, $2 how many at most, $3 the node, $4 seconds after which a silent one is gone. Returns number,
--- tenant (null: it is not there any more), session, origin (empty: the wide lot), the node that it is for or
--- null, the urgency of the first job, what the origin's limits allow at once and its
--- backoff or null, and whether it is for another
--- node, which is there.
+-- Looks which lots have queued jobs, by skipping from one to the next. Locks nothing. $1 the lot to begin after, $2
+-- how many at most, $3 the node, $4 seconds after which a silent one is gone. Returns number, tenant (null: it is not
+-- there any more), session, origin (empty: the wide lot), the node that it is for or null, its path (empty: any), the
+-- urgency of the first job, how many the limits of its scopes allow at once or null, until when they hold it or null,
+-- and whether it is for another node, which is there.
 WITH RECURSIVE found AS (
     (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > $1::bigint
     ORDER BY lot, urgency, id LIMIT 1)
@@ -14,11 +13,15 @@ WITH RECURSIVE found AS (
 ), seen AS MATERIALIZED (
     SELECT lot, urgency FROM found LIMIT $2::integer
 )
-SELECT s.lot, l.tenant, l.session, l.origin, nullif(l.home, '')::uuid, s.urgency,
-    least(h.connection_limit, floor(request_burst(h.request_rate))::integer),
-    CASE WHEN h.blocked_until > now() THEN least(h.blocked_until, now() + '1 year') END,
+SELECT s.lot, l.tenant, l.session, l.origin, nullif(l.home, '')::uuid, l.path, s.urgency,
+    h.at_once, CASE WHEN h.blocked_until IS NOT NULL THEN least(h.blocked_until, now() + '1 year') END,
     l.home NOT IN ('', $3::uuid::text) AND EXISTS (
         SELECT FROM nodes n WHERE n.id = nullif(l.home, '')::uuid AND n.is_worker
             AND n.heartbeat_at > now() - make_interval(secs => $4::double precision))
 FROM seen s LEFT JOIN lots l ON l.id = ANY (ARRAY[s.lot])
-    LEFT JOIN hosts h ON l.id < 0 AND h.origin = ANY (ARRAY[l.origin])
+    LEFT JOIN LATERAL (
+        SELECT least(min(m.connection_limit), floor(min(request_burst(m.request_rate)))::integer) AS at_once,
+            max(m.blocked_until) FILTER (WHERE m.blocked_until > now()) AS blocked_until
+        FROM host_limits m
+        WHERE m.origin = l.origin AND m.tenant IN ('', l.tenant) AND m.path IN ('', l.path)
+    ) h ON l.id < 0

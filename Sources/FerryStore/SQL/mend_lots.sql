@@ -11,7 +11,7 @@ WITH lost AS MATERIALIZED (
         u.session, u.origin, u.home
     FROM (
         SELECT DISTINCT tenant, session, origin, home FROM lost ORDER BY tenant, session, origin, home) AS u
-    ON CONFLICT (tenant, session, origin, home) DO UPDATE SET used_at = excluded.used_at
+    ON CONFLICT (tenant, session, origin, path, home) DO UPDATE SET used_at = excluded.used_at
     RETURNING id, tenant, session, origin, home
 ), changed AS (
     UPDATE jobs j SET lot = m.id FROM lost o

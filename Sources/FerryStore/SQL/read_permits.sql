@@ -1,10 +1,10 @@
--- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits
--- leave, and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1
--- lots, $2 how many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node.
--- Keeps the result for claim_limited_jobs.sql, and returns it: lots, counts, and until when nothing begins at
--- their hosts: for as long as they are backed off, at most a year, or until their rate allows the next one.
+-- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits leave,
+-- and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1 lots, $2 how
+-- many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node. Keeps the result for
+-- claim_limited_jobs.sql, and returns it: lots, counts, and until when nothing begins of them: for as long as they
+-- are held, at most a year, or until their rates allow the next request.
 WITH permits AS MATERIALIZED (
-    SELECT a.lot, n.blocked_until, n.request_rate, n.request_credit,
+    SELECT a.lot, n.tenant, n.origin, n.path, n.blocked_until,
         CASE
             WHEN n.blocked_until IS NOT NULL OR n.home NOT IN ('', $4::uuid::text) AND EXISTS (
                 SELECT FROM nodes w WHERE w.id = nullif(n.home, '')::uuid AND w.is_worker
@@ -12,20 +12,25 @@ WITH permits AS MATERIALIZED (
             ELSE greatest(0, least(
                 a.count,
                 CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - n.session_count END,
-                CASE WHEN n.connection_limit IS NOT NULL THEN n.connection_limit - n.host_count END,
-                floor(n.request_credit)::bigint))
+                n.room, floor(n.request_credit)::bigint))
         END AS count
     FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS a(lot, count, session_limit)
         JOIN narrow_lots n ON n.lot = ANY (ARRAY[a.lot])
     WHERE a.lot = ANY (string_to_array(current_setting('ferry.lots'), ',')::bigint[])
 ), told AS (
-    SELECT lot, count,
-        CASE
-            WHEN blocked_until IS NOT NULL THEN least(blocked_until, now() + '1 year')
-            WHEN request_credit - count < 1 THEN now() + make_interval(secs => greatest(
-                0.01, least((1 + count - request_credit) / request_rate, 86400)))
+    SELECT p.lot, p.count,
+        CASE WHEN p.blocked_until IS NOT NULL THEN least(p.blocked_until, now() + '1 year') ELSE (
+            SELECT now() + make_interval(secs => greatest(
+                0.01, least(max((1 + p.count - c.credit) / c.request_rate), 86400)))
+            FROM (
+                SELECT s.request_rate,
+                    request_credit(s.request_rate, s.request_credit, s.request_credit_at) AS credit
+                FROM host_limits s
+                WHERE s.origin = p.origin AND s.tenant IN ('', p.tenant) AND s.path IN ('', p.path)
+                    AND s.request_rate IS NOT NULL) c
+            WHERE c.credit - p.count < 1 HAVING count(*) > 0)
         END AS blocked_until
-    FROM permits
+    FROM permits p
 )
 SELECT array_agg(lot), array_agg(count::integer), array_agg(blocked_until),
     set_config('ferry.permits', coalesce(

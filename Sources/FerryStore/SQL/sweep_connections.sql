@@ -1,7 +1,7 @@
 -- Removes connections of attempts that are over. Locks: their rows. $1 how many at most.
 DELETE FROM connections c
-WHERE (c.origin, c.job, c.attempt) IN (
-    SELECT o.origin, o.job, o.attempt FROM connections o
+WHERE (c.origin, c.path, c.job, c.attempt) IN (
+    SELECT o.origin, o.path, o.job, o.attempt FROM connections o
     WHERE NOT coalesce((
         SELECT j.state = 'running' AND j.attempt = o.attempt FROM jobs j WHERE j.id = ANY (ARRAY[o.job])),
         false)

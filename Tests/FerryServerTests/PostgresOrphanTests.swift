@@ -36,14 +36,17 @@ struct PostgresOrphanTests {
     private final class Sleeper {
         let process: PostgresProcess
 
-        init(called name: String, in directory: String, place: Place) throws {
+        /// `account`: PostgreSQL takes processes of others for none of its own.
+        init(
+            called name: String, in directory: String, place: Place, account: PostgresProcess.Account = .own
+        ) throws {
             let programs = "\(place.path)/programs"
             mkdir(programs, 0o755)
             let program = "\(programs)/\(name)"
             let copy = try PostgresProcess("/bin/cp", ["/bin/sleep", program], deathSignal: SIGKILL).finish()
             try #require(copy.status == 0, "\(copy.output)")
             process = try PostgresProcess(
-                program, ["600"], deathSignal: SIGKILL, workingDirectory: directory)
+                program, ["600"], account: account, deathSignal: SIGKILL, workingDirectory: directory)
             try waitUntil { [pid = process.pid] in ProcessStatus(of: pid)?.name == name }
         }
 
@@ -107,10 +110,9 @@ struct PostgresOrphanTests {
         #expect(orphan.end() == SIGKILL)
         let texts = try [orphan.processFile, orphan.socketLock].map { try #require(FileTree.text(of: $0)) }
         // Of the name but elsewhere, and in the cluster but of another name.
-        let unrelated = [
-            try Sleeper(called: "postgres", in: place.path, place: place),
-            try Sleeper(called: "backup", in: orphan.cluster.directory, place: place),
-        ]
+        let unrelated = try [("postgres", place.path), ("backup", orphan.cluster.directory)].map {
+            try Sleeper(called: $0, in: $1, place: place, account: orphan.cluster.account)
+        }
         for sleeper in unrelated {
             for (path, text) in zip([orphan.processFile, orphan.socketLock], texts) {
                 let rest = text.split(separator: "\n", omittingEmptySubsequences: false).dropFirst()

@@ -197,7 +197,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         }
         switch takeAnswerOrRest() {
         case .answer(let response): return queue(response, on: connection)
-        case .rest: return .YES
+        case .rest, .againAtOnce: return .YES
         case .stop: return queue(stopRefusal, on: connection)
         case .cut: return .NO
         }
@@ -209,9 +209,13 @@ final class Exchange: ResponseTarget, WakeTarget {
     }
 
     private enum Outcome {
-        case answer(Response), rest, stop, cut
+        case answer(Response), againAtOnce, rest, stop, cut
     }
 
+    /// The first call without an answer does not let the connection rest. While a connection rests,
+    /// libmicrohttpd keeps what it waited for before, and when that was input it reads before it sends the
+    /// answer: the end of a half-closed client's input would end the connection. After a call without an
+    /// answer it waits for nothing and calls again at once; the rest that begins then keeps that.
     private func takeAnswerOrRest() -> Outcome {
         gate.withLock { gate in
             if gate.isCut { return .cut }
@@ -219,6 +223,10 @@ final class Exchange: ResponseTarget, WakeTarget {
             if core.isStopping.load(ordering: .acquiring) {
                 gate.isAnswered = true
                 return .stop
+            }
+            guard hasStoppedReading else {
+                hasStoppedReading = true
+                return .againAtOnce
             }
             gate.rest(.answer)
             return .rest
@@ -242,6 +250,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         let unsent = gate.withLock { gate in
             gate.connection = nil
             gate.file = nil
+            gate.stream = nil
             gate.isAnswered = true
             return gate.answer.take()
         }
@@ -335,13 +344,18 @@ final class Exchange: ResponseTarget, WakeTarget {
     /// files that have shrunk.
     func inspect(now: Int64) {
         let limits = core.limits
-        let isOver = gate.withLock { gate in
+        let finding = gate.withLock { gate in
             gate.inspect(now: now, limits: limits, descriptor: peer.descriptor)
         }
-        guard isOver else { return }
-        _ = send(
-            refusal(
-                .responseDeadline,
-                "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+        switch finding {
+        case .nothing: break
+        case .isOverdue:
+            _ = send(
+                refusal(
+                    .responseDeadline,
+                    "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+        case .clientStoppedSending(let stream):
+            if !stream.clientStoppedSending() { gate.withLock { $0.cut() } }
+        }
     }
 }

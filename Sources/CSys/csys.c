@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -69,6 +70,37 @@ int64_t csys_known_size(int fd) {
     struct statx information;
     int code = statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &information);
     return code == 0 ? (int64_t)information.stx_size : -1;
+}
+
+int csys_pidfd_open(pid_t pid) {
+    return (int)syscall(SYS_pidfd_open, pid, 0U);
+}
+
+int csys_pidfd_signal(int pidfd, int signal) {
+    return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0U);
+}
+
+int csys_working_directory(pid_t pid, uid_t uid, gid_t gid, uint64_t *device, uint64_t *inode) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%ld/cwd", (long)pid);
+    int is_own = uid == (uid_t)-1, old_gid = 0, old_uid = 0;
+    if (!is_own) {
+        // Of the calling thread alone (setfsuid(2)); the kernel compares these with the process's (ptrace(2)).
+        old_gid = setfsgid(gid);
+        old_uid = setfsuid(uid);
+    }
+    struct stat directory;
+    int result = stat(path, &directory), code = errno;
+    if (!is_own) {
+        setfsuid((uid_t)old_uid);
+        setfsgid((gid_t)old_gid);
+    }
+    if (result == 0) {
+        *device = directory.st_dev;
+        *inode = directory.st_ino;
+    }
+    errno = code;
+    return result;
 }
 
 // Runs in the child between fork and exec: async-signal-safe calls only. Exits with 127 on any failure,

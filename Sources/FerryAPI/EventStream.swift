@@ -117,6 +117,11 @@ final class EventStream: ResponseStream {
         return .wait
     }
 
+    func clientStoppedSending() -> Bool {
+        change { state in state.queue.isEmpty && Self.enqueue(&state, Self.comment) }
+        return true
+    }
+
     func cancelled() {
         state.withLock { state in
             state.phase = .ended
@@ -197,12 +202,15 @@ final class EventStream: ResponseStream {
         }
     }
 
+    /// What clients skip: it only shows that the connection is alive.
+    private static let comment = Array(":\n\n".utf8)
+
     /// A comment, when nothing was written for a while.
     func beat(now: Int64) {
         change { state in
             guard Double(now - state.writtenAt) / 1e9 >= Limits.eventHeartbeatSeconds, state.queue.isEmpty
             else { return false }
-            return Self.enqueue(&state, Array(":\n\n".utf8))
+            return Self.enqueue(&state, Self.comment)
         }
     }
 

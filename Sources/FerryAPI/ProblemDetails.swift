@@ -96,6 +96,7 @@ extension RefusalCode {
     /// As that of `ProblemCode`.
     var title: String {
         switch self {
+        case .malformedRequest: "The head of the request is malformed"
         case .invalidMethod: "The method is not a token"
         case .invalidTarget: "The request target is not a path"
         case .invalidHost: "One valid Host is needed"

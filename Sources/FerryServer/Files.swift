@@ -31,3 +31,15 @@ package func createDirectory(_ path: String, mode: UInt32) throws(SystemError) {
         if mkdir(partial, mode) != 0, errno != EEXIST { throw SystemError("mkdir \(partial)") }
     }
 }
+
+/// Locks an open file for this process (flock(2)) until it is closed. Returns `false` if another process
+/// still holds the lock after `milliseconds`: a child that a killed process had just forked shares its lock
+/// until it becomes another program.
+func lockFile(_ descriptor: Int32, milliseconds: Int = 1_000) -> Bool {
+    let deadline = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
+    while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+        guard monotonicNanoseconds() < deadline else { return false }
+        _ = poll(nil, 0, 20)
+    }
+    return true
+}

@@ -20,7 +20,7 @@ package final class NodeIdentity: Sendable {
                 description:
                     "\(SystemError("The data directory cannot be written: open \(dataDirectory)/lock")).")
         }
-        guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
+        guard lockFile(lock) else {
             throw Configuration.Failure(
                 description:
                     "Another ferry uses \(dataDirectory). Give each node a FERRY_DATA_DIR of its own."

@@ -28,6 +28,8 @@ struct PostgresCluster {
     /// The longest path that a Unix socket can have (unix(7): 108 bytes with the closing zero).
     static let socketPathByteCountMax = 107
     static let socketName = ".s.PGSQL.5432"
+    /// The kernel gives no process a higher number (PID_MAX_LIMIT, proc(5)).
+    static let processIDMax: UInt32 = 1 << 22
     /// Where clusters go whose data directory is out of reach for the user who runs the server.
     static let refuge = "/var/lib/ferry"
 
@@ -115,21 +117,39 @@ struct PostgresCluster {
     }
 
     /// Where the socket goes: the cluster, which only its user can enter, or a short directory like it.
-    func socketDirectory() throws(PrivatePostgresError) -> String {
+    /// `runtime`: the directory for the sockets of the user who runs Ferry.
+    func socketDirectory(
+        runtime: String? = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) }
+    ) throws(PrivatePostgresError) -> String {
         if "\(directory)/\(Self.socketName)".utf8.count <= Self.socketPathByteCountMax { return directory }
         guard let status = FileTree.status(parent) else { return directory }
         let user = account == .own ? geteuid() : account.uid
         // The same for each start, so that a killed Ferry leaves one empty directory and not many.
         let name = "ferry-\(user)-\(status.st_dev)-\(status.st_ino)"
-        let runtime = account == .own ? getenv("XDG_RUNTIME_DIR").map { String(cString: $0) } : nil
-        let places = [runtime, "/tmp"].compactMap { $0 }.map { "\($0)/\(name)" }
+        // It goes with the last session of its user.
+        let parents = account == .own ? (runtime.map { [$0] } ?? []) + ["/tmp"] : ["/tmp"]
+        let paths = parents.filter { access($0, W_OK | X_OK) == 0 }.map { "\($0)/\(name)" }
         guard
-            let path = places.first(where: {
+            let path = paths.first(where: {
                 "\($0)/\(Self.socketName)".utf8.count <= Self.socketPathByteCountMax
             })
         else { return directory }
-        if mkdir(path, 0o700) == 0, account != .own { lchown(path, account.uid, account.gid) }
+        try makeSocketDirectory(path)
+        return path
+    }
+
+    /// Creates the directory that `socketDirectory` has chosen, unless it is the cluster or exists.
+    func makeSocketDirectory(_ path: String) throws(PrivatePostgresError) {
+        guard path != directory else { return }
+        let user = account == .own ? geteuid() : account.uid
+        mkdir(path, 0o700)
         var found = stat()
+        // Root's own, without access for others: a start was interrupted before it handed the directory over.
+        if account != .own, lstat(path, &found) == 0, found.st_mode & (S_IFMT | 0o077) == S_IFDIR,
+            found.st_uid == geteuid()
+        {
+            lchown(path, account.uid, account.gid)
+        }
         guard lstat(path, &found) == 0, found.st_mode & S_IFMT == S_IFDIR, found.st_uid == user,
             found.st_mode & 0o077 == 0
         else {
@@ -138,7 +158,6 @@ struct PostgresCluster {
                 "\(path), meant for the socket of the private PostgreSQL, is somebody else's: remove it, or "
                     + "set FERRY_DATA_DIR to a shorter path")
         }
-        return path
     }
 
     // MARK: The lock
@@ -151,13 +170,7 @@ struct PostgresCluster {
         guard descriptor >= 0 else {
             throw PrivatePostgresError(.directoryUnusable, "\(SystemError("open \(path)"))")
         }
-        // A child that somebody has forked shares the lock of a cluster that has just stopped until its exec.
-        var isLocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0
-        for _ in 0..<milliseconds / 20 where !isLocked {
-            poll(nil, 0, 20)
-            isLocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0
-        }
-        guard isLocked else {
+        guard lockFile(descriptor, milliseconds: milliseconds) else {
             let recorded = FileTree.text(of: path)?.trimmed ?? ""
             let owner = recorded.isEmpty ? "" : " (process \(recorded))"
             close(descriptor)
@@ -225,6 +238,8 @@ struct PostgresCluster {
 
     /// It gets its name when it is on stable storage.
     private func make(with programs: PostgresPrograms) throws(PrivatePostgresError) {
+        // The programs of a start that was killed write there for a moment longer.
+        try evict(from: unfinished, names: ["initdb", "postgres"], by: [(SIGKILL, 5_000)])
         FileTree.remove(unfinished)
         if FileTree.status(directory) != nil, rmdir(directory) != 0 {
             throw PrivatePostgresError(
@@ -259,44 +274,78 @@ struct PostgresCluster {
 
     // MARK: Servers that outlived their Ferry
 
-    /// Waits until no server works in the cluster any more, and removes a lock file that would stop the next
-    /// one although its process is gone.
+    /// How a server that outlived its Ferry is ended: by a fast shutdown, an immediate one, which PostgreSQL
+    /// itself enforces after 5 s, and a kill (postgres(1), "Notes"); and the milliseconds that each may take.
+    static let evictionSteps: [EvictionStep] = [(SIGINT, 5_000), (SIGQUIT, 7_000), (SIGKILL, 5_000)]
+    typealias EvictionStep = (signal: Int32, milliseconds: Int64)
+
+    /// Ends what is left of an earlier server of this cluster, and removes lock files that would stop the
+    /// next one although no server lives. Call with the lock: no other Ferry has started a server here since.
     ///
-    /// A server whose Ferry was killed shuts down by its death signal, within a second as a rule.
-    func awaitVacancy(milliseconds: Int64) throws(PrivatePostgresError) {
-        // The server removes the file last of all, after its children have ended.
-        guard access(processFile, F_OK) == 0 else { return }
-        let deadline = monotonicNanoseconds() + milliseconds * 1_000_000
-        while let occupant = occupants().first {
-            guard monotonicNanoseconds() < deadline else {
-                throw PrivatePostgresError(
-                    .inUse,
-                    "a PostgreSQL server (process \(occupant)) that this Ferry did not start works in "
-                        + "\(directory): stop it with kill -INT \(occupant)")
-            }
-            _ = poll(nil, 0, 20)
-        }
-        // Whatever has the number now is not our server: after a restart of a container, or a zombie that
-        // nobody reaps. PostgreSQL itself would take it for one and give up.
-        if let pid = recordedProcess(), kill(pid, 0) == 0 { unlink(processFile) }
+    /// A server whose Ferry was killed shuts down by its death signal, within a second as a rule. One that
+    /// was recovering from a crash may wait for its checkpointer for ever.
+    func vacate(
+        socketDirectory: String, by steps: [EvictionStep] = evictionSteps,
+        notice: (String) -> Void = { _ in }
+    ) throws(PrivatePostgresError) {
+        try evict(from: directory, by: steps, notice: notice)
+        // Without /proc nobody knows: PostgreSQL judges by its own means.
+        guard FileTree.status("/proc/self/cwd") != nil else { return }
+        removeIfStale(processFile)
+        removeIfStale("\(socketDirectory)/\(Self.socketName).lock")
     }
 
-    /// The processes of PostgreSQL that have the cluster as their working directory, as all of them do.
-    private func occupants() -> [pid_t] {
-        guard let cluster = FileTree.status(directory) else { return [] }
-        let recorded = recordedProcess()
-        return directoryNames("/proc").compactMap { pid_t($0) }.filter { pid in
-            guard FileTree.text(of: "/proc/\(pid)/comm")?.trimmed == "postgres" else { return false }
-            guard let working = FileTree.status("/proc/\(pid)/cwd") else {
-                // A container's root may not look: then the number has to do. A zombie has no directory.
-                return errno == EACCES && pid == recorded
-            }
-            return working.st_ino == cluster.st_ino && working.st_dev == cluster.st_dev
+    private func evict(
+        from directory: String, names: Set<String> = ["postgres"], by steps: [EvictionStep],
+        notice: (String) -> Void = { _ in }
+    ) throws(PrivatePostgresError) {
+        func occupants() -> [PostgresOccupant] {
+            PostgresOccupant.find(
+                in: directory, names: names, account: account, recorded: processID(in: processFile))
         }
+        var left = occupants()
+        for (signal, milliseconds) in steps where !left.isEmpty {
+            if signal != SIGINT, let first = left.first {
+                notice(
+                    "an earlier PostgreSQL server (process \(first.pid)) still works in \(directory); "
+                        + "it gets \(signal == SIGQUIT ? "SIGQUIT" : "SIGKILL")")
+            }
+            let deadline = monotonicNanoseconds() + milliseconds * 1_000_000
+            var told: Set<pid_t> = []
+            while !left.isEmpty, monotonicNanoseconds() < deadline {
+                // A server tells its children itself what it shuts down for; it cannot after a kill.
+                for occupant in left where signal == SIGKILL || !occupant.belongs(to: left) {
+                    if told.insert(occupant.pid).inserted { occupant.signal(signal) }
+                }
+                _ = poll(nil, 0, 20)
+                left = occupants()
+            }
+        }
+        guard let first = left.first else { return }
+        throw PrivatePostgresError(
+            .inUse,
+            "a PostgreSQL server (process \(first.pid)) that this Ferry did not start works in \(directory) "
+                + "and does not end: stop it, and start Ferry again")
     }
 
-    /// The first line of postmaster.pid.
-    private func recordedProcess() -> pid_t? { processFileLines.first.flatMap { pid_t($0.trimmed) } }
+    /// Removes a lock file that PostgreSQL would respect although its server is gone: the file names no
+    /// process, or its number is another process's by now (after a restart of a container), or that of a
+    /// zombie. Other stale ones PostgreSQL replaces, after it has looked for what uses their shared memory.
+    private func removeIfStale(_ path: String) {
+        guard access(path, F_OK) == 0 else { return }
+        if let pid = processID(in: path), kill(pid, 0) != 0 { return }
+        unlink(path)
+    }
+
+    /// The process that a lock file of PostgreSQL names in its first line; with a minus sign if it serves no
+    /// clients.
+    private func processID(in path: String) -> pid_t? {
+        let line = FileTree.text(of: path)?.split(separator: "\n", omittingEmptySubsequences: false).first
+        guard let number = line.flatMap({ pid_t(String($0).trimmed) })?.magnitude,
+            (1...Self.processIDMax).contains(number)
+        else { return nil }
+        return pid_t(number)
+    }
 
     /// What `pid` says about itself: `starting`, `ready` (line 8 of postmaster.pid). Nil: nothing yet.
     func status(of pid: pid_t) -> String? {

@@ -21,8 +21,6 @@ final class PostgresOwner {
     private static let startMillisecondsMax: Int64 = 120_000
     /// Between notices of a start that takes its time.
     private static let noticeMilliseconds: Int64 = 30_000
-    /// How long the server of a killed Ferry may take to be gone.
-    private static let vacancyMillisecondsMax: Int64 = 10_000
 
     /// Finds the programs and creates the cluster if there is none. `ending` tells `attend` to stop.
     init(
@@ -56,7 +54,9 @@ final class PostgresOwner {
 
     /// Starts the server and waits until it accepts connections, or gives up with its own words.
     func launch() throws(PrivatePostgresError) {
-        try cluster.awaitVacancy(milliseconds: Self.vacancyMillisecondsMax)
+        try cluster.vacate(socketDirectory: socketDirectory, notice: notice)
+        // A cleaner of temporary files may have taken it since the last server.
+        try cluster.makeSocketDirectory(socketDirectory)
         log.forgetTail()
         let child: PostgresProcess
         do {

@@ -63,6 +63,7 @@ private func streamed(_ stream: any ResponseStream, _ length: Int64?, _ exchange
         context.release()
         return nil
     }
+    exchange.gate.withLock { $0.stream = stream }
     stream.attach(StreamWaker(target: exchange))
     return made
 }
@@ -115,6 +116,8 @@ private final class ArrayStream: ResponseStream {
 
     init(_ bytes: [UInt8]) { self.bytes = bytes }
     func attach(_ waker: StreamWaker) {}
+    // It never waits.
+    func clientStoppedSending() -> Bool { true }
     func cancelled() {}
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamStep {

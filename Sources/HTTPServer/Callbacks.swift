@@ -17,7 +17,7 @@ func requestBegan(
 ) -> UnsafeMutableRawPointer? {
     guard let context, let connection, let peer = peer(of: connection) else { return nil }
     let core = Unmanaged<Core>.fromOpaque(context).takeUnretainedValue()
-    let exchange = Exchange(core: core, peer: peer, target: target.map { String(cString: $0) } ?? "")
+    let exchange = Exchange(core: core, peer: peer, target: target)
     return Unmanaged.passRetained(exchange).toOpaque()
 }
 
@@ -27,9 +27,11 @@ func requestContinues(
     _ method: UnsafePointer<CChar>?, _ version: UnsafePointer<CChar>?, _ bytes: UnsafePointer<CChar>?,
     _ count: UnsafeMutablePointer<Int>?, _ slot: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
 ) -> MHD_Result {
-    guard let raw = slot?.pointee, let connection, let method, let version, let count else { return .NO }
+    guard let raw = slot?.pointee, let connection, let url, let method, let version, let count else {
+        return .NO
+    }
     let exchange = Unmanaged<Exchange>.fromOpaque(raw).takeUnretainedValue()
-    if !exchange.isOpen { return exchange.open(connection, method: method, version: version) }
+    if !exchange.isOpen { return exchange.open(connection, method: method, target: url, version: version) }
     guard count.pointee > 0 else { return exchange.finish(connection) }
     let piece = UnsafeRawBufferPointer(start: bytes, count: count.pointee)
     guard let left = exchange.receive(piece, connection) else { return .NO }

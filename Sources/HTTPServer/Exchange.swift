@@ -22,7 +22,9 @@ final class Exchange: ResponseTarget, WakeTarget {
     }
     let core: Core
     let peer: Peer
-    private let target: String
+    /// As sent; `nil` if it is not UTF-8.
+    private let target: String?
+    private let targetByteCount: Int
     let gate = Mutex(Gate())
 
     // Written once, in `open`, before any other thread can reach the exchange through the gate.
@@ -41,11 +43,15 @@ final class Exchange: ResponseTarget, WakeTarget {
     nonisolated(unsafe) private var openedAt: Int64 = 0
     /// The client may still be sending when the connection closes.
     nonisolated(unsafe) private var lingers = false
+    /// libmicrohttpd does not read from the connection any more, until the answer is sent.
+    nonisolated(unsafe) private var hasStoppedReading = false
 
-    init(core: Core, peer: Peer, target: String) {
+    /// `target`: the whole target, as long as libmicrohttpd has not cut it.
+    init(core: Core, peer: Peer, target: UnsafePointer<CChar>?) {
         self.core = core
         self.peer = peer
-        self.target = target
+        self.target = target.flatMap { String(validatingCString: $0) }
+        targetByteCount = target.map { strlen($0) } ?? 0
     }
 
     var isOpen: Bool { head != nil }
@@ -54,14 +60,17 @@ final class Exchange: ResponseTarget, WakeTarget {
 
     /// The headers are in. An answer given here closes the connection, so the only ones are those that must.
     func open(
-        _ connection: OpaquePointer, method: UnsafePointer<CChar>, version: UnsafePointer<CChar>
+        _ connection: OpaquePointer, method: UnsafePointer<CChar>, target: UnsafePointer<CChar>,
+        version: UnsafePointer<CChar>
     ) -> MHD_Result {
         openedAt = monotonicNanoseconds()
         peer.idleSince.store(0, ordering: .releasing)
         slot = core.enter(self)
-        var check = RequestCheck(connection)
+        let line = RequestLine(
+            method: method, target: target, version: version, targetByteCount: targetByteCount)
+        var check = RequestCheck(connection, line, isText: self.target != nil)
         var head = RequestHead(
-            method: String(cString: method), target: target, remoteAddress: peer.address,
+            method: String(cString: method), target: self.target ?? "", remoteAddress: peer.address,
             requestID: acceptedRequestID(check.fields) ?? core.makeRequestID())
         if strcmp(version, "HTTP/1.0") == 0 { head.httpVersion = "HTTP/1.0" }
         let fault = check.finish(&head, core.limits)
@@ -188,7 +197,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         }
         switch takeAnswerOrRest() {
         case .answer(let response): return queue(response, on: connection)
-        case .rest: return .YES
+        case .rest, .againAtOnce: return .YES
         case .stop: return queue(stopRefusal, on: connection)
         case .cut: return .NO
         }
@@ -200,9 +209,13 @@ final class Exchange: ResponseTarget, WakeTarget {
     }
 
     private enum Outcome {
-        case answer(Response), rest, stop, cut
+        case answer(Response), againAtOnce, rest, stop, cut
     }
 
+    /// The first call without an answer does not let the connection rest. While a connection rests,
+    /// libmicrohttpd keeps what it waited for before, and when that was input it reads before it sends the
+    /// answer: the end of a half-closed client's input would end the connection. After a call without an
+    /// answer it waits for nothing and calls again at once; the rest that begins then keeps that.
     private func takeAnswerOrRest() -> Outcome {
         gate.withLock { gate in
             if gate.isCut { return .cut }
@@ -210,6 +223,10 @@ final class Exchange: ResponseTarget, WakeTarget {
             if core.isStopping.load(ordering: .acquiring) {
                 gate.isAnswered = true
                 return .stop
+            }
+            guard hasStoppedReading else {
+                hasStoppedReading = true
+                return .againAtOnce
             }
             gate.rest(.answer)
             return .rest
@@ -233,6 +250,7 @@ final class Exchange: ResponseTarget, WakeTarget {
         let unsent = gate.withLock { gate in
             gate.connection = nil
             gate.file = nil
+            gate.stream = nil
             gate.isAnswered = true
             return gate.answer.take()
         }
@@ -326,13 +344,18 @@ final class Exchange: ResponseTarget, WakeTarget {
     /// files that have shrunk.
     func inspect(now: Int64) {
         let limits = core.limits
-        let isOver = gate.withLock { gate in
+        let finding = gate.withLock { gate in
             gate.inspect(now: now, limits: limits, descriptor: peer.descriptor)
         }
-        guard isOver else { return }
-        _ = send(
-            refusal(
-                .responseDeadline,
-                "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+        switch finding {
+        case .nothing: break
+        case .isOverdue:
+            _ = send(
+                refusal(
+                    .responseDeadline,
+                    "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+        case .clientStoppedSending(let stream):
+            if !stream.clientStoppedSending() { gate.withLock { $0.cut() } }
+        }
     }
 }

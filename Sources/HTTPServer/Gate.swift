@@ -35,6 +35,19 @@ struct Gate: Sendable {
     var receivedBytes: Int64 = 0
     /// What the answer sends, when that is a file.
     var file: SentFile?
+    /// What makes the answer's body, when that is a stream.
+    var stream: (any ResponseStream)?
+    /// The stream knows that its client sends no more.
+    private var hasStoppedSending = false
+
+    /// What an inspection leaves to its caller.
+    enum Finding: Sendable {
+        case nothing
+        /// An awaited answer is overdue.
+        case isOverdue
+        /// The client of a resting stream has closed its sending side; said once.
+        case clientStoppedSending(any ResponseStream)
+    }
 
     /// On the connection's thread, from within a callback.
     mutating func rest(_ reason: Rest) {
@@ -61,25 +74,29 @@ struct Gate: Sendable {
         resume()
     }
 
-    /// True when an awaited answer is overdue. Cuts what else cannot go on.
-    mutating func inspect(now: Int64, limits: ServerLimits, descriptor: Int32) -> Bool {
-        guard connection != nil else { return false }
+    /// Cuts what cannot go on.
+    mutating func inspect(now: Int64, limits: ServerLimits, descriptor: Int32) -> Finding {
+        guard connection != nil else { return .nothing }
         guard isResting else {
             let isHopeless = isTooSlow(now, limits) || file?.hasShrunk == true
             if isHopeless { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
-            return false
+            return .nothing
         }
         let isOver = now - restingSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
+        let client = ClientState(of: descriptor)
         switch reason {
         case .answer:
-            if isOver { return true }
-            if hasLeft(descriptor, halfClosed: false) { cut() }
+            if isOver { return .isOverdue }
+            if client == .hasLeft { cut() }
         case .sink:
-            if isOver || hasLeft(descriptor, halfClosed: false) { cut() }
+            if isOver || client == .hasLeft { cut() }
         case .stream:
-            if hasLeft(descriptor, halfClosed: true) { cut() }
+            if client == .hasLeft { cut() }
+            guard client == .hasStoppedSending, !hasStoppedSending, let stream else { break }
+            hasStoppedSending = true
+            return .clientStoppedSending(stream)
         }
-        return false
+        return .nothing
     }
 
     private func isTooSlow(_ now: Int64, _ limits: ServerLimits) -> Bool {
@@ -102,10 +119,21 @@ struct SentFile: Sendable {
     var hasShrunk: Bool { knownSize(of: descriptor).map { $0 < end } ?? false }
 }
 
-/// While a connection rests libmicrohttpd does not look at it. `halfClosed`: a client that only said that it
-/// sends no more counts as gone; for an event stream that is what closing a page looks like.
-private func hasLeft(_ descriptor: Int32, halfClosed: Bool) -> Bool {
-    let halfClosedEvent: Int16 = 0x2000  // POLLRDHUP of poll(2), hidden behind _GNU_SOURCE.
-    var state = pollfd(fd: descriptor, events: halfClosed ? halfClosedEvent : 0, revents: 0)
-    return poll(&state, 1, 0) == 1 && state.revents != 0
+/// What the kernel knows about a client; while a connection rests, libmicrohttpd does not look at it.
+private enum ClientState {
+    case isThere
+    /// It has closed its sending side (shutdown(2)), or the whole connection (close(2)): both look the same
+    /// until something is sent to it.
+    case hasStoppedSending
+    /// It has reset the connection, or takes nothing any more.
+    case hasLeft
+
+    init(of descriptor: Int32) {
+        let readHangUp: Int16 = 0x2000  // POLLRDHUP of poll(2), hidden behind _GNU_SOURCE.
+        var state = pollfd(fd: descriptor, events: readHangUp, revents: 0)
+        _ = poll(&state, 1, 0)
+        self =
+            state.revents & ~readHangUp != 0
+            ? .hasLeft : state.revents != 0 ? .hasStoppedSending : .isThere
+    }
 }

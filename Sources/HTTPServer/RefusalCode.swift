@@ -1,5 +1,6 @@
 /// Why the server itself turns a request down. The raw values are stable: clients switch on them.
 package enum RefusalCode: String, Sendable, CaseIterable {
+    case malformedRequest = "malformed_request"
     case invalidMethod = "invalid_method"
     case invalidTarget = "invalid_target"
     case invalidHost = "invalid_host"
@@ -20,8 +21,9 @@ package enum RefusalCode: String, Sendable, CaseIterable {
 
     package var status: Int {
         switch self {
-        case .invalidMethod, .invalidTarget, .invalidHost, .invalidHeaderName, .invalidHeaderValue,
-            .foldedHeader, .invalidContentLength, .ambiguousLength, .invalidTransferEncoding:
+        case .malformedRequest, .invalidMethod, .invalidTarget, .invalidHost, .invalidHeaderName,
+            .invalidHeaderValue, .foldedHeader, .invalidContentLength, .ambiguousLength,
+            .invalidTransferEncoding:
             400
         case .bodyTooLarge: 413
         case .uriTooLong: 414

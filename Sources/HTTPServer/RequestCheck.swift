@@ -8,8 +8,8 @@ struct Fault {
 }
 
 /// Reads a request's head out of libmicrohttpd and makes up for what that lets through: two framings at once,
-/// several lengths or hosts, names that are no tokens (RFC 9112 §3.2, §5.1, §6.1 and §6.3). Whatever could be
-/// read differently by a proxy in front of us is a fault.
+/// several lengths or hosts, names that are no tokens, NUL bytes and bare line feeds (RFC 9112 §2.2, §3.2,
+/// §5.1, §6.1 and §6.3). Whatever could be read differently by a proxy in front of us is a fault.
 struct RequestCheck {
     var fields = HTTPFields()
     private var hosts = 0
@@ -21,14 +21,22 @@ struct RequestCheck {
     private var expectations = 0
     /// As sent: with a colon, a space and the end of the line each.
     private var fieldBytes = 0
+    private var layout: HeadLayout
     private var fault: Fault?
 
-    init(_ connection: OpaquePointer) {
+    /// `isText`: `false` if the target is not UTF-8.
+    init(_ connection: OpaquePointer, _ line: RequestLine, isText: Bool) {
+        layout = HeadLayout(line)
         let count = Int(MHD_get_connection_values_n(connection, .HEADER_KIND, nil, nil))
         let size = cmhd_connection_info(connection, .CONNECTION_INFO_REQUEST_HEADER_SIZE)?.pointee.header_size
         fields.reserve(fields: count, bytes: Int(size ?? 0) + count * 2)
         withUnsafeMutablePointer(to: &self) { check in
             _ = MHD_get_connection_values_n(connection, .HEADER_KIND, readField, check)
+        }
+        if !isText { blame(.invalidTarget, "The request target is not UTF-8.") }
+        layout.end(byteCount: Int(size ?? 0))
+        if !layout.isWhole {
+            blame(.malformedRequest, "The head holds a NUL, a line that ends without CR, or an empty name.")
         }
     }
 
@@ -38,6 +46,7 @@ struct RequestCheck {
     mutating func add(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         fields.append(name: name, value: value)
         fieldBytes += name.count + value.count + 4
+        layout.add(name: name, value: value)
         guard !name.isEmpty, name.allSatisfy(isTokenByte) else {
             return blame(.invalidHeaderName, "A header's name holds a character that is not allowed.")
         }

@@ -39,6 +39,8 @@ package protocol RequestSink: AnyObject, Sendable {
     /// Takes bytes and returns how many. Fewer than offered is back-pressure: the connection rests until
     /// `StreamWaker.wake()`, and what was not taken is offered again. A sink that has failed takes everything
     /// and answers in `finish`.
+    /// The body of a client that has closed its sending side is cut short by such a rest: libmicrohttpd reads
+    /// the end of the input before it offers the remainder again.
     func receive(_ bytes: UnsafeRawBufferPointer) -> Int
     /// The body is complete: answer now or later. Nothing is called after it.
     func finish(_ responder: Responder)

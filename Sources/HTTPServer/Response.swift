@@ -75,6 +75,11 @@ package protocol ResponseStream: AnyObject, Sendable {
     func attach(_ waker: StreamWaker)
     /// Fills the buffer. On a server thread: never blocks. Never called concurrently with itself.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamStep
+    /// The client of a stream that waits has closed its sending side. It may still read: only the next bytes
+    /// that are sent to it show whether it has closed the whole connection. Called at most once, on a thread
+    /// of the server's; must not block. Returns `true` if the stream sends something now, `false` to cut the
+    /// connection.
+    func clientStoppedSending() -> Bool
     /// The last call, exactly once, whether the body was sent whole, the client left or the server stops;
     /// also when the answer was never sent at all (then without `attach`).
     func cancelled()

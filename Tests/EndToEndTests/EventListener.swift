@@ -21,19 +21,11 @@ final class EventListener: Sendable {
     private let descriptor: Int32
     private let thread: Mutex<Thread?>
 
-    init(_ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil) throws {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = ferry.port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let isConnected = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
-        guard descriptor >= 0, isConnected == 0 else { throw SystemError("connect") }
-        self.descriptor = descriptor
+    /// `stopsSending`: it closes its sending side behind the request.
+    init(
+        _ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil, stopsSending: Bool = false
+    ) throws {
+        descriptor = try Self.connected(to: ferry.port)
         var request = "GET \(path) HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer \(adminKey)\r\n"
         request += "Accept: text/event-stream\r\n"
         if let lastEventID { request += "Last-Event-ID: \(lastEventID)\r\n" }
@@ -41,12 +33,29 @@ final class EventListener: Sendable {
         guard Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count else {
             throw SystemError("send")
         }
+        if stopsSending { shutdown(descriptor, Int32(SHUT_WR)) }
         let (head, messages, ended) = (head, messages, ended)
-        let started = Thread(name: "listener") {
+        let started = Thread(name: "listener") { [descriptor] in
             Self.read(descriptor, head, messages)
             ended.fire(())
         }
         thread = Mutex(started)
+    }
+
+    /// A connection to a port of the loopback interface.
+    static func connected(to port: UInt16) throws -> Int32 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let isConnected = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard descriptor >= 0, isConnected == 0 else { throw SystemError("connect") }
+        return descriptor
     }
 
     private static func read(_ descriptor: Int32, _ head: Signal<String>, _ messages: Signal<Message>) {

@@ -1,6 +1,5 @@
 import Glibc
 import Postgres
-import Synchronization
 import Sys
 import Testing
 
@@ -48,44 +47,8 @@ struct PrivatePostgresTests {
         kill(killed, SIGKILL)
         // The first start may be too early for what the dead one has left, which is said as well.
         #expect(!notices.wait(milliseconds: 120_000).isEmpty)
-        try eventually { (try? run("TABLE kept", on: server.url)) != nil }
+        try waitUntil { (try? run("TABLE kept", on: server.url)) != nil }
         #expect(postmaster(in: place) != killed)
-    }
-
-    @Test("a lock file whose process is gone, or is another program by now, does not stop the next start")
-    func staleLockFile() throws {
-        let place = try Place.withCluster()
-        let first = try PrivatePostgres.start(dataDirectory: place.path)
-        let file = "\(place.path)/postgres/postmaster.pid"
-        let text = try #require(FileTree.text(of: file))
-        first.stop()
-        for pid in [getpid(), 2_000_000_000] {
-            try write("\(pid)\n" + text.split(separator: "\n").dropFirst().joined(separator: "\n"), to: file)
-            let next = try PrivatePostgres.start(dataDirectory: place.path)
-            next.stop()
-        }
-    }
-
-    @Test("the server of a Ferry that was killed shuts down, and the next start waits for it")
-    func orphan() throws {
-        let place = try Place.withCluster()
-        // A server that nobody in this process owns, about to shut down like one with a death signal.
-        let cluster = try PostgresCluster.prepare(dataDirectory: place.path, userName: nil)
-        let programs = try PostgresPrograms.find(clusterVersion: cluster.majorVersion)
-        let orphan = try PostgresProcess(
-            programs.server, ["-D", cluster.directory, "-k", cluster.directory, "-c", "listen_addresses="],
-            account: cluster.account, deathSignal: SIGINT)
-        try eventually { cluster.status(of: orphan.pid) == "ready" }
-        // Before the start, which does not wait for a server for ever.
-        kill(orphan.pid, SIGINT)
-        let reaper = Thread(name: "reaper") { [pid = orphan.pid] in
-            var status: Int32 = 0
-            waitpid(pid, &status, 0)
-        }
-        let next = try PrivatePostgres.start(dataDirectory: place.path)
-        reaper.join()
-        try run("SELECT 1", on: next.url)
-        next.stop()
     }
 
     @Test("a second Ferry on the same directory is refused and told who has it")
@@ -289,80 +252,5 @@ struct PrivatePostgresTests {
         let sizes = ["log", "log.1"].map { FileTree.status("\(place.path)/\($0)")?.st_size ?? 0 }
         #expect(sizes.allSatisfy { $0 > 0 && $0 <= BoundedLog.byteCountMax })
         #expect(log.tail.count == 2048)
-    }
-
-    // MARK: Tools
-
-    /// An empty directory for one test.
-    private final class Place: Sendable {
-        let path: String
-        init() throws {
-            var name = Array("/tmp/ferry-private-\(getpid())-XXXXXX".utf8CString)
-            guard mkdtemp(&name) != nil else { throw SystemError("mkdtemp") }
-            path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            chmod(path, 0o755)
-        }
-        deinit { FileTree.remove(path) }
-
-        /// A directory below which a cluster lies already, copied from one that was made once.
-        static func withCluster(at subdirectory: String = "") throws -> Place {
-            let place = try Place()
-            let parent = place.path + subdirectory
-            if !subdirectory.isEmpty { mkdir(parent, 0o755) }
-            let source = try template.get().path + "/postgres"
-            let copy = try PostgresProcess("/bin/cp", ["-a", source, parent], deathSignal: SIGKILL).finish()
-            #expect(copy.status == 0, "\(copy.output)")
-            return place
-        }
-
-        private static let template: Result<Place, any Error> = Result {
-            let place = try Place()
-            try PrivatePostgres.start(dataDirectory: place.path).stop()
-            atexit { Place.removeTemplate() }
-            return place
-        }
-
-        private static func removeTemplate() {
-            if case .success(let place) = template { FileTree.remove(place.path) }
-        }
-
-        /// What a cluster lies in, owned by whoever would run the server.
-        func makeClusterDirectory() throws {
-            let directory = "\(path)/postgres"
-            guard mkdir(directory, 0o700) == 0 else { throw SystemError("mkdir") }
-            if geteuid() == 0, let user = getpwnam("postgres") {
-                chown(directory, user.pointee.pw_uid, user.pointee.pw_gid)
-            }
-        }
-    }
-
-    private func run(_ script: String, on url: String) throws {
-        var connection = try Connection(url: url)
-        try connection.execute(script: script)
-    }
-
-    private func postmaster(in place: Place) -> pid_t? {
-        FileTree.text(of: "\(place.path)/postgres/postmaster.pid")?.split(separator: "\n").first.flatMap {
-            pid_t($0)
-        }
-    }
-
-    private func write(_ text: String, to path: String) throws {
-        let owner = FileTree.status(parentDirectory(of: path))
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw SystemError("open") }
-        defer { close(descriptor) }
-        let bytes = Array(text.utf8)
-        #expect(Glibc.write(descriptor, bytes, bytes.count) == bytes.count)
-        if let owner { fchown(descriptor, owner.st_uid, owner.st_gid) }
-    }
-
-    /// Looks every 5 ms until it holds, for two minutes.
-    private func eventually(_ condition: () -> Bool) throws {
-        let deadline = monotonicNanoseconds() + 120_000_000_000
-        while !condition() {
-            try #require(monotonicNanoseconds() < deadline)
-            _ = poll(nil, 0, 5)
-        }
     }
 }

@@ -31,6 +31,7 @@ private final class CountingStream: ResponseStream {
             return .bytes(count)
         }
     }
+    func clientStoppedSending() -> Bool { false }
     func cancelled() { state.withLock { $0.cancelled += 1 } }
     func give(_ count: Int) {
         state.withLock { state in
@@ -49,15 +50,6 @@ private final class CountingStream: ResponseStream {
 
 private func answering(_ response: @escaping @Sendable () -> Response) -> ScriptedHandler {
     ScriptedHandler { _, responder in responder.send(response()) }
-}
-
-/// A file without a name that holds the digits over and over.
-private func temporaryFile(_ bytes: [UInt8]) -> Int32 {
-    var template = Array("/tmp/ferry-http-XXXXXX".utf8CString)
-    let descriptor = mkstemp(&template)
-    unlink(template)
-    _ = write(descriptor, bytes, bytes.count)
-    return descriptor
 }
 
 private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >= 0 }

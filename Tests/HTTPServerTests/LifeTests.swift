@@ -18,6 +18,7 @@ private final class SilentStream: ResponseStream {
     let cancelledTimes = Atomic(0)
     func attach(_ waker: StreamWaker) {}
     func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamStep { .wait }
+    func clientStoppedSending() -> Bool { false }
     func cancelled() { cancelledTimes.add(1, ordering: .relaxed) }
 }
 

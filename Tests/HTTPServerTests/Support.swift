@@ -56,6 +56,20 @@ func eventually(_ condition: () -> Bool) -> Bool {
     return true
 }
 
+/// A file without a name that holds these bytes.
+func temporaryFile(_ bytes: [UInt8]) -> Int32 {
+    var template = Array("/tmp/ferry-http-XXXXXX".utf8CString)
+    let descriptor = mkstemp(&template)
+    unlink(template)
+    var written = 0
+    while written < bytes.count {
+        let count = bytes[written...].withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+        guard count > 0 else { break }
+        written += count
+    }
+    return descriptor
+}
+
 struct ClientError: Error {
     let what: String
     init(_ what: String) { self.what = what }
@@ -123,6 +137,9 @@ final class Client {
         try send("GET \(target) HTTP/1.1\r\nHost: a\r\n\(more)\r\n")
         return try response()
     }
+
+    /// Closes the sending side only.
+    func stopSending() { _ = shutdown(descriptor, Int32(SHUT_WR)) }
 
     /// Resets instead of closing politely.
     func reset() {

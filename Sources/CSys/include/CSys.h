@@ -40,6 +40,15 @@ int64_t csys_known_size(int fd);
 pid_t csys_spawn(const char *path, char *const arguments[], char *const environment[], uid_t uid, gid_t gid,
                  int death_signal, int log_fd, const char *working_directory);
 
+/// pidfd_open(2): a descriptor that stands for this process and for no later one with its number; -1 with errno.
+int csys_pidfd_open(pid_t pid);
+/// pidfd_send_signal(2): 0, or -1 with errno (ESRCH: the process has been reaped). Signal 0 sends nothing.
+int csys_pidfd_signal(int pidfd, int signal);
+/// The directory that a process works in (proc(5), cwd), looked at as the user `uid`/`gid`, or as ourselves with
+/// (uid_t)-1: a container's root may not look at the processes of others. Its device and inode, and 0; or -1 with
+/// errno (EACCES; ENOENT: the process has ended).
+int csys_working_directory(pid_t pid, uid_t uid, gid_t gid, uint64_t *device, uint64_t *inode);
+
 /// CRC-32C (Castagnoli) of what `value` stands for followed by these bytes; 0 stands for nothing. With the
 /// processor's instruction where it has one.
 uint32_t csys_crc32c(uint32_t value, const void *bytes, size_t count);

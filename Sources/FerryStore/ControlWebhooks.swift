@@ -198,7 +198,7 @@ extension ControlLane {
         with key: Submission.Idempotency, _ connection: inout Connection
     ) throws(PostgresError) -> Result<MadeWebhook, StoreError> {
         var parameters = Parameters()
-        for text in [key.tenant, key.route, key.key] { parameters.append(text: text) }
+        for text in [key.tenant, key.key] { parameters.append(text: text) }
         let rows = try connection.execute(Statements.readFirstWebhook, parameters)
         guard rows.rowCount == 1 else { return .failure(.notFound) }
         guard rows.bytes(0, 0) == key.fingerprint else { return .failure(.idempotencyKeyReused) }

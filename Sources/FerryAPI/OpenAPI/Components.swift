@@ -92,8 +92,13 @@ let parameterComponents = #"""
     },
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",
-      "schema": {"type": "string", "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"},
-      "description": "The same key with the same request gives the first answer again; kept for 24 hours."
+      "schema": {
+        "type": "string", "minLength": 1, "maxLength": 257,
+        "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"
+      },
+      "description": "Names one request of the tenant, whatever its method and path. The same request with \#
+    the same key gets the first answer again; another method, path or body is refused with 422 \#
+    idempotency_key_reused. Kept for 24 hours."
     },
     "Prefer": {
       "name": "Prefer", "in": "header",

@@ -145,11 +145,14 @@ class Judge:
             return
         needed = [self.jobs[name] for name in record.needs if name in self.jobs]
         policy = job["schedule"]["on_dependency_failure"]
-        for need in needed:
-            if job["started_at"] and need["finished_at"] > job["started_at"]:
-                self.complain(f"began before what it depends on: {self.story(job['id'])}, {self.story(need['id'])}")
-            if job["state"] == "succeeded" and policy == "fail" and need["state"] != "succeeded":
-                self.complain(f"succeeded after a failure: {self.story(job['id'])}, {self.story(need['id'])}")
+        # Of a batch whose answer was lost nobody knows which jobs these are.
+        ends = {need: self.end(need) for need in record.needs if not need.startswith("#")}
+        for need, end in ends.items():
+            found = self.jobs.get(need)
+            if found and job["started_at"] and found["finished_at"] > job["started_at"]:
+                self.complain(f"began before what it depends on: {self.story(job['id'])}, {self.story(need)}")
+            if job["state"] == "succeeded" and policy == "fail" and end != "succeeded":
+                self.complain(f"succeeded after a failure: {self.story(job['id'])}, {self.story(need)}")
         if record.must_succeed and job["state"] != "succeeded" and (
                 policy == "ignore" or all(need["state"] == "succeeded" for need in needed)):
             self.complain(f"has to succeed: {self.story(job['id'])}")
@@ -187,6 +190,13 @@ class Judge:
     def sessions(self):
         """Where all jobs have ended that is told last, and whoever was told had no unfinished ones."""
         for session, events in self.events.items():
+    def end(self, identifier: str) -> str | None:
+        """The state in which a job has ended: of one that was deleted, what its events say."""
+        if identifier in self.jobs:
+            return self.jobs[identifier]["state"]
+        ends = [event["type"] for event in self.told(identifier) if event["type"] in ENDS]
+        return ends[0].removeprefix("job.") if ends else None
+
             events = sorted(events, key=lambda event: event["data"]["sequence"])
             ends = [event["type"] for event in events].count("session.invalidated")
             if ends != (session in self.book.ended):

@@ -16,6 +16,11 @@ SESSIONS = {
 SESSION_LIMITS = {"narrow": 2, "usual": 6}
 HOST_LIMIT = ("limited", 5)
 HOSTS = ["good", "limited", "shaky"]
+# One more host, where every path of the good tenant is healthy and every path of the misbehaving tenant fails.
+SHARED_HOST = "shared"
+MISBEHAVING_TENANT = "misbehaving"
+# Why a job of the good tenant may not wait there: nothing that the good tenant does gives the host a reason.
+HELD_CODES = ("host_backoff", "host_rate", "host_limit")
 
 
 @dataclasses.dataclass
@@ -37,6 +42,8 @@ class Record:
     # Nothing that the origin does and no chaos may make it fail.
     must_succeed: bool = False
     needs: list[str] = dataclasses.field(default_factory=list)
+    # No client suspends, cancels or needs it.
+    is_left_alone: bool = False
 
     @property
     def events(self) -> list[str]:
@@ -52,9 +59,13 @@ class Book:
         self.lock = threading.Lock()
         self.records: dict[str, Record] = {}
         self.by_id: dict[str, Record] = {}
+        # Those of them that clients may do something with.
+        self.choices: dict[str, None] = {}
         # Sessions that were invalidated, and how.
         self.ended: dict[str, str] = {}
         self.wrong: list[str] = []
+        # Jobs that were seen waiting for one of HELD_CODES at the shared host: the code and the sentence.
+        self.held: dict[str, tuple[str, str]] = {}
 
     def complain(self, text: str):
         with self.lock:
@@ -66,12 +77,14 @@ class Book:
             if identifier not in record.ids:
                 record.ids.append(identifier)
             self.by_id[identifier] = record
+            if not record.is_left_alone:
+                self.choices[identifier] = None
 
     def some(self, choice: random.Random) -> tuple[str, Record] | None:
         with self.lock:
-            if not self.by_id:
+            if not self.choices:
                 return None
             # Mostly what is new: the others are over.
-            ids = list(self.by_id)[-60:] if choice.random() < 0.8 else list(self.by_id)
+            ids = list(self.choices)[-60:] if choice.random() < 0.8 else list(self.choices)
             identifier = choice.choice(ids)
             return identifier, self.by_id[identifier]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import http.client
 import json
 import os
@@ -180,6 +181,7 @@ class Cluster:
     """Its nodes, and what somebody does to them: `away` names those that cannot be asked at the moment."""
 
     def __init__(self, binary: str, folder: pathlib.Path, count: int, **settings: str):
+        self.key = KEY
         self.folder, self.files = folder, folder / "files"
         self.files.mkdir()
         # A disk of its own for some of the files, which can run full, where we may have one.
@@ -200,17 +202,29 @@ class Cluster:
 
     def call(self, method: str, path: str, body=None, headers=None, seconds: float = 60) -> Answer:
         """Asks one node after the other until somebody has answered what is not 503 or 429."""
+        fields = {"Authorization": f"Bearer {self.key}", **(headers or {})}
         deadline, last = time.monotonic() + seconds, None
         while time.monotonic() < deadline:
             for node in self.nodes:
                 try:
-                    last = node.call(method, path, body, headers, 10)
+                    last = node.call(method, path, body, fields, 10)
                     if last.status not in (429, 500, 503):
                         return last
                 except Unreachable as error:
                     last = error
             time.sleep(0.2)
         raise Unreachable(f"{method} {path}: {last if isinstance(last, Exception) else last.body}")
+
+    def make_tenant(self, name: str) -> Cluster:
+        """The same cluster as a client of that tenant asks it, once every node knows its key."""
+        made = self.call("POST", "/v1/admin/keys", {"name": name, "role": "client", "tenant": name})
+        tenant = copy.copy(self)
+        tenant.key = made.json()["key"]
+        fields = {"Authorization": f"Bearer {tenant.key}"}
+        for node in self.nodes:
+            eventually(60, lambda n=node: n.call("GET", "/v1/jobs?limit=1", headers=fields).status == 200,
+                       f"node {node.port} knows the key of {name}")
+        return tenant
 
     def pages(self, path: str, limit: int = 500):
         """Everything of a list."""

@@ -7,15 +7,20 @@ import hashlib
 import itertools
 import pathlib
 import re
+import statistics
 import time
 
-from book import HOST_LIMIT, SESSION_LIMITS, Book, Record
+from book import HOST_LIMIT, SESSION_LIMITS, SHARED_HOST, Book, Record
 from cluster import Cluster
 from origin import Origin, Visit
 from receiver import Receiver
 
 TERMINAL = ("succeeded", "failed", "cancelled")
 ENDS = tuple(f"job.{state}" for state in TERMINAL)
+# Seconds from a submission to the end of a healthy job at the shared host: the median, and the most. Frozen and dead
+# nodes and a database that is away hold up single jobs, one after the other.
+HEALTHY_MEDIAN_MAX = 5
+HEALTHY_SECONDS_MAX = 150
 
 
 class Judge:
@@ -27,7 +32,6 @@ class Judge:
         for job in self.jobs.values():
             self.by_token[(job["metadata"] or {}).get("token", "")].append(job)
         self.events: dict[str, list[dict]] = collections.defaultdict(list)
-        self.ends: dict[str, list[dict]] = collections.defaultdict(list)
         for event in cluster.pages("/v1/events"):
             self.events[event["data"]["session"]].append(event)
 
@@ -35,12 +39,7 @@ class Judge:
         self.book.complain(text)
 
     def judge(self, excused):
-        for record in self.book.records.values():
-            self.existence(record)
-        for job in self.jobs.values():
-            self.outcome(job)
-        self.order()
-        self.sessions()
+        self.promises()
         self.deliveries()
         self.limits(excused)
         self.left_over()
@@ -50,6 +49,40 @@ class Judge:
             shown = self.cluster.call("GET", f"/v1/sessions/{session}").json()
             if not shown.get("ended_at"):
                 self.complain(f"session {session} was invalidated and has not ended: {shown}")
+
+    def promises(self):
+        """What holds for the jobs and events of each tenant, also of one that misbehaves."""
+        for record in self.book.records.values():
+            self.existence(record)
+        for job in self.jobs.values():
+            self.outcome(job)
+        self.order()
+        self.sessions()
+
+    def isolation(self):
+        """No job of the good tenant has waited for what another tenant did at the shared host."""
+        codes: dict[str, list[str]] = collections.defaultdict(list)
+        for identifier, (code, _) in self.book.held.items():
+            codes[code].append(identifier)
+        for code, held in codes.items():
+            self.complain(f"held for another tenant: {len(held)} jobs for {code} ({self.book.held[held[0]][1]}), such "
+                          f"as {self.story(held[0])}")
+        healthy = self.healthy_seconds()
+        if not healthy:
+            self.complain("no healthy job at the shared host has ended")
+            return
+        median, most = statistics.median(healthy.values()), max(healthy, key=healthy.get)
+        if median > HEALTHY_MEDIAN_MAX:
+            self.complain(f"healthy jobs at the shared host took {median:.1f} s (median of {len(healthy)}), "
+                          f"at most {HEALTHY_MEDIAN_MAX} s are right")
+        if healthy[most] > HEALTHY_SECONDS_MAX:
+            self.complain(f"a healthy job at the shared host took {healthy[most]:.1f} s: {self.story(most)}")
+
+    def healthy_seconds(self) -> dict[str, float]:
+        """How long each job took that was submitted for the shared host and has ended."""
+        place = f":{self.origin.ports[SHARED_HOST]}/"
+        return {job["id"]: seconds_between(job["created_at"], job["finished_at"]) for job in self.jobs.values()
+                if place in job["request"]["url"] and job["finished_at"] and not job["retry_of"]}
 
     def story(self, identifier: str) -> str:
         """What is needed to look into it."""
@@ -143,16 +176,26 @@ class Judge:
     def dependencies(self, job: dict, record: Record):
         if job["retry_of"] or not record.needs:
             return
-        needed = [self.jobs[name] for name in record.needs if name in self.jobs]
         policy = job["schedule"]["on_dependency_failure"]
-        for need in needed:
-            if job["started_at"] and need["finished_at"] > job["started_at"]:
-                self.complain(f"began before what it depends on: {self.story(job['id'])}, {self.story(need['id'])}")
-            if job["state"] == "succeeded" and policy == "fail" and need["state"] != "succeeded":
-                self.complain(f"succeeded after a failure: {self.story(job['id'])}, {self.story(need['id'])}")
+        # Of a batch whose answer was lost nobody knows which jobs these are.
+        ends = {need: self.end(need) for need in record.needs if not need.startswith("#")}
+        for need, end in ends.items():
+            found = self.jobs.get(need)
+            if found and job["started_at"] and found["finished_at"] > job["started_at"]:
+                self.complain(f"began before what it depends on: {self.story(job['id'])}, {self.story(need)}")
+            if job["state"] == "succeeded" and policy == "fail" and end != "succeeded":
+                self.complain(f"succeeded after a failure: {self.story(job['id'])}, {self.story(need)}")
         if record.must_succeed and job["state"] != "succeeded" and (
-                policy == "ignore" or all(need["state"] == "succeeded" for need in needed)):
+                policy == "ignore"
+                or len(ends) == len(record.needs) and all(end == "succeeded" for end in ends.values())):
             self.complain(f"has to succeed: {self.story(job['id'])}")
+
+    def end(self, identifier: str) -> str | None:
+        """The state in which a job has ended: of one that was deleted, what its events say."""
+        if identifier in self.jobs:
+            return self.jobs[identifier]["state"]
+        ends = [event["type"] for event in self.told(identifier) if event["type"] in ENDS]
+        return ends[0].removeprefix("job.") if ends else None
 
     # MARK: Events
 
@@ -311,6 +354,10 @@ class Judge:
             if not owner or owner[1] not in keep:
                 told = self.story(owner[1]) if owner else ""
                 self.complain(f"left over: {place.relative_to(self.cluster.files)} {told}")
+
+
+def seconds_between(begin: str, end: str) -> float:
+    return (datetime.datetime.fromisoformat(end) - datetime.datetime.fromisoformat(begin)).total_seconds()
 
 
 def vars_of(plan) -> dict:

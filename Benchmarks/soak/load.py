@@ -13,8 +13,8 @@ import random
 import threading
 import time
 
-from book import HOSTS, SESSIONS, Book, Record
-from cluster import KEY, Cluster, Unreachable
+from book import HOSTS, SESSIONS, SHARED_HOST, Book, Record
+from cluster import Cluster, Unreachable
 from origin import Origin, Plan, content
 from receiver import Receiver
 
@@ -59,7 +59,8 @@ class Client(threading.Thread):
     # MARK: Asking
 
     def ask(self, method: str, path: str, body=None, headers=None):
-        return self.random.choice(self.cluster.nodes).call(method, path, body, headers)
+        fields = {"Authorization": f"Bearer {self.cluster.key}", **(headers or {})}
+        return self.random.choice(self.cluster.nodes).call(method, path, body, fields)
 
     def hang_up(self, path: str, body, headers):
         """Sends a request and does not wait for the answer."""
@@ -67,7 +68,7 @@ class Client(threading.Thread):
         connection = node.connect(5)
         with contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("POST", path, json.dumps(body), {
-                "Authorization": f"Bearer {KEY}", "Content-Type": "application/json", **headers})
+                "Authorization": f"Bearer {self.cluster.key}", "Content-Type": "application/json", **headers})
             time.sleep(self.random.choice([0, 0.001, 0.01, 0.1]))
         connection.close()
 
@@ -375,3 +376,59 @@ class Client(threading.Thread):
                 self.book.enter(other, answer.json()["id"])
             elif answer is not None:
                 self.book.complain(f"{token} with resume_data of {identifier}: {answer.status} {answer.body[:400]}")
+
+
+class Steady(Client):
+    """Submits `rate` jobs per second for one path of the shared host, whatever becomes of them."""
+
+    rate = 3.0
+
+    def run(self):
+        begin = time.monotonic()
+        for number in range(1_000_000):
+            # A submission that was held up is made up for: the rate is that of the whole run.
+            if self.stopping.wait(max(0, begin + number / self.rate - time.monotonic())):
+                return
+            with contextlib.suppress(Unreachable):
+                self.submit()
+
+    def make(self, batch: int | None = None) -> Record:
+        self.count += 1
+        token = f"{self.prefix}{self.count:07}"
+        record = self.describe(token)
+        self.origin.plans[token] = record.plan
+        self.book.records[token] = record
+        return record
+
+    def describe(self, token: str) -> Record:
+        raise NotImplementedError
+
+
+class HealthyNeighbour(Steady):
+    """The good tenant at the shared host: each of its requests there is answered at once, with 200."""
+
+    def describe(self, token: str) -> Record:
+        plan = Plan(self.random.choice([300, 5_000, 20_000]))
+        spec = {
+            "kind": "download", "session": "wide", "metadata": {"token": token},
+            "request": {"url": self.origin.url(SHARED_HOST, token, "healthy/"), "timeout_for_request": 30},
+            "retry": {"initial_delay": 0.2, "max_delay": 3, "max_attempts": 100}, "schedule": {},
+            "destination": {"path": f"f/shared/{token}"}}
+        digests = {hashlib.sha256(content(token, 0, plan.size)).hexdigest()}
+        return Record(token, spec, plan, digests, f"key-{token}", must_succeed=True, is_left_alone=True)
+
+
+class MisbehavingNeighbour(Steady):
+    """The other tenant at the same host: 5 jobs per second for a path that always answers 503, and as the first one
+    a job whose answer is 429 with `Retry-After: 3600`."""
+
+    rate = 5.0
+
+    def describe(self, token: str) -> Record:
+        is_first = self.count == 1
+        plan = Plan(0, always="status:429,3600" if is_first else "status:503")
+        spec = {
+            "kind": "download", "metadata": {"token": token},
+            "request": {"url": self.origin.url(SHARED_HOST, token, "quota/" if is_first else "busy/")},
+            "retry": {"initial_delay": 0.2, "max_delay": 1, "max_attempts": 4}, "schedule": {}}
+        return Record(token, spec, plan, set(), f"key-{token}")

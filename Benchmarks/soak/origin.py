@@ -15,9 +15,11 @@ import urllib.parse
 
 @dataclasses.dataclass
 class Plan:
-    """What a token's requests get: `faults` one after the other, then the whole body."""
+    """What a token's requests get: `faults` one after the other, then the whole body or, where there is one, the
+    fault `always`."""
     size: int
     faults: list[str] = dataclasses.field(default_factory=list)
+    always: str = ""
     validator: str = "etag"
     # How many requests get the first version of the bytes; None: all.
     change_after: int | None = None
@@ -75,8 +77,8 @@ class Origin:
         for writer in list(self.writers[host]):
             writer.transport.abort()
 
-    def url(self, host: str, token: str) -> str:
-        return f"http://127.0.0.1:{self.ports[host]}/{token}"
+    def url(self, host: str, token: str, folder: str = "") -> str:
+        return f"http://127.0.0.1:{self.ports[host]}/{folder}{token}"
 
     def leave(self, host: str):
         """Nobody listens any more, and what was open is reset."""
@@ -103,7 +105,7 @@ class Origin:
                 method, target, _ = lines[0].split(" ")
                 fields = {name.lower(): value.strip()
                           for name, _, value in (line.partition(":") for line in lines[1:] if line)}
-                token = urllib.parse.unquote(target.split("?")[0]).strip("/").split("/")[0]
+                token = urllib.parse.unquote(target.split("?")[0]).rpartition("/")[2]
                 await self._notice_ends()
                 visit = Visit(host, fields.get("x-session", ""), token, method, time.monotonic())
                 self.visits.append(visit)
@@ -148,7 +150,7 @@ class Origin:
         if plan is None:
             return await self._send(visit, writer, 404, {}, b"")
         plan.requests += 1
-        fault = plan.faults.pop(0) if plan.faults else ""
+        fault = plan.faults.pop(0) if plan.faults else plan.always
         if fault == "refuse":
             # Before the body was read, if there is one.
             writer.transport.abort()

@@ -2,8 +2,9 @@
 
     python3 Benchmarks/soak/soak.py [--ferry .build/release/ferry] [--seconds 600] [--seed 7] [--nodes 3]
 
-Prints what was done to it as it goes and ends with 1 when something was lost, done twice, left half or not told. The
-same seed gives the same clients and the same chaos; what falls together is up to the machine.
+A second tenant misbehaves at a host that the first one uses as well, unless `--no-misbehave` says otherwise. Prints
+what was done to it as it goes and ends with 1 when something was lost, done twice, left half or not told, or when one
+tenant has held up another. The same seed gives the same clients and the same chaos; what falls together is up to the machine.
 """
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from book import HOST_LIMIT, HOSTS, SESSIONS, Book
+from book import HOST_LIMIT, HOSTS, MISBEHAVING_TENANT, SESSIONS, SHARED_HOST, Book
 from chaos import KINDS, Chaos, excused, locks
 from cluster import SECRET, Cluster, eventually
-from judge import Judge
-from load import Client
+from judge import HEALTHY_SECONDS_MAX, Judge
+from load import Client, HealthyNeighbour, MisbehavingNeighbour
 from origin import Origin, Plan
 from receiver import Receiver
 from watch import Listener, Looker, Names
@@ -34,13 +35,13 @@ QUIET_SECONDS = 600
 
 class Soak:
     def __init__(self, binary: str, seed: int, nodes: int, kinds: list[str], clients: int, pause: float,
-                 chaos_pause: float):
+                 chaos_pause: float, misbehave: bool):
         self.seed = seed
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ferry-soak-"))
         # The account of PostgreSQL has to pass it when we are root.
         self.folder.chmod(0o755)
         self.book = Book()
-        self.origin = Origin(HOSTS)
+        self.origin = Origin([*HOSTS, SHARED_HOST])
         self.receiver = Receiver(seed, SECRET)
         self.cluster = Cluster(binary, self.folder, nodes)
         self.endpoints: dict[str, dict] = {}
@@ -48,11 +49,21 @@ class Soak:
         self.configure()
         self.clients = [Client(f"{seed}/{number}", self.cluster, self.origin, self.receiver, self.book, pause)
                         for number in range(clients)]
+        # The tenant that misbehaves, and what it was answered; None: there is nobody but the good one.
+        self.other = self.cluster.make_tenant(MISBEHAVING_TENANT) if misbehave else None
+        self.other_book = Book()
+        if self.other:
+            self.clients += [
+                HealthyNeighbour(f"{seed}/healthy", self.cluster, self.origin, self.receiver, self.book, pause),
+                MisbehavingNeighbour(f"{seed}/other", self.other, self.origin, self.receiver, self.other_book, pause)]
         taken = locks(nodes)
         self.chaos = [Chaos(f"{seed}/chaos{number}", self.cluster, self.origin, self.receiver, self.book, kinds,
                             chaos_pause, taken) for number in range(2)]
         self.names = Names(self.cluster, self.book)
-        self.looker = Looker(self.cluster, self.book, f"{seed}/looker")
+        self.lookers = [Looker(self.cluster, self.book, f"{seed}/looker",
+                               self.origin.url(SHARED_HOST, "") if self.other else None)]
+        if self.other:
+            self.lookers.append(Looker(self.other, self.other_book, f"{seed}/other looker", None))
         self.listeners = [Listener(self.cluster, session, self.book, f"{seed}/{session}") for session in SESSIONS]
 
     def configure(self):
@@ -86,7 +97,7 @@ class Soak:
         return answer.json()
 
     def run(self, seconds: float):
-        watchers = [self.names, self.looker, *self.listeners]
+        watchers = [self.names, *self.lookers, *self.listeners]
         for thread in [*watchers, *self.clients, *self.chaos]:
             thread.start()
         time.sleep(seconds)
@@ -109,6 +120,9 @@ class Soak:
         begin = time.monotonic()
         for schedule in self.cluster.pages("/v1/schedules"):
             self.must("POST", f"/v1/schedules/{schedule['id']}/pause", {})
+        if self.other:
+            self.end_healthy()
+            eventually(QUIET_SECONDS, self.give_up, "no unfinished job of the tenant that misbehaves")
         eventually(QUIET_SECONDS, self.is_counted, "counts that are those of the lists")
         eventually(QUIET_SECONDS, lambda: sum(self.counts().values()) == 0 or self.release(), "no unfinished job")
         self.over = time.monotonic() - begin
@@ -133,6 +147,34 @@ class Soak:
         self.counted = f"status {before}, lists {dict(listed)}, sessions {in_sessions}"
         return self.counts() == before and all(listed[state] == count for state, count in before.items()) \
             and all(listed[key] == count for key, count in in_sessions.items())
+
+    def end_healthy(self):
+        """Waits for the healthy jobs at the shared host as long as one may take, and cancels what is left."""
+        try:
+            eventually(HEALTHY_SECONDS_MAX, lambda: not self.healthy(), "no unfinished healthy job")
+        except TimeoutError:
+            left = self.healthy()
+            self.book.complain(f"{len(left)} healthy jobs at the shared host have not ended {HEALTHY_SECONDS_MAX} s "
+                               f"after the last one was submitted, such as {json.dumps(left[0])}")
+            for job in left:
+                record = self.book.by_id.get(job["id"])
+                if record:
+                    record.must_succeed = False
+                    record.commands.append("cancel")
+                self.cluster.call("POST", f"/v1/jobs/{job['id']}/cancel", {})
+
+    def healthy(self) -> list[dict]:
+        host = f"127.0.0.1:{self.origin.ports[SHARED_HOST]}"
+        return [job for state in ("waiting", "queued", "running", "suspended")
+                for job in self.cluster.pages(f"/v1/jobs?state={state}&host={host}")]
+
+    def give_up(self) -> bool:
+        """Cancels what the tenant that misbehaves has left; whether nothing is left."""
+        left = [job["id"] for state in ("waiting", "queued", "running", "suspended")
+                for job in self.other.pages(f"/v1/jobs?state={state}")]
+        for identifier in left:
+            self.other.call("POST", f"/v1/jobs/{identifier}/cancel", {})
+        return not left
 
     def release(self) -> bool:
         """Lets go what clients have held; false."""
@@ -159,6 +201,11 @@ class Soak:
     def judge(self) -> list[str]:
         judge = Judge(self.cluster, self.origin, self.receiver, self.book, self.endpoints)
         judge.judge(excused([one for chaos in self.chaos for one in chaos.done]))
+        if self.other:
+            judge.isolation()
+            Judge(self.other, self.origin, self.receiver, self.other_book, {}).promises()
+            for text in self.other_book.wrong:
+                self.book.complain(f"tenant {MISBEHAVING_TENANT}: {text}")
         for listener in self.listeners:
             if not listener.sequences:
                 self.book.complain(f"{listener.name} has heard nothing")
@@ -173,7 +220,11 @@ class Soak:
         print(f"  quiet after {self.over:.1f} s; {sum(map(len, judge.events.values()))} events, "
               f"{len(self.receiver.deliveries)} deliveries, {len(self.origin.visits)} requests at the origins, "
               f"{sum(len(listener.sequences) for listener in self.listeners)} events heard by listeners, "
-              f"{self.looker.looks} looks, waiting for {self.looker.reasons}")
+              f"{self.lookers[0].looks} looks, waiting for {self.lookers[0].reasons}")
+        healthy = sorted(judge.healthy_seconds().values())
+        if healthy:
+            print(f"  {len(healthy)} healthy jobs beside {len(self.other_book.by_id)} of the other tenant: median "
+                  f"{healthy[len(healthy) // 2]:.2f} s, at most {healthy[-1]:.2f} s, {len(self.book.held)} seen held")
         done = collections.Counter(kind for chaos in self.chaos for kind, _, _ in chaos.done)
         print(f"  chaos {dict(done)}, resident at most "
               f"{[node.resident_max >> 20 for node in self.cluster.nodes]} MiB", flush=True)
@@ -192,10 +243,10 @@ class Soak:
 
 @contextlib.contextmanager
 def soaked(binary: str, seconds: float, seed: int, nodes: int, *, kinds=KINDS, clients=6, pause=0.4, chaos_pause=4.0,
-           keep=False):
+           misbehave=True, keep=False):
     """A cluster that has had its time and is quiet again, and has been judged: `book.wrong` says what was wrong."""
     print(f"seed {seed}, {nodes} nodes, {seconds:.0f} s", flush=True)
-    run = Soak(binary, seed, nodes, kinds, clients, pause, chaos_pause)
+    run = Soak(binary, seed, nodes, kinds, clients, pause, chaos_pause, misbehave)
     try:
         try:
             run.run(seconds)
@@ -224,10 +275,13 @@ def main():
     parser.add_argument("--pause", type=float, default=0.4, help="seconds between a client's requests, on average")
     parser.add_argument("--chaos-pause", type=float, default=4, help="seconds between one trouble and the next")
     parser.add_argument("--chaos", default=",".join(KINDS), help="what may happen, separated by commas")
+    parser.add_argument("--misbehave", action=argparse.BooleanOptionalAction, default=True,
+                        help="a second tenant that makes a host refuse its requests")
     parser.add_argument("--keep", action="store_true", help="leave logs, files and database of a run that has failed")
     words = parser.parse_args()
     with soaked(words.ferry, words.seconds, words.seed, words.nodes, kinds=words.chaos.split(","),
-                clients=words.clients, pause=words.pause, chaos_pause=words.chaos_pause, keep=words.keep) as run:
+                clients=words.clients, pause=words.pause, chaos_pause=words.chaos_pause, misbehave=words.misbehave,
+                keep=words.keep) as run:
         pass
     wrong = run.book.wrong
     for text in wrong:

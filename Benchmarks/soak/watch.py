@@ -10,7 +10,7 @@ import random
 import threading
 import time
 
-from book import Book
+from book import HELD_CODES, Book
 from cluster import KEY, Cluster, Unreachable
 
 TERMINAL = ("succeeded", "failed", "cancelled")
@@ -113,12 +113,15 @@ class Listener(threading.Thread):
 class Looker(threading.Thread):
     """Whether each job that does not run says why, and whether what is over stays as it was."""
 
-    def __init__(self, cluster: Cluster, book: Book, seed: str):
+    def __init__(self, cluster: Cluster, book: Book, seed: str, shared: str | None):
+        """`shared`: what URLs at the shared host begin with, where no job of this tenant may be held; None: nobody
+        else is there."""
         super().__init__(name="looker", daemon=True)
-        self.cluster, self.book = cluster, book
+        self.cluster, self.book, self.shared = cluster, book, shared
         self.random = random.Random(seed)
         self.stopping = threading.Event()
         self.over: dict[str, dict] = {}
+        self.fields = {"Authorization": f"Bearer {cluster.key}"}
         self.looks = 0
         self.reasons: dict[str, int] = {}
 
@@ -132,13 +135,13 @@ class Looker(threading.Thread):
     def look(self):
         node = self.random.choice(self.cluster.nodes)
         for state in ("waiting", "queued", "suspended"):
-            answer = node.call("GET", f"/v1/jobs?state={state}&limit=500")
+            answer = node.call("GET", f"/v1/jobs?state={state}&limit=500", headers=self.fields)
             for job in answer.json()["data"] if answer.status == 200 else []:
                 self.explain(job)
         with self.book.lock:
             ids = list(self.book.by_id)
         for identifier in self.random.sample(ids, min(15, len(ids))):
-            answer = node.call("GET", f"/v1/jobs/{identifier}")
+            answer = node.call("GET", f"/v1/jobs/{identifier}", headers=self.fields)
             if answer.status == 200:
                 self.remember(answer.json())
         self.looks += 1
@@ -149,6 +152,8 @@ class Looker(threading.Thread):
             self.book.complain(f"{job['id']} is {job['state']} and says not why: {reason}, {job['waiting_for']}")
         else:
             self.reasons[reason["code"]] = self.reasons.get(reason["code"], 0) + 1
+            if self.shared and job["request"]["url"].startswith(self.shared) and reason["code"] in HELD_CODES:
+                self.book.held.setdefault(job["id"], (reason["code"], reason["detail"]))
 
     def remember(self, job: dict):
         """A job that is over never changes again."""

@@ -68,7 +68,12 @@ struct Call: Sendable {
     /// The body as a merge patch (RFC 7396): an object.
     func mergePatch() throws(Problem) -> JSON {
         try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
-        return try parse(request.body)
+        let patch = try parse(request.body)
+        let complaints = Complaints()
+        guard FieldReader(patch, at: "#", complaints) != nil else {
+            throw Problem(InvalidFields(complaints.errors))
+        }
+        return patch
     }
 
     /// `field`: where an answer says which types are taken (RFC 9110 §10.2, RFC 5789 §3.1).

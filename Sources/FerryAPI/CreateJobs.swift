@@ -134,7 +134,7 @@ extension API {
             payload: job.payload, origin: job.origin, traceparent: trace, retryOf: retryOf)
     }
 
-    /// The key of a submission, bound to tenant, method and path.
+    /// The key of a request, in the scope of its tenant.
     func idempotency(_ call: Call) throws(Problem) -> Submission.Idempotency? {
         guard let key = try idempotencyKey(call.fields) else { return nil }
         let route = "\(call.request.head.method) \(call.request.head.path)"

@@ -103,13 +103,10 @@ extension EventQuery {
     /// By what streams and lists are asked for alike.
     fileprivate mutating func narrow(_ name: String, _ value: String) throws(Problem) {
         if name == "session" {
-            guard (1...Limits.nameByteCountMax).contains(value.utf8.count) else {
-                throw Problem(.invalidParameter, "session must have 1 to \(Limits.nameByteCountMax) bytes.")
-            }
-            session = value
+            session = try sessionName(value)
             return
         }
-        let named = value.split(separator: ",", omittingEmptySubsequences: false)
+        let named = try listed(name, value, countMax: EventType.allCases.count)
             .map { EventType(rawValue: String($0)) }
         guard !named.contains(nil) else {
             throw Problem(

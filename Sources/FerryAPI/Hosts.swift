@@ -72,17 +72,17 @@ extension API {
 }
 
 private func origin(_ call: Call) throws(Problem) -> String {
-    guard let text = call.parameters.first, let origin = WebURL.origin(named: text) else {
+    guard let reference = call.parameters.first.flatMap(HostReference.init) else {
         throw Problem(
             .invalidParameter,
             "A host is named as https://host:port, percent-encoded, or as host or host:port.")
     }
-    return origin
+    return reference.origin
 }
 
 /// Cursors of this list are origins.
 private func hostPosition(_ cursor: String) throws(Problem) -> String {
-    guard WebURL.origin(named: cursor) == cursor else { throw Problem.unknownCursor }
+    guard HostReference(cursor)?.origin == cursor else { throw Problem.unknownCursor }
     return cursor
 }
 

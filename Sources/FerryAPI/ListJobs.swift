@@ -41,9 +41,9 @@ func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
     var query = JobQuery(tenant: call.principal.tenant)
     for (name, value) in call.query {
         switch name {
-        case "session": query.session = try nonEmpty(name, value, byteCountMax: Limits.nameByteCountMax)
+        case "session": query.session = try sessionName(value)
         case "state":
-            query.states = try value.split(separator: ",", omittingEmptySubsequences: false)
+            query.states = try listed(name, value, countMax: JobState.allCases.count)
                 .map { state throws(Problem) in try choice(name, String(state)) }
         case "kind": query.kind = try choice(name, value)
         case "host": try query.narrow(toHost: value)
@@ -66,7 +66,7 @@ func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
         case "limit": query.limit = try pageLimit(value)
         case "cursor": query.before = try position(value)
         default:
-            query.metadata.append(JobSpec.Pair(String(name.dropFirst("metadata.".count)), value))
+            query.metadata.append(try metadataFilter(name, value))
         }
     }
     return query
@@ -75,29 +75,52 @@ func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
 extension JobQuery {
     /// By a host's name, by `host:port`, or by an origin.
     fileprivate mutating func narrow(toHost value: String) throws(Problem) {
-        let isOrigin = value.contains("://")
-        guard let url = try? WebURL.parse(isOrigin ? value : "https://\(value)"), url.path == "/",
-            url.query == nil
-        else {
+        guard let reference = HostReference(value) else {
             throw Problem(
                 .invalidParameter,
                 "host is a name, host:port, or an origin such as https://example.org:8443, without a path.")
         }
-        if isOrigin {
-            origins = [url.origin]
-        } else if !value.hasSuffix("]"), value.split(separator: "]").last?.contains(":") == true {
-            origins = WebURL.Scheme.allCases.map { "\($0.rawValue)://\(url.host):\(url.port)" }
+        if reference.scheme != nil {
+            origins = [reference.origin]
+        } else if let port = reference.port {
+            origins = WebURL.Scheme.allCases.map { "\($0.rawValue)://\(reference.host):\(port)" }
         } else {
-            host = url.host
+            host = reference.host
         }
     }
 }
 
-private func nonEmpty(_ name: String, _ value: String, byteCountMax: Int) throws(Problem) -> String {
-    guard (1...byteCountMax).contains(value.utf8.count) else {
-        throw Problem(.invalidParameter, "\(name) must have 1 to \(byteCountMax) bytes.")
+/// The session that a list or a stream is about.
+func sessionName(_ value: String) throws(Problem) -> String {
+    guard SessionName.isValid(value) else {
+        throw Problem(
+            .invalidParameter,
+            "session must be a session's name: 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
     }
     return value
+}
+
+/// The values of a list with commas.
+func listed(_ name: String, _ value: String, countMax: Int) throws(Problem) -> [Substring] {
+    let values = value.split(separator: ",", omittingEmptySubsequences: false)
+    guard values.count <= countMax else {
+        throw Problem(.invalidParameter, "\(name) takes at most \(countMax) values.")
+    }
+    return values
+}
+
+/// What no metadata can be like is refused.
+private func metadataFilter(_ name: String, _ value: String) throws(Problem) -> JobSpec.Pair {
+    let pair = JobSpec.Pair(String(name.dropFirst("metadata.".count)), value)
+    guard pair.name.utf8.count <= Limits.metadataNameByteCountMax,
+        value.unicodeScalars.count <= Limits.metadataValueByteCountMax
+    else {
+        throw Problem(
+            .invalidParameter,
+            "\(name.prefix(200)): a name in metadata has at most \(Limits.metadataNameByteCountMax) bytes, a "
+                + "value at most \(Limits.metadataValueByteCountMax).")
+    }
+    return pair
 }
 
 private func choice<Choice: RawRepresentable & CaseIterable>(

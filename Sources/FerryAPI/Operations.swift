@@ -9,7 +9,14 @@ extension API {
     /// `GET /readyz`: and so can what it depends on. `?verbose` names each check, as Kubernetes' API server
     /// does.
     func ready(_ call: Call) {
-        let isVerbose = call.query.contains { $0.name == "verbose" }
+        let verbose = call.query.first { $0.name == "verbose" }?.value
+        let isVerbose = verbose != nil
+        guard verbose?.unicodeScalars.count ?? 0 <= Limits.nameByteCountMax else {
+            return call.fail(
+                Problem(
+                    .invalidParameter,
+                    "verbose takes no value, or one of at most \(Limits.nameByteCountMax) characters."))
+        }
         let checks = ports.readiness()
         let isReady = checks.allSatisfy { $0.isOK || !$0.isRequired }
         var text = isReady ? "ok\n" : "not ready\n"

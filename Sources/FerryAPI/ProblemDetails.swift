@@ -187,7 +187,9 @@ struct Problem: Error, Sendable {
             fields += quotaFields("jobs", quota: countMax, seconds: seconds)
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
         case .idempotencyKeyReused:
-            self.init(.idempotencyKeyReused, "This Idempotency-Key came with another body before.")
+            self.init(
+                .idempotencyKeyReused,
+                "The tenant used this Idempotency-Key for another method, path or body. Use a new key.")
         case .idempotencyKeyInProgress:
             self.init(.idempotencyKeyInProgress, "A request with this Idempotency-Key is being processed.")
         case .invalidState(let state, let waitingFor):

@@ -1,3 +1,4 @@
+import FerryCore
 import Glibc
 import Sys
 
@@ -39,7 +40,7 @@ enum LocalFile {
         // By scalars, as file systems see them: a slash before a combining mark is a character of its own.
         let parts = name?.unicodeScalars.split(whereSeparator: { $0 == "/" || $0 == "\\" })
         guard let last = parts?.last else { return nil }
-        let clean = String(String.UnicodeScalarView(last.filter { $0.value >= 0x20 && $0.value != 0x7F }))
+        let clean = NameCharacters.removingForbidden(from: String(String.UnicodeScalarView(last)))
         let isHidden = clean.utf8.first == UInt8(ascii: ".")
         return clean.isEmpty || isHidden || clean.utf8.count > 255 ? nil : clean
     }

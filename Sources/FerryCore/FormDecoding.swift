@@ -79,8 +79,8 @@ extension JobDecoding {
     }
 
     private func partNameReason(_ name: String) -> String? {
-        (1...Limits.partNameByteCountMax).contains(name.utf8.count) && !name.utf8.contains(0)
-            ? nil : "A name has 1 to \(Limits.partNameByteCountMax) bytes and no U+0000."
+        (1...Limits.partNameByteCountMax).contains(name.utf8.count) && NameCharacters.areAllowed(in: name)
+            ? nil : "A name has 1 to \(Limits.partNameByteCountMax) bytes, and \(NameCharacters.rule)."
     }
 
     /// `type/subtype`, with parameters if need be (RFC 9110 §8.3.1).

@@ -184,14 +184,3 @@ package struct HostPatch: Sendable, Equatable {
         return InvalidFields(complaints.errors)
     }
 }
-
-extension WebURL {
-    /// The origin that an operator names: `https://host:8443`, or `host` and `host:8443`, which mean https.
-    /// Nil for anything else, and for what has a path.
-    package static func origin(named text: String) -> String? {
-        guard let url = try? parse(text.contains("://") ? text : "https://\(text)"), url.path == "/",
-            url.query == nil
-        else { return nil }
-        return url.origin
-    }
-}

@@ -30,7 +30,11 @@ package struct JobContent: Sendable {
         mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string
         let path = result["path"]?.string
         let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
-        fileName = name ?? response?["suggested_filename"]?.string ?? job.id.description
+        // Jobs that were stored before `NameCharacters` was checked may have any name.
+        let clean = (name ?? response?["suggested_filename"]?.string).map {
+            NameCharacters.removingForbidden(from: $0)
+        }
+        fileName = clean.flatMap { $0.isEmpty ? nil : $0 } ?? job.id.description
         let file = result["file"]?.string.flatMap { FileIdentity($0) }
         place = if let body = job.body { .body(body) } else if let path { .path(path, file) } else { .kept }
     }

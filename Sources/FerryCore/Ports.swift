@@ -26,11 +26,12 @@ package struct Submission: Sendable {
     }
 
     package struct Idempotency: Sendable, Equatable {
+        /// Tenant and key are the scope: a tenant uses a key for one request, whatever its method and path.
         package let tenant: String
-        /// Route and key: a key is bound to the method and path that it came with.
-        package let route: String
         package let key: String
-        /// SHA-256 of method, path and body.
+        /// Method and path of the request. Nodes of an older version look for keys by it.
+        package let route: String
+        /// SHA-256 of method, path and body: what makes a request the same as the first one with the key.
         package let fingerprint: [UInt8]
         package init(tenant: String, route: String, key: String, fingerprint: [UInt8]) {
             self.tenant = tenant

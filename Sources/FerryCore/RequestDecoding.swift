@@ -268,8 +268,8 @@ extension JobDecoding {
         var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         if mayBeDirectory, parts.count > 1, parts.last?.isEmpty == true { parts.removeLast() }
         let reason: String? =
-            if path.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) {
-                "A path has no control characters."
+            if !NameCharacters.areAllowed(in: path) {
+                "A path has \(NameCharacters.rule)."
             } else if path.utf8.first == UInt8(ascii: "/") {
                 "A path is relative to the storage root; it does not begin with a slash."
             } else if parts.contains(where: {

@@ -214,7 +214,7 @@ struct BodyAssembly: Sendable {
     }
 
     private func file(_ path: String) throws(TransferError) -> SourceFile {
-        try SourceFile(path, below: context.root(context.configuration.storageRoot(attempt.tenant)))
+        try SourceFile(path, below: context.storageRoot(of: attempt.tenant))
     }
 
     private func piece(
@@ -228,7 +228,7 @@ struct BodyAssembly: Sendable {
             file = try self.file(path)
             isPublished = file.identity == published
         case .kept:
-            let root = try context.root(context.configuration.keptDirectory)
+            let root = try context.keptRoot()
             file = try SourceFile(KeptFiles.path(for: job), below: root)
         }
         guard file.byteCount == content.size else { throw Self.changed }

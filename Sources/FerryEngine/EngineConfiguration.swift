@@ -1,4 +1,5 @@
 package import FerryCore
+package import Sys
 
 /// How an engine is set up. Immutable for its life.
 package struct EngineConfiguration: Sendable {
@@ -17,7 +18,10 @@ package struct EngineConfiguration: Sendable {
     package var node: NodeID?
     /// A tenant's directory; it is made when it is missing.
     package var storageRoot: @Sendable (_ tenant: String) -> String
-    /// Where files without a destination are kept, in 256 subdirectories (`KeptFiles.path`).
+    /// Permissions of what is made below a tenant's directory.
+    package var fileModes: @Sendable (_ tenant: String) -> FileModes = { _ in FileModes(umask: 0o022) }
+    /// Where files without a destination are kept, for this process alone, in 256 subdirectories
+    /// (`KeptFiles.path`).
     package var keptDirectory: String
     package var fileSync = FileSync.full
     /// Bytes that stay free on each file system, but no more than a twentieth of it.

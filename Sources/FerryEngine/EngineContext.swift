@@ -53,9 +53,9 @@ final class EngineContext: Sendable {
 
     /// Opened once each and kept while its path leads there. A root that was removed meanwhile is made again;
     /// where another directory was put or mounted in its place, files go there.
-    func root(_ path: String) throws(TransferError) -> StorageDirectory {
+    private func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
         if let open = roots.withLock({ $0[path] }), open.isStill(at: path) { return open }
-        let opened = try StorageDirectory.root(path)
+        let opened = try StorageDirectory.root(path, modes)
         roots.withLock { roots in
             if roots.count >= 1_000 { roots = [:] }
             roots[path] = opened
@@ -63,24 +63,34 @@ final class EngineContext: Sendable {
         return opened
     }
 
+    /// The directory of a tenant's files.
+    func storageRoot(of tenant: String) throws(TransferError) -> StorageDirectory {
+        try root(configuration.storageRoot(tenant), configuration.fileModes(tenant))
+    }
+
+    /// The directory of the files that the service keeps.
+    func keptRoot() throws(TransferError) -> StorageDirectory {
+        try root(configuration.keptDirectory, .own)
+    }
+
     /// Where the file of an attempt goes: the destination that it names, or the kept files.
     func destination(of attempt: Attempt) throws(TransferError) -> Destination {
         if let named = attempt.spec.destination {
             return Destination(
-                root: try root(configuration.storageRoot(attempt.tenant)), path: named.path,
+                root: try storageRoot(of: attempt.tenant), path: named.path,
                 ifExists: named.ifExists, of: attempt, isKept: false)
         }
         return Destination(
-            root: try root(configuration.keptDirectory), path: KeptFiles.path(for: attempt.job),
+            root: try keptRoot(), path: KeptFiles.path(for: attempt.job),
             ifExists: .replace,
             of: attempt, isKept: true)
     }
 
     /// Where the file of another job went, whose bytes somebody may go on from.
     func destination(of point: ResumePoint) throws(TransferError) -> Destination {
-        let root = point.path == nil ? configuration.keptDirectory : configuration.storageRoot(point.tenant)
-        return Destination(
-            root: try self.root(root), path: point.path ?? KeptFiles.path(for: point.job), job: point.job)
+        Destination(
+            root: try point.path == nil ? keptRoot() : storageRoot(of: point.tenant),
+            path: point.path ?? KeptFiles.path(for: point.job), job: point.job)
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {

@@ -36,7 +36,7 @@ extension LiveTransfer {
         let subject = attempt.spec.kind == .upload ? 0 : nil
         if let payload = attempt.payload { return BodyContents([.bytes(payload)], subject: subject) }
         guard case .path(let path)? = attempt.spec.source else { return nil }
-        let root = try context.root(context.configuration.storageRoot(attempt.tenant))
+        let root = try context.storageRoot(of: attempt.tenant)
         return BodyContents([.file(try SourceFile(path, below: root))], subject: subject)
     }
 

@@ -40,6 +40,7 @@ final class Resumption: Sendable {
             close(descriptor)
             return nil
         }
+        place.giveModes(descriptor, status)
         var record = found.clipped(to: size)
         record.isSequential = !withGaps
         record.ranges = kept

@@ -7,31 +7,36 @@ import Sys
 /// (openat2(2), RESOLVE_BENEATH). Closed with its last owner.
 final class StorageDirectory: Sendable {
     let descriptor: Int32
+    /// Permissions of what is made below.
+    private let modes: FileModes
 
-    private init(_ descriptor: Int32) { self.descriptor = descriptor }
+    private init(_ descriptor: Int32, _ modes: FileModes) {
+        self.descriptor = descriptor
+        self.modes = modes
+    }
 
     deinit { close(descriptor) }
 
     /// Opens a root by its trusted absolute path; makes it, with its parents, when it is missing.
-    static func root(_ path: String) throws(TransferError) -> StorageDirectory {
+    static func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
         var opened = open(path, flags)
         if opened < 0, errno == ENOENT {
             var made = ""
             for part in path.split(separator: "/") {
                 made += path.hasPrefix("/") || !made.isEmpty ? "/\(part)" : "\(part)"
-                mkdir(made, 0o755)
+                mkdir(made, modes.directory)
             }
             opened = open(path, flags)
         }
         guard opened >= 0 else { throw storageError(errno) }
-        return StorageDirectory(opened)
+        return StorageDirectory(opened, modes)
     }
 
     /// Opens a directory, or the one above it that is there.
     static func existing(_ path: String) throws(SystemError) -> StorageDirectory {
         let opened = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        if opened >= 0 { return StorageDirectory(opened) }
+        if opened >= 0 { return StorageDirectory(opened, .own) }
         guard errno == ENOENT, path.utf8.count > 1 else { throw SystemError("open \(path)") }
         let above = splitPath(path).directory
         return try existing(above.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : above)
@@ -45,19 +50,19 @@ final class StorageDirectory: Sendable {
 
     /// Opens a directory below this one; an empty path is this one. With `making`, what is missing is made.
     func directory(_ path: String, making: Bool) throws(TransferError) -> StorageDirectory {
-        if path.isEmpty { return StorageDirectory(try beneath(".", O_RDONLY | O_DIRECTORY)) }
+        if path.isEmpty { return StorageDirectory(try beneath(".", O_RDONLY | O_DIRECTORY), modes) }
         let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
-        if opened >= 0 { return StorageDirectory(opened) }
+        if opened >= 0 { return StorageDirectory(opened, modes) }
         guard errno == ENOENT, making else { throw storageError(errno) }
         let (parent, name) = splitPath(path)
         let above = try directory(parent, making: true)
-        if mkdirat(above.descriptor, name, 0o755) == 0 {
+        if mkdirat(above.descriptor, name, modes.directory) == 0 {
             // A directory nobody can find after a power cut would take its files along.
             fsync(above.descriptor)
         } else if errno != EEXIST {
             throw storageError(errno)
         }
-        return StorageDirectory(try beneath(path, O_RDONLY | O_DIRECTORY))
+        return StorageDirectory(try beneath(path, O_RDONLY | O_DIRECTORY), modes)
     }
 
     /// A regular file to read. Throws `source_not_found` for anything else.
@@ -88,9 +93,16 @@ final class StorageDirectory: Sendable {
 
     /// Makes a file that did not exist, for writing and reading.
     func newFile(_ name: String) throws(TransferError) -> Int32 {
-        let opened = openat(descriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o644)
+        let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
+        let opened = openat(descriptor, name, flags, modes.file)
         guard opened >= 0 else { throw storageError(errno) }
         return opened
+    }
+
+    /// Gives a file that is there the permissions of a new one: an earlier attempt may have made it in
+    /// another directory, or under another umask. A file system without permissions (vfat) keeps its own.
+    func giveModes(_ descriptor: Int32, _ status: stat) {
+        if status.st_mode & 0o7777 != modes.file { fchmod(descriptor, modes.file) }
     }
 
     /// A regular file that is there under this very name and no other, for writing and reading. Throws

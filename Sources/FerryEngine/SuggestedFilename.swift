@@ -1,7 +1,8 @@
 package import FerryCore
 
-/// The name that an answer suggests for its bytes, made safe to be a name in any directory: one path part, no
-/// controls, not hidden, at most 255 bytes. nil when nothing usable is left.
+/// The name that an answer suggests for its bytes, made safe to be a name in any directory: one path part,
+/// without the characters that `NameCharacters` forbids, not hidden, at most 255 bytes. nil when nothing
+/// usable is left.
 package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
     if let value = head.first("content-disposition"),
         let name = dispositionFilename(value).flatMap(safeFilename)
@@ -82,9 +83,7 @@ private func safeFilename(_ name: String) -> String? {
     if isPlain(name) { return name }
     // By scalars, as file systems see them: a slash before a combining mark is a character of its own.
     let last = name.unicodeScalars.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? [][...]
-    var safe = last.filter { scalar in
-        !(scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || scalar.properties.isBidiControl)
-    }[...]
+    var safe = last.filter { !NameCharacters.isForbidden($0) }[...]
     safe = safe.drop { $0 == "." || $0 == " " }
     while safe.last == " " || safe.last == "." { safe.removeLast() }
     return safe.isEmpty ? nil : fittedName(String(String.UnicodeScalarView(safe)), insert: "")

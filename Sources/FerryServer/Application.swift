@@ -232,6 +232,7 @@ final class Application: Sendable {
         var settings = EngineConfiguration(
             storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
+        settings.fileModes = { paths.fileModes(of: $0) }
         settings.node = node
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops

@@ -17,6 +17,11 @@ package struct Configuration: Sendable {
     package var storageRoot: String
     /// Where the files of all tenants but `default` are.
     package var tenantStorageRoot: String
+    /// Whether the operator has named the directory; otherwise Ferry makes its own in the data directory.
+    package var isStorageRootNamed: Bool
+    package var isTenantStorageRootNamed: Bool
+    /// Of files and directories that transfers make; nil: the standard one of each root.
+    package var umask: UInt32?
     /// Nil: a private PostgreSQL in the data directory.
     package var databaseURL: String?
     package var adminKey: String?
@@ -82,6 +87,9 @@ package struct Setting: Sendable {
         Setting(
             "FERRY_TENANT_STORAGE_ROOT", "where those of other tenants live, in TENANT/files",
             "$FERRY_DATA_DIR/tenants"),
+        Setting(
+            "FERRY_UMASK", "umask (octal) of the files and directories that transfers make",
+            "0027, in a root that is named 0022"),
         Setting("FERRY_DATABASE_URL", "libpq URI, several hosts allowed", "", isSecret: true),
         Setting("FERRY_ADMIN_KEY", "the first admin key", "", isSecret: true),
         Setting(
@@ -223,6 +231,9 @@ extension Configuration {
         dataDirectory = absolutePath(read.value("FERRY_DATA_DIR"))
         storageRoot = absolutePath(source["FERRY_STORAGE_ROOT"] ?? dataDirectory + "/files")
         tenantStorageRoot = absolutePath(source["FERRY_TENANT_STORAGE_ROOT"] ?? dataDirectory + "/tenants")
+        isStorageRootNamed = source["FERRY_STORAGE_ROOT"] != nil
+        isTenantStorageRootNamed = source["FERRY_TENANT_STORAGE_ROOT"] != nil
+        umask = try Self.umask(source["FERRY_UMASK"])
         databaseURL = source["FERRY_DATABASE_URL"]
         adminKey = source["FERRY_ADMIN_KEY"]
         secretKey = source["FERRY_SECRET_KEY"]
@@ -264,6 +275,17 @@ extension Configuration {
         eventRetention = try read.number("FERRY_EVENT_RETENTION", 60...315_360_000)
         unknownSettings = source.unknown
         try checkSecrets()
+    }
+
+    /// Octal. What the owner may not do, Ferry itself could not.
+    private static func umask(_ text: String?) throws(Failure) -> UInt32? {
+        guard let text else { return nil }
+        guard text.utf8.count <= 4, text.utf8.allSatisfy({ (0x30...0x37).contains($0) }),
+            let mask = UInt32(text, radix: 8), mask <= 0o077
+        else {
+            throw Failure(description: "FERRY_UMASK must be an octal number from 0000 to 0077, such as 0027.")
+        }
+        return mask
     }
 
     private static func proxy(_ text: String?, exceptions: String) throws(Failure) -> ServiceProxy? {

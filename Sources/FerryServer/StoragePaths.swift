@@ -8,8 +8,15 @@ struct StoragePaths: Sendable {
     let storageRoot: String
     let tenantStorageRoot: String
     private let dataDirectory: String
+    /// What FERRY_UMASK says.
+    private let umask: UInt32?
+    private let modes: FileModes
+    private let tenantModes: FileModes
 
     init(_ configuration: Configuration) {
+        umask = configuration.umask
+        modes = Self.modes(umask, isNamed: configuration.isStorageRootNamed)
+        tenantModes = Self.modes(umask, isNamed: configuration.isTenantStorageRootNamed)
         storageRoot = configuration.storageRoot
         tenantStorageRoot = configuration.tenantStorageRoot
         dataDirectory = configuration.dataDirectory
@@ -31,14 +38,25 @@ struct StoragePaths: Sendable {
         tenant == APIKey.defaultTenant ? storageRoot : "\(tenantStorageRoot)/\(tenant)/files"
     }
 
-    /// Makes what is missing. Throws when a tenant could name files that are not its own, or the kernel does
-    /// not keep paths below a root.
+    /// Permissions of a tenant's files: in Ferry's own directories only the owner and the group may read
+    /// them; in a root that the operator has named the process's umask decides.
+    func fileModes(of tenant: String) -> FileModes {
+        tenant == APIKey.defaultTenant ? modes : tenantModes
+    }
+
+    private static func modes(_ umask: UInt32?, isNamed: Bool) -> FileModes {
+        FileModes(umask: umask ?? ((isNamed ? 0o022 : 0o027) | processUmask()))
+    }
+
+    /// Makes what is missing, and FERRY_UMASK the process's umask. Throws when a tenant could name files that
+    /// are not its own, or the kernel does not keep paths below a root.
     func prepare() throws {
+        if let umask { Glibc.umask(mode_t(umask)) }
         // Others may pass through, not look: a private PostgreSQL runs as another user when we are root.
         try createDirectory(dataDirectory, mode: 0o711)
         try createDirectory(kept, mode: 0o700)
-        try createDirectory(storageRoot, mode: 0o755)
-        try createDirectory(tenantStorageRoot, mode: 0o755)
+        try createDirectory(storageRoot, mode: modes.directory)
+        try createDirectory(tenantStorageRoot, mode: tenantModes.directory)
         try checkNesting()
         try checkKernel()
     }

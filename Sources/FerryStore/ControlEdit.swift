@@ -32,20 +32,17 @@ extension ControlLane {
                 }
                 let record = stored.record
                 if record.state.isTerminal { return .failure(.invalidState(of: record)) }
-                if let revision, revision != record.revision {
-                    return .failure(.stale(revision: record.revision))
-                }
                 guard let before = JobDraft(stored, context) else { return .failure(.failed) }
+                let finding = ChangeFinding { () throws(InvalidFields) in try change(before) }
+                    .checkingState { record.allows($0, before) ? nil : .invalidState(of: record) }
+                    .matching(revision, of: record.revision)
                 let after: JobDraft
-                do throws(InvalidFields) {
-                    after = try change(before)
-                } catch {
-                    return .success(.refused(error))
+                switch finding {
+                case .invalid(let fields): return .success(.refused(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(let draft): after = draft
                 }
                 if after.isIdentical(to: before) { return .success(.done(record)) }
-                guard record.allows(after, before) else {
-                    return .failure(.invalidState(of: record))
-                }
                 if let edited = try Self.store(after, before, stored, &connection, context) {
                     return .success(.done(edited))
                 }
@@ -131,6 +128,7 @@ extension JobRecord {
     /// Whether a change comes in time: what a running attempt relies on stays, and when the job begins is
     /// over once it has begun.
     fileprivate func allows(_ after: JobDraft, _ before: JobDraft) -> Bool {
+        if after.isIdentical(to: before) { return true }
         let (new, old) = (after.spec.schedule, before.spec.schedule)
         let isBeginChanged =
             new.earliestBeginAt != old.earliestBeginAt || new.confirmsBeforeBegin != old.confirmsBeforeBegin

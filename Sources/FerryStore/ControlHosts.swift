@@ -55,8 +55,8 @@ extension ControlLane {
             }
             switch outcome {
             case .unknown: return .failure(.overloaded)
-            case .stale: return .failure(.stale(revision: nil))
-            case .refused(let invalid): return .success(.failure(invalid))
+            case .refused(let error): return .failure(error)
+            case .invalid(let fields): return .success(.failure(fields))
             case .done:
                 // Who has paused it here may count on it here; other nodes hear of it a moment later.
                 try Self.adoptHosts(context, wakeDispatcher, &connection)
@@ -66,8 +66,9 @@ extension ControlLane {
     }
 
     private enum HostChange {
-        case done, unknown, stale
-        case refused(InvalidFields)
+        case done, unknown
+        case refused(StoreError)
+        case invalid(InvalidFields)
     }
 
     private static func change(
@@ -78,15 +79,13 @@ extension ControlLane {
         let rows = try HostRound.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
         guard let row = rows.first else { return .unknown }
         var host = row.control
-        guard isAllowed(HostRecord(origin, host, now)) else { return .stale }
-        var settings = host.settings
-        if let least = patch.connectionsMin { settings.connectionsMin = least }
-        if let most = patch.connectionsMax { settings.connectionsMax = most }
-        if let isPaused = patch.isPaused { settings.isPaused = isPaused }
-        if let rate = patch.bytesPerSecondMax { settings.bytesPerSecondMax = rate }
-        if let rate = patch.requestsPerSecondMax { settings.requestsPerSecondMax = rate }
-        if let least = settings.connectionsMin, let most = settings.connectionsMax, least > most {
-            return .refused(HostPatch.invalidBounds())
+        let finding = ChangeFinding { () throws(InvalidFields) in try host.settings.merging(patch) }
+            .matching { isAllowed(HostRecord(origin, host, now)) }
+        let settings: HostSettings
+        switch finding {
+        case .invalid(let fields): return .invalid(fields)
+        case .refused(let error): return .refused(error)
+        case .allowed(let changed): settings = changed
         }
         let decision = host.configure(settings, backoffUntil: patch.backoffUntil, now: now)
         try HostRound.save(
@@ -95,6 +94,21 @@ extension ControlLane {
         notification.append(text: HostLane.notification)
         _ = try connection.execute(Statements.notify, notification)
         return .done
+    }
+}
+
+extension HostSettings {
+    fileprivate func merging(_ patch: HostPatch) throws(InvalidFields) -> HostSettings {
+        var settings = self
+        if let least = patch.connectionsMin { settings.connectionsMin = least }
+        if let most = patch.connectionsMax { settings.connectionsMax = most }
+        if let isPaused = patch.isPaused { settings.isPaused = isPaused }
+        if let rate = patch.bytesPerSecondMax { settings.bytesPerSecondMax = rate }
+        if let rate = patch.requestsPerSecondMax { settings.requestsPerSecondMax = rate }
+        if let least = settings.connectionsMin, let most = settings.connectionsMax, least > most {
+            throw HostPatch.invalidBounds()
+        }
+        return settings
     }
 }
 

@@ -40,9 +40,10 @@ extension ControlLane {
         reply: @escaping Reply<JobRecord>
     ) {
         let context = context
-        change("cancel", id, tenant, revision, reply) {
+        change("cancel", id, tenant, revision, reply) { stored in
+            stored.record.state.isTerminal ? .invalidState(of: stored.record) : nil
+        } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
-            if stored.record.state.isTerminal { return .failure(.invalidState(of: stored.record)) }
             guard let cancelled = try Self.cancel(stored, keepsBytes, &connection, context) else {
                 return nil
             }
@@ -51,10 +52,11 @@ extension ControlLane {
     }
 
     /// Tries a change until nobody has changed the job in between; `body` answers nil when somebody has.
+    /// `refusal`: why the job's state does not allow it.
     func change(
         _ name: StaticString, _ id: JobID, _ tenant: String, _ revision: Int32?,
-        _ reply: @escaping Reply<JobRecord>,
-        _ body:
+        _ reply: @escaping Reply<JobRecord>, unless refusal: @escaping @Sendable (StoredJob) -> StoreError?,
+        body:
             @escaping @Sendable (StoredJob, inout Connection) throws(PostgresError)
             -> Result<JobRecord, StoreError>?
     ) {
@@ -65,9 +67,9 @@ extension ControlLane {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
-                if let revision, revision != stored.record.revision, !stored.record.state.isTerminal {
-                    return .failure(.stale(revision: stored.record.revision))
-                }
+                let finding = ChangeFinding.allowed(stored).checkingState(refusal)
+                    .matching(revision, of: stored.record.revision)
+                if case .refused(let error) = finding { return .failure(error) }
                 if let result = try body(stored, &connection) { return result }
             }
             return .failure(.unavailable)
@@ -108,13 +110,11 @@ extension ControlLane {
     ) {
         let context = context
         // A finished job changes as well: it is acknowledged, or given up.
-        change("delete", id, tenant, nil, reply) {
+        change("delete", id, tenant, revision, reply) { stored in
+            stored.record.state.isTerminal ? nil : .invalidState(of: stored.record)
+        } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
-            if let revision, revision != record.revision {
-                return .failure(.stale(revision: record.revision))
-            }
             guard try Self.numberEvents(of: record, &connection, context) else {
                 return .failure(.unavailable)
             }

@@ -64,7 +64,7 @@ extension ControlLane {
             let rows = try connection.execute(Statements.createKey, .new(new, node: node))
             if rows.bool(0, 0) { return .success(.made) }
             var parameters = Parameters()
-            for text in [new.idempotency?.tenant, new.idempotency?.route, new.idempotency?.key] {
+            for text in [new.idempotency?.tenant, new.idempotency?.key] {
                 parameters.append(text: text)
             }
             let first = try connection.execute(Statements.readFirstKey, parameters)

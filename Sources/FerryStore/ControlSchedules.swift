@@ -332,9 +332,8 @@ extension ControlLane {
                 switch try Self.readSchedule(id, tenant, &connection) {
                 case .failure(let error): return .failure(error)
                 case .success(let stored):
-                    if let revision, revision != stored.record.revision {
-                        return .failure(.stale(revision: stored.record.revision))
-                    }
+                    let finding = ChangeFinding.allowed(stored).matching(revision, of: stored.record.revision)
+                    if case .refused(let error) = finding { return .failure(error) }
                     if let record = try body(stored, &connection) { return .success(record) }
                 }
             }

@@ -44,15 +44,15 @@ extension ControlLane {
             // Each round fails only because somebody else has changed it meanwhile.
             for _ in 0..<10 {
                 let found = try Self.record(of: key, &connection, context).record
+                if found == nil, try Self.hasTooMany(key.tenant, &connection) {
+                    return .failure(.tooManySessions)
+                }
                 if let answer = Self.answer(found, draft, condition) {
                     guard case .unchanged = try? answer.get() else { return answer }
                     return .success(
                         .unchanged(
                             SessionOverview(
                                 key, record: found, counts: try Self.counts(of: key, &connection))))
-                }
-                if found == nil, try Self.hasTooMany(key.tenant, &connection) {
-                    return .failure(.tooManySessions)
                 }
                 var parameters = Parameters(key)
                 parameters.append(int32: found?.revision ?? 0)
@@ -75,25 +75,15 @@ extension ControlLane {
     private static func answer(
         _ found: SessionRecord?, _ draft: SessionDraft, _ condition: SessionCondition
     ) -> Result<SessionPut, StoreError>? {
-        if let error = refusal(found, condition) { return .failure(error) }
+        let finding = condition.finding(found) { $0?.invalidation != nil ? .sessionInvalidated : nil }
+        if case .refused(let error) = finding { return .failure(error) }
         guard let found else { return nil }
-        if found.invalidation != nil { return .failure(.sessionInvalidated) }
         if found.isReadable, found.secrets.isIdentical(to: draft.secrets),
             found.configuration.isIdentical(to: draft.configuration)
         {
             return .success(.unchanged(SessionOverview(found.key, record: found)))
         }
         return condition == .none ? .success(.needsCondition) : nil
-    }
-
-    /// Why the condition does not hold. A session that nobody has configured has the revision 0.
-    static func refusal(_ found: SessionRecord?, _ condition: SessionCondition) -> StoreError? {
-        let revision = found?.revision ?? 0
-        switch condition {
-        case .none: return nil
-        case .exists: return found == nil ? .stale(revision: 0) : nil
-        case .revision(let expected): return expected == revision ? nil : .stale(revision: revision)
-        }
     }
 
     /// Lets a session take no more jobs. The jobs that it has are cancelled, or end by themselves; the
@@ -110,13 +100,14 @@ extension ControlLane {
                 guard let found = try Self.overview(of: key, &connection, context) else {
                     return .failure(.notFound)
                 }
-                if let error = Self.refusal(found.record, condition) { return .failure(error) }
+                if found.record == nil, try Self.hasTooMany(key.tenant, &connection) {
+                    return .failure(.tooManySessions)
+                }
+                let finding = condition.finding(found.record) { _ in nil }
+                if case .refused(let error) = finding { return .failure(error) }
                 let before = found.record?.invalidation
                 if before == .cancel || before == mode || found.record?.endedAt != nil {
                     return .success(found)
-                }
-                if found.record == nil, try Self.hasTooMany(key.tenant, &connection) {
-                    return .failure(.tooManySessions)
                 }
                 var parameters = Parameters(key)
                 parameters.append(int32: found.revision)
@@ -144,8 +135,8 @@ extension ControlLane {
             for _ in 0..<10 {
                 let (found, isKnown) = try Self.record(of: key, &connection, context)
                 guard let found else { return .failure(isKnown ? .sessionInUse : .notFound) }
-                if let error = Self.refusal(found, condition) { return .failure(error) }
-                guard found.endedAt != nil else { return .failure(.sessionInUse) }
+                let finding = condition.finding(found) { $0?.endedAt == nil ? .sessionInUse : nil }
+                if case .refused(let error) = finding { return .failure(error) }
                 var parameters = Parameters(key)
                 parameters.append(int32: found.revision)
                 var results = try connection.pipeline { pipeline in
@@ -236,6 +227,20 @@ extension ControlLane {
         parameters.append(text: tenant)
         return try connection.execute(Statements.countSessions, parameters).int64(0, 0)
             >= Int64(Limits.sessionCountMax)
+    }
+}
+
+extension SessionCondition {
+    /// Checks the session's state, then the condition. A session that is not configured has the revision 0.
+    fileprivate func finding(
+        _ found: SessionRecord?, unless refusal: (SessionRecord?) -> StoreError?
+    ) -> ChangeFinding<SessionRecord?> {
+        let checked = ChangeFinding.allowed(found).checkingState(refusal)
+        return switch self {
+        case .none: checked
+        case .exists: checked.checkingState { $0 == nil ? .stale(revision: 0) : nil }
+        case .revision(let revision): checked.matching(revision, of: found?.revision ?? 0)
+        }
     }
 }
 

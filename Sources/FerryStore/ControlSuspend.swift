@@ -9,14 +9,15 @@ extension ControlLane {
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
         let context = context
-        change("suspend", id, tenant, revision, reply) {
+        change("suspend", id, tenant, revision, reply) { stored in
+            switch stored.record.state {
+            case .running where stored.isCancelRequested: .invalidState(.running)
+            case .waiting, .queued, .running: nil
+            case .suspended, .succeeded, .failed, .cancelled: .invalidState(of: stored.record)
+            }
+        } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            switch record.state {
-            case .running where stored.isCancelRequested: return .failure(.invalidState(.running))
-            case .waiting, .queued, .running: break
-            case .suspended, .succeeded, .failed, .cancelled: return .failure(.invalidState(of: record))
-            }
             let isRunning = record.state == .running
             let statement = isRunning ? Statements.requestSuspend : Statements.suspendJob
             guard try connection.execute(statement, .revision(of: record)).rowCount == 1 else { return nil }
@@ -36,12 +37,11 @@ extension ControlLane {
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
         let context = context
-        change("resume", id, tenant, revision, reply) {
+        change("resume", id, tenant, revision, reply) { stored in
+            [.suspended, .running].contains(stored.record.state) ? nil : .invalidState(of: stored.record)
+        } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            guard record.state == .suspended || record.state == .running else {
-                return .failure(.invalidState(of: record))
-            }
             let parameters = Parameters.resuming(stored, context)
             guard try connection.execute(Statements.resumeJob, parameters).rowCount == 1 else {
                 // Running, and nobody has asked for a suspension; or it has changed meanwhile.

@@ -71,14 +71,13 @@ extension ControlLane {
                 case .failure(let error): return .failure(error)
                 case .success(let record): before = record
                 }
-                if let revision, revision != before.revision {
-                    return .failure(.stale(revision: before.revision))
-                }
+                let finding = ChangeFinding { () throws(InvalidFields) in try change(before) }
+                    .matching(revision, of: before.revision)
                 let after: WebhookRecord
-                do throws(InvalidFields) {
-                    after = try change(before)
-                } catch {
-                    return .success(.failure(error))
+                switch finding {
+                case .invalid(let fields): return .success(.failure(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(let record): after = record
                 }
                 if after.isIdentical(to: before) { return .success(.success(before)) }
                 let rows = try connection.execute(Statements.editWebhook, .edited(after))
@@ -102,9 +101,8 @@ extension ControlLane {
                 switch try Self.webhook(id, tenant, &connection) {
                 case .failure(let error): return .failure(error)
                 case .success(let record):
-                    if let revision, revision != record.revision {
-                        return .failure(.stale(revision: record.revision))
-                    }
+                    let finding = ChangeFinding.allowed(record).matching(revision, of: record.revision)
+                    if case .refused(let error) = finding { return .failure(error) }
                     var parameters = Parameters()
                     parameters.append(id)
                     parameters.append(int32: record.revision)
@@ -198,7 +196,7 @@ extension ControlLane {
         with key: Submission.Idempotency, _ connection: inout Connection
     ) throws(PostgresError) -> Result<MadeWebhook, StoreError> {
         var parameters = Parameters()
-        for text in [key.tenant, key.route, key.key] { parameters.append(text: text) }
+        for text in [key.tenant, key.key] { parameters.append(text: text) }
         let rows = try connection.execute(Statements.readFirstWebhook, parameters)
         guard rows.rowCount == 1 else { return .failure(.notFound) }
         guard rows.bytes(0, 0) == key.fingerprint else { return .failure(.idempotencyKeyReused) }

@@ -227,7 +227,7 @@ struct IntakeBatch {
         _ known: [Int], _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
         var parameters = Parameters()
-        appendKeys(of: known, to: &parameters)
+        parameters.append(keys: known.map { submissions[$0].idempotency }, numbered: known)
         let rows = try connection.execute(Statements.readKeys, parameters)
         // A key that housekeeping has just removed: the client's next try will find it free.
         var replays = Dictionary(uniqueKeysWithValues: known.map { ($0, Self.inProgress) })

@@ -134,7 +134,7 @@ package final class IntakeLane: JobIntake {
                 break
             }
             if let key = next.submission.idempotency,
-                !keys.insert([key.tenant, key.route, key.key]).inserted
+                !keys.insert([key.tenant, key.key]).inserted
             {
                 later.append(next)
                 continue

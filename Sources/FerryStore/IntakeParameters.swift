@@ -78,7 +78,11 @@ extension IntakeBatch {
             for _ in submissions[index].jobs { parameters.append(int32: Int32(index)) }
         }
         parameters.endArray()
-        appendKeys(of: chosen, to: &parameters)
+        let keys = chosen.map { submissions[$0].idempotency }
+        parameters.appendArray(.int32, chosen) { $0.append(int32: Int32($1)) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.tenant) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.route) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.key) }
         parameters.appendArray(.bytea, chosen) { $0.append(bytea: submissions[$1].idempotency?.fingerprint) }
         appendHints(chosen, to: &parameters)
         var packed: [UInt8] = []
@@ -147,10 +151,6 @@ extension IntakeBatch {
             $0.append(bool: $1.spec.schedule.confirmsBeforeBegin)
         }
     }
-
-    func appendKeys(of chosen: [Int], to parameters: inout Parameters) {
-        parameters.append(keys: chosen.map { submissions[$0].idempotency }, numbered: chosen)
-    }
 }
 
 extension Parameters {
@@ -158,7 +158,6 @@ extension Parameters {
     mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
         appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }
         appendArray(.text, keys) { $0.append(text: $1?.tenant) }
-        appendArray(.text, keys) { $0.append(text: $1?.route) }
         appendArray(.text, keys) { $0.append(text: $1?.key) }
     }
 }

@@ -90,7 +90,8 @@ extension ControlLane {
                 let rows = try connection.execute(Statements.readSetting, parameters)
                 let before = rows.rowCount == 1 ? rows.bytes(0, 0) : nil
                 let current = context.limits.limits(before)
-                guard isAllowed(current) else { return .failure(.stale(revision: nil)) }
+                let finding = ChangeFinding.allowed(current).matching { isAllowed(current) }
+                if case .refused(let error) = finding { return .failure(error) }
                 let limits = change(current)
                 var changed = Parameters()
                 changed.append(text: LimitsBoard.setting)

@@ -25,9 +25,6 @@ extension ControlLane {
                     let question = try? JobQuestion(storedJSON: asked), question.kind == kind,
                     askedAt == nil || question.askedAt == askedAt
                 else { return .failure(.invalidState(of: record)) }
-                if let revision, revision != record.revision {
-                    return .failure(.stale(revision: record.revision))
-                }
                 let outcome = try ResolvedAnswer.resolve(
                     stored,
                     { draft throws(InvalidFields) in try resolve(draft, question, record.attempt) },
@@ -36,6 +33,8 @@ extension ControlLane {
                 case .refused(let invalid): return .success(.refused(invalid))
                 case .unreadable: return .failure(.failed)
                 case .ready(let answer):
+                    let finding = ChangeFinding.allowed(record).matching(revision, of: record.revision)
+                    if case .refused(let error) = finding { return .failure(error) }
                     let written = try connection.transaction { connection throws(PostgresError) in
                         try answer.write(&connection, context)
                     }

@@ -73,7 +73,7 @@ package enum Statements {
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql, parameters: 2)
     package static let readKey = make("read_key", PackageResources.read_key_sql, parameters: 1)
     package static let readFirstKey = make(
-        "read_first_key", PackageResources.read_first_key_sql, parameters: 3)
+        "read_first_key", PackageResources.read_first_key_sql, parameters: 2)
     package static let lockDependents = make(
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
     package static let lockHeartbeat = make(
@@ -102,7 +102,7 @@ package enum Statements {
         "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)
     package static let readHostLimits = make(
         "read_host_limits", PackageResources.read_host_limits_sql, parameters: 2)
-    package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 4)
+    package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 3)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
     package static let readOperations = make(
         "read_operations", PackageResources.read_operations_sql, parameters: 2)

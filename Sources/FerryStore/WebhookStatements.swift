@@ -9,7 +9,7 @@ extension Statements {
     package static let lookAtLanes = make("look_at_lanes", PackageResources.look_at_lanes_sql, parameters: 2)
     static let pingWebhook = make("ping_webhook", PackageResources.ping_webhook_sql, parameters: 6)
     static let readFirstWebhook = make(
-        "read_first_webhook", PackageResources.read_first_webhook_sql, parameters: 3)
+        "read_first_webhook", PackageResources.read_first_webhook_sql, parameters: 2)
     static let readInterests = make("read_interests", PackageResources.read_interests_sql, parameters: 1)
     static let readLanes = make("read_lanes", PackageResources.read_lanes_sql, parameters: 2)
     static let readWebhook = make("read_webhook", PackageResources.read_webhook_sql, parameters: 2)

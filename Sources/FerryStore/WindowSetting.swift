@@ -24,12 +24,13 @@ extension ControlLane {
             for _ in 0..<10 {
                 let before = try Self.readWindows(&connection)
                 let current = OffPeakWindows(stored: before)
-                guard isAllowed(current) else { return .failure(.stale(revision: nil)) }
+                let finding = ChangeFinding { () throws(InvalidFields) in try change(current) }
+                    .matching { isAllowed(current) }
                 let windows: OffPeakWindows
-                do throws(InvalidFields) {
-                    windows = try change(current)
-                } catch {
-                    return .success(.failure(error))
+                switch finding {
+                case .invalid(let fields): return .success(.failure(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(let changed): windows = changed
                 }
                 var changed = Parameters()
                 changed.append(text: Self.windowSetting)

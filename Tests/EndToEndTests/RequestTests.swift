@@ -61,6 +61,39 @@ struct RequestTests {
         #expect(origin.requests.count == 1)
     }
 
+    @Test("a tenant uses an idempotency key for one request: on another route it is refused")
+    func idempotencyScope() throws {
+        let origin = try plainOrigin()
+        defer { origin.stop() }
+        let job = #"{"kind":"data","request":{"url":"\#(origin.url)/scope"}}"#
+        let first = try ferry.call("POST", "/v1/jobs", job, headers: ["Idempotency-Key": "scope"])
+        let id = try #require(try first.json["id"]?.string)
+        _ = try ferry.finished(id)
+        for (path, body) in [
+            ("/v1/jobs/batch", #"{"jobs":[\#(job)]}"#), ("/v1/jobs/\(id)/retry", "{}"),
+            ("/v1/webhooks", #"{"url":"https://hooks.example/"}"#),
+            ("/v1/schedules", #"{"interval":60,"enabled":false,"job":\#(job)}"#),
+            ("/v1/admin/keys", #"{"name":"scope","role":"viewer"}"#),
+        ] {
+            let other = try ferry.call("POST", path, body, headers: ["Idempotency-Key": "scope"])
+            #expect(other.status == 422, "\(path): \(other.text)")
+            #expect(try other.json["code"]?.string == "idempotency_key_reused", "\(path)")
+            // Every route that creates takes a key.
+            let key = ["Idempotency-Key": "scope-\(path)"]
+            let made = try ferry.call("POST", path, body, headers: key)
+            let again = try ferry.call("POST", path, body, headers: key)
+            #expect(made.status == 201 && again.status == 201, "\(path): \(made.text)")
+            #expect(again.header("idempotency-replayed") == "true", "\(path)")
+            #expect(try made.json["id"] == again.json["id"] && made.json["data"] == again.json["data"])
+        }
+        // Another tenant's keys are its own.
+        let tenant = try ferry.makeKey(role: "client", tenant: "scope")
+        let theirs = try ferry.call(
+            "POST", "/v1/jobs", job, headers: ["Idempotency-Key": "scope"], key: tenant)
+        #expect(theirs.status == 201 && theirs.header("idempotency-replayed") == nil)
+        #expect(try theirs.json["id"] != first.json["id"])
+    }
+
     @Test("a batch is accepted whole or not at all, and its complaints point at the jobs")
     func batch() throws {
         let origin = try plainOrigin()

@@ -79,6 +79,39 @@ struct ConditionalRequestTests {
         #expect(try fixture.send("PATCH", path, second, [("If-Match", "\"x\", \(after)")]).status == 200)
     }
 
+    @Test("an invalid body is 422 whatever If-Match says, for every request that takes the field")
+    func invalidBodies() throws {
+        let objects = try objects()
+        let path = { (route: Route) throws -> String in
+            let own = try #require(
+                routes.first {
+                    route.pattern.hasPrefix($0.pattern) && $0.method == "GET"
+                        && objects[$0.operation] != nil && $0.operation != .openapi
+                })
+            return (objects[own.operation] ?? "") + route.pattern.dropFirst(own.pattern.count)
+        }
+        var count = 0
+        for route in routes where route.operation.description.parameters.contains("IfMatch") {
+            guard route.body != .none, route.method != "GET" else { continue }
+            let target = try path(route)
+            for body in ["[]", #"{"no_such_field":1}"#] {
+                let answer = try fixture.send(route.method, target, body, [("If-Match", "\"r99\"")])
+                #expect(answer.status == 422, "\(route.method) \(target) \(body): \(answer.status)")
+            }
+            count += 1
+        }
+        #expect(count >= 15)
+        let job = try #require(objects[.readJob])
+        let wrong = try fixture.send("PATCH", job, #"{"description":5}"#, [("If-Match", "\"r99\"")])
+        #expect(wrong.status == 422 && wrong.json["errors"]?.array?.first?["code"]?.string == "wrong_type")
+        let right = try fixture.send("PATCH", job, #"{"description":"a"}"#, [("If-Match", "\"r99\"")])
+        #expect(right.status == 412)
+        // Of no object at all nothing is stale.
+        let other = "/v1/jobs/\(JobID(high: 9, low: 9))"
+        let missing = try fixture.send("PATCH", other, #"{"description":"a"}"#, [("If-Match", "\"r99\"")])
+        #expect(missing.status == 404)
+    }
+
     @Test("what changes by itself beside a host's settings is no reason to refuse")
     func changing() throws {
         let path = "/v1/admin/hosts/a.example"

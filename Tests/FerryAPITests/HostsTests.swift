@@ -20,7 +20,7 @@ extension MemoryStore {
         let (known, isFull) = state.withLock { ($0.hosts[origin], $0.hosts.count >= $0.hostCountMax) }
         if known == nil, isFull { return reply(.failure(.overloaded)) }
         var host = known ?? HostRecord(origin: origin, state: "normal")
-        guard isAllowed(host) else { return reply(.failure(.stale(revision: nil))) }
+        let before = host
         if let least = patch.connectionsMin { host.connectionsMin = least }
         if let most = patch.connectionsMax { host.connectionsMax = most }
         if let isPaused = patch.isPaused { host.isPaused = isPaused }
@@ -30,6 +30,7 @@ extension MemoryStore {
         if let least = host.connectionsMin, let most = host.connectionsMax, least > most {
             return reply(.success(.failure(HostPatch.invalidBounds())))
         }
+        guard isAllowed(before) else { return reply(.failure(.stale(revision: nil))) }
         state.withLock { [host] in $0.hosts[origin] = host }
         reply(.success(.success(host)))
     }

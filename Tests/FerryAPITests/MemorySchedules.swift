@@ -12,8 +12,8 @@ extension MemoryStore: WindowStore {
     ) {
         do throws(InvalidFields) {
             let before = state.withLock { $0.windows }
-            guard isAllowed(before) else { return reply(.failure(.stale(revision: nil))) }
             let windows = try change(before)
+            guard isAllowed(before) else { return reply(.failure(.stale(revision: nil))) }
             state.withLock { $0.windows = windows }
             reply(.success(.success(windows)))
         } catch {

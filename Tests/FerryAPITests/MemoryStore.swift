@@ -102,18 +102,21 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
     ) {
         reply(
             found(id, tenant).flatMap { job in
-                if let revision, revision != job.revision { return .failure(.stale(revision: job.revision)) }
-                var job = job
-                do throws(InvalidFields) {
-                    guard let spec = try? JobSpec(storedJSON: job.specJSON) else { return .failure(.failed) }
-                    job.specJSON = try change(JobDraft(spec, JobSecrets())).spec.encodeStored()
+                guard let spec = try? JobSpec(storedJSON: job.specJSON) else { return .failure(.failed) }
+                let finding = ChangeFinding { () throws(InvalidFields) in
+                    try change(JobDraft(spec, JobSecrets()))
+                }
+                switch finding.matching(revision, of: job.revision) {
+                case .invalid(let fields): return .success(.failure(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(let draft):
+                    var job = job
+                    job.specJSON = draft.spec.encodeStored()
                     job.spec = nil
                     job.revision += 1
-                } catch {
-                    return .success(.failure(error))
+                    state.withLock { [job] in $0.jobs[id] = job }
+                    return .success(.success(job))
                 }
-                state.withLock { $0.jobs[id] = job }
-                return .success(.success(job))
             })
     }
 

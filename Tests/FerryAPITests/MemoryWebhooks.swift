@@ -52,15 +52,16 @@ extension MemoryStore: WebhookStore {
         reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>
     ) {
         reply(
-            checked(id, tenant, revision).map { record in
-                do throws(InvalidFields) {
-                    var record = try change(record)
+            checked(id, tenant, nil).flatMap { before in
+                let finding = ChangeFinding { () throws(InvalidFields) in try change(before) }
+                switch finding.matching(revision, of: before.revision) {
+                case .invalid(let fields): return .success(.failure(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(var record):
                     record.revision += 1
                     record.disabledReason = record.endpoint.isEnabled ? nil : .requested
                     replace(record)
-                    return .success(record)
-                } catch {
-                    return .failure(error)
+                    return .success(.success(record))
                 }
             })
     }

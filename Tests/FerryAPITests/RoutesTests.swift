@@ -45,6 +45,36 @@ struct RoutesTests {
         }
     }
 
+    @Test("every query and path parameter has bounds")
+    func bounds() throws {
+        let document = try document
+        let parameters = try #require(document["components"]?["parameters"]?.members)
+        for (name, parameter) in parameters.map({ ($0.name, $0.value) }) {
+            guard ["query", "path"].contains(parameter["in"]?.string) else { continue }
+            var schema = try #require(parameter["schema"], "\(name)")
+            if let reference = schema["$ref"]?.string {
+                let last = String(try #require(reference.split(separator: "/").last))
+                schema = try #require(document["components"]?["schemas"]?[last], "\(name)")
+            }
+            #expect(isBounded(schema), "\(name): \(schema)")
+        }
+    }
+
+    /// Whether a schema says how large a value may be.
+    private func isBounded(_ schema: JSON) -> Bool {
+        if schema["enum"] != nil || schema["const"] != nil { return true }
+        if let choices = schema["anyOf"]?.array { return !choices.isEmpty }
+        switch schema["type"]?.string {
+        case "boolean": return true
+        case "integer": return schema["minimum"] != nil && schema["maximum"] != nil
+        case "array": return schema["maxItems"] != nil
+        case "string":
+            return schema["format"]?.string == "date-time" || schema["maxLength"] != nil
+                || schema["pattern"]?.string?.contains(/\{[0-9]+(,[0-9]+)?\}\$$/) == true
+        default: return false
+        }
+    }
+
     @Test("every status that can come of a problem is documented on every operation that can give it")
     func statuses() throws {
         let document = try document

@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Glibc
+import Sys
 import TestSupport
 import Testing
 
@@ -18,7 +19,7 @@ import Testing
         private(set) var tail: DigestTail?
 
         init(_ path: String) throws {
-            place = try StorageDirectory.root(path)
+            place = try StorageDirectory.root(path, .own)
             destination = Destination(root: place, path: "file", job: JobID(high: 1, low: 2))
         }
 

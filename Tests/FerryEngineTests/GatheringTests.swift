@@ -1,6 +1,7 @@
 import FerryCore
 import Glibc
 import Synchronization
+import Sys
 import TestSupport
 import Testing
 
@@ -115,7 +116,7 @@ import Testing
 
     private static func destination(_ fixture: Fixture) throws -> Destination {
         Destination(
-            root: try StorageDirectory.root(fixture.root), path: "a", ifExists: .replace,
+            root: try StorageDirectory.root(fixture.root, .own), path: "a", ifExists: .replace,
             of: fixture.attempt(.download, "http://a.example/"), isKept: false)
     }
 

@@ -99,6 +99,7 @@ import Testing
             ("attachment; filename=\"a\\\"b\"", "a\"b"), ("attachment; filename=\"..\"", "file name"),
             ("inline", "file name"),
             ("attachment; filename=\"\u{202E}gpj.exe\"", "gpj.exe"),
+            ("attachment; filename*=UTF-8''a%E2%80%A8b%E2%80%A9%C2%85c%D8%9C.txt", "abc.txt"),
             // One character each for Swift, several for the file system.
             ("attachment; filename*=UTF-8''in%2F%E2%80%8Dx", "\u{200D}x"),
             ("attachment; filename*=UTF-8''%2F%CC%81etc%2F%EF%B8%8Fpasswd", "\u{FE0F}passwd"),

@@ -1,5 +1,6 @@
 import FerryCore
 import Glibc
+import Sys
 import TestSupport
 import Testing
 
@@ -19,7 +20,7 @@ import Testing
         try #require(mount("tmpfs", place, "tmpfs", 0, "size=16m") == 0, "this needs root, as in CI")
         defer { umount2(place, Int32(MNT_DETACH)) }
         try writeFile(place + "/ballast", [UInt8](repeating: 0, count: 4 << 20))
-        try body(StorageDirectory.root(place))
+        try body(StorageDirectory.root(place, .own))
     }
 
     @Test("a shortage that nobody meets any more is forgotten, and no download is asked where it goes")
@@ -57,7 +58,7 @@ import Testing
     func boundless() throws {
         // /proc counts no blocks, like file systems in user space that have no end of their own.
         let space = Self.space(0)
-        let place = try StorageDirectory.root("/proc")
+        let place = try StorageDirectory.root("/proc", .own)
         let claims = try (1...3).map { _ in try space.claim(at: place, expecting: .max) }
         for claim in claims { try claim.take(1_000, place.descriptor) }
         #expect(!space.hasShortages)

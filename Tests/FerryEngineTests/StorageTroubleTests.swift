@@ -76,7 +76,7 @@ import Testing
             let failed = fixture.run(.download, origin.url) { $0.to("x") }
             #expect(failed?.failure?.code == .storageUnavailable)
             let space = StorageSpace(reserve: 0, watched: [disk.path], gate: gate)
-            #expect(try space.isUnavailable(at: StorageDirectory.root(disk.path)) && space.hasShortages)
+            #expect(try space.isUnavailable(at: StorageDirectory.root(disk.path, .own)) && space.hasShortages)
             space.measure()
             #expect(gate.hold == nil, "other downloads go on")
             try disk.remount(isReadOnly: false)
@@ -99,7 +99,7 @@ import Testing
             #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
             // The same as a root that was so at the start, beside one that can be written to.
             let space = StorageSpace(reserve: 0, watched: [below, disk.path], gate: gate)
-            #expect(try !space.isUnavailable(at: StorageDirectory.root(below)) && !space.hasShortages)
+            #expect(try !space.isUnavailable(at: StorageDirectory.root(below, .own)) && !space.hasShortages)
             space.measure()
             #expect(gate.hold == nil)
         }
@@ -111,7 +111,7 @@ import Testing
         defer { TemporaryDirectory.remove(place) }
         let gate = DownloadGate()
         let space = StorageSpace(reserve: 0, watched: [place], gate: gate)
-        let root = try StorageDirectory.root(place)
+        let root = try StorageDirectory.root(place, .own)
         #expect(!space.isUnavailable(at: root) && !space.hasShortages && gate.isOpen)
         #expect(Self.names(place).isEmpty)
         #expect(root.writingTrial() == 0)
@@ -127,7 +127,7 @@ import Testing
         let disk = try SmallFileSystem(above + "/disk", byteCount: 1 << 20)
         defer { disk.remove() }
         try disk.remount(isReadOnly: true)
-        let root = try StorageDirectory.root(disk.path)
+        let root = try StorageDirectory.root(disk.path, .own)
         for (shortageMax, isKept) in [(Int64(1) << 60, true), (0, false)] {
             let space = StorageSpace(
                 reserve: 0, watched: [], gate: DownloadGate(), shortageMax: shortageMax)

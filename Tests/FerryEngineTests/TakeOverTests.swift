@@ -1,5 +1,6 @@
 import FerryCore
 import Glibc
+import Sys
 import TestSupport
 import TestThreads
 import Testing
@@ -14,7 +15,7 @@ import Testing
 
         func destination(_ number: Int32) throws -> Destination {
             Destination(
-                root: try StorageDirectory.root(fixture.root), path: "file", ifExists: .replace,
+                root: try StorageDirectory.root(fixture.root, .own), path: "file", ifExists: .replace,
                 of: fixture.attempt(.download, "http://a.example/", job: id, number: number), isKept: false)
         }
 
@@ -53,6 +54,17 @@ import Testing
     private static func write(_ count: Int, at offset: Int64, to file: PartialFile) throws {
         try patternBytes(count).withUnsafeBytes { try file.write($0, at: offset) }
         file.letGo()
+    }
+
+    @Test("bytes that are taken over get the permissions of a new file")
+    func modes() throws {
+        try Self.with { job in
+            try job.leave(1, size: 1_000, [0..<1_000])
+            try #require(chmod(job.path(1), 0o644) == 0)
+            let found = try #require(try job.takeOver(2, withGaps: false))
+            var status = stat()
+            #expect(fstat(found.file.descriptor, &status) == 0 && status.st_mode & 0o7777 == 0o600)
+        }
     }
 
     @Test(

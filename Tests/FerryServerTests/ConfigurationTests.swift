@@ -47,6 +47,20 @@ struct ConfigurationTests {
         #expect(try configuration(file: file, flags: ["FERRY_CONFIG": ""]).concurrency == 3)
     }
 
+    @Test("FERRY_UMASK is octal and leaves the owner everything")
+    func umask() throws {
+        #expect(try configuration().umask == nil)
+        for (text, mask) in [("0027", 0o027), ("22", 0o022), ("0", 0), ("077", 0o077)] as [(String, UInt32)] {
+            #expect(try configuration(environment: ["FERRY_UMASK": text]).umask == mask)
+        }
+        for text in ["0100", "8", "0x1", "-1", "+7", "00027", "rwx"] {
+            let failure = #expect(throws: Configuration.Failure.self) {
+                try configuration(environment: ["FERRY_UMASK": text])
+            }
+            #expect(failure?.description.contains("FERRY_UMASK") == true, "\(text)")
+        }
+    }
+
     @Test("the lines of the file may end as on Windows")
     func lineEnds() throws {
         let names = ["FERRY_CONCURRENCY", "FERRY_TRANSFER_LOOPS"]

@@ -71,18 +71,32 @@ struct ScheduleReplayTests {
         #expect(gone.failure == .notFound)
     }
 
+    @Test("a key of another request is refused, whatever its route")
+    func otherRoute() throws {
+        defer { node.store.stop() }
+        let schedule = try create(key("POST /v1/schedules")).record
+        let route = "POST /v1/schedules/\(schedule.id)/run"
+        #expect(run(schedule.id, key(route, "k", 2)).failure == .idempotencyKeyReused)
+        let submission = wait { (reply: @escaping Reply<Submission.Accepted>) in
+            node.store.intake.submit(
+                Submission(jobs: [newJob()], idempotency: key("POST /v1/jobs", "k", 3), reply: reply))
+        }
+        #expect(submission.failure == .idempotencyKeyReused)
+        #expect(try countedStates(database.url).values.reduce(0, +) == 0)
+    }
+
     @Test("a run by hand gets its first answer again, also when the schedule or its job was deleted since")
     func runs() throws {
         defer { node.store.stop() }
         let schedule = try create(key("POST /v1/schedules")).record
         let route = "POST /v1/schedules/\(schedule.id)/run"
-        let first = try run(schedule.id, key(route)).get().record
+        let first = try run(schedule.id, key(route, "m")).get().record
         let other = try run(schedule.id, key(route, "l")).get().record
         try deleteJob(other.id)
         let again = try run(schedule.id, key(route, "l")).get()
         #expect(again.isReplay && again.record.id == other.id && again.record.state == .queued)
         try delete(schedule.id)
-        let late = try run(schedule.id, key(route)).get()
+        let late = try run(schedule.id, key(route, "m")).get()
         #expect(late.isReplay && late.record.id == first.id)
         #expect(run(schedule.id, key(route, "l")).failure == .notFound)
         #expect(run(schedule.id, key(route, "new")).failure == .notFound)

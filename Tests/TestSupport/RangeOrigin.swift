@@ -13,6 +13,10 @@ package final class RangeOrigin: Sendable {
         package var pause: UInt32 = 0
         /// Runs when so many bytes of the body have been sent.
         package var halfway: (after: Int, body: @Sendable () -> Void)?
+        /// Runs before the head is sent.
+        package var beforeHead: (@Sendable () -> Void)?
+        /// Runs when the client has closed the connection, before the end of the body or after it.
+        package var whenClosed: (@Sendable () -> Void)?
     }
 
     /// What a request asked for.
@@ -112,8 +116,18 @@ package final class RangeOrigin: Sendable {
 
     /// Whether the connection may be used again.
     private static func send(_ answer: Answer, _ connection: OriginConnection, _ record: Record) -> Bool {
-        let isChunked = answer.headers["Transfer-Encoding"] != nil
+        answer.beforeHead?()
         guard connection.send(head(answer)) else { return false }
+        if let whenClosed = answer.whenClosed {
+            _ = sendBody(answer, connection, record)
+            if connection.waitUntilClosed() { whenClosed() }
+            return false
+        }
+        return sendBody(answer, connection, record)
+    }
+
+    private static func sendBody(_ answer: Answer, _ connection: OriginConnection, _ record: Record) -> Bool {
+        let isChunked = answer.headers["Transfer-Encoding"] != nil
         var halfway = answer.halfway
         var rest = answer.body
         var sent = 0

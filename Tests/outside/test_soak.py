@@ -1,22 +1,29 @@
 """A short run of Benchmarks/soak: a cluster under a random load while everything around it fails."""
 from __future__ import annotations
 
+import json
 import sys
 import time
+import types
 
+import pytest
 from conftest import REPOSITORY, binary
 
 sys.path.insert(0, str(REPOSITORY / "Benchmarks/soak"))
 
 import origin
 import soak
+from book import Book, Record
+from cluster import Answer
+from judge import HEALTHY_MEDIAN_MAX, HEALTHY_SECONDS_MAX, Judge
 
 
 def test_a_cluster_under_chaos_keeps_its_promises():
     # Which takes as long as the run.
     kinds = [kind for kind in soak.KINDS if kind != "database_long"]
+    # A tenant that misbehaves is part of long runs: what it does to others takes longer to show.
     with soak.soaked(str(binary()), seconds=25, seed=7, nodes=3, kinds=kinds, clients=4, pause=0.6,
-                     chaos_pause=2) as run:
+                     chaos_pause=2, misbehave=False) as run:
         assert not run.book.wrong, "\n".join(run.book.wrong)
         spoil(run)
         wrong = run.judge()
@@ -43,3 +50,65 @@ def spoil(run):
     now = time.monotonic()
     run.origin.visits += [origin.Visit("limited", "", "x", "GET", now, now + 1) for _ in range(6)]
     (run.cluster.files / f".ferry-{jobs[-1]['id']}-1.part").write_bytes(b"half")
+
+
+class Kept:
+    """What a cluster shows that has nothing but these jobs and events."""
+    nodes: list = []
+
+    def __init__(self, jobs, events):
+        self.shown = {"/v1/jobs": jobs, "/v1/events": events}
+
+    def pages(self, path):
+        yield from self.shown[path]
+
+    def call(self, *_):
+        return Answer(200, {}, json.dumps({"data": []}).encode())
+
+
+def job(identifier, state, url="http://127.0.0.1:1/x", seconds=1):
+    begin = "2026-11-21T22:00:00.000000Z"
+    end = f"2026-11-21T22:{seconds // 60:02}:{seconds % 60:02}.000000Z"
+    return {"id": identifier, "kind": "data", "state": state, "metadata": {}, "attempt": 1, "error": None, "result": None,
+            "request": {"url": url}, "retry_of": None, "created_at": begin, "started_at": begin, "finished_at": end,
+            "schedule": {"on_dependency_failure": "fail"}}
+
+
+def told(identifier, *ends):
+    return [{"id": f"evt_{identifier}{number}", "type": f"job.{end}",
+             "data": {"session": "default", "sequence": number, "job": {"id": identifier}}}
+            for number, end in enumerate(["created", *ends])]
+
+
+def judged(jobs, events, book=None):
+    return Judge(Kept(jobs, events), types.SimpleNamespace(ports={"shared": 1, "good": 2}, visits=[]), None,
+                 book or Book(), {})
+
+
+@pytest.mark.parametrize(("need", "state", "complaint"), [
+    ("cancelled", "failed", None), ("cancelled", "succeeded", "succeeded after a failure"),
+    ("failed", "failed", None), ("succeeded", "succeeded", None), ("succeeded", "failed", "has to succeed")])
+def test_a_dependency_that_was_deleted_has_ended_as_its_events_say(need, state, complaint):
+    judge = judged([job("job_a", state)], told("job_b", need) + told("job_a", state))
+    record = Record("a", {}, origin.Plan(1), set(), None, ids=["job_a"], must_succeed=True, needs=["job_b"])
+    judge.dependencies(judge.jobs["job_a"], record)
+    assert [text[:len(complaint or "")] for text in judge.book.wrong] == ([complaint] if complaint else [])
+
+
+def test_the_judge_sees_that_a_tenant_is_held_for_another_one():
+    def complaints(held, *seconds):
+        book = Book()
+        if held:
+            book.held["job_0"] = ("host_rate", "Its host is given few requests.")
+        jobs = [job(f"job_{number}", "succeeded", seconds=one) for number, one in enumerate(seconds)]
+        # What goes elsewhere may take its time.
+        judge = judged([*jobs, job("job_x", "succeeded", "http://127.0.0.1:2/x", 3_000)], [], book)
+        judge.isolation()
+        return book.wrong
+
+    assert complaints(False, 1, 2, HEALTHY_SECONDS_MAX) == []
+    assert ["held for another tenant: 1 jobs for host_rate" in text for text in complaints(True, 1, 1)] == [True]
+    slow = HEALTHY_MEDIAN_MAX + 1
+    assert ["median" in text for text in complaints(False, slow, slow, slow)] == [True]
+    assert ["a healthy job" in text for text in complaints(False, 1, 1, HEALTHY_SECONDS_MAX + 1)] == [True]
+    assert complaints(False) == ["no healthy job at the shared host has ended"]

@@ -1,3 +1,8 @@
+internal import FerryCore
+
+/// For a regular expression in a JSON text.
+private let forbiddenInNames = NameCharacters.forbiddenRanges.replacing("\\", with: "\\\\")
+
 /// What a client may send about the bytes of a job: bodies, sources, destinations.
 let bodySchemas = #"""
     "Body": {
@@ -47,8 +52,9 @@ let bodySchemas = #"""
       "additionalProperties": false
     },
     "PartName": {
-      "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000]*$",
-      "description": "At most 255 bytes of UTF-8; quotes and line ends are sent as %22, %0D and %0A."
+      "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\#(forbiddenInNames)]*$",
+      "description": "At most 255 bytes of UTF-8, without control characters, line separators and \#
+    bidirectional controls; a quote is sent as %22."
     },
     "MediaType": {
       "type": "string", "maxLength": 255,
@@ -103,15 +109,16 @@ let bodySchemas = #"""
     },
     "Path": {
       "type": "string", "minLength": 1, "maxLength": 1024,
-      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\\u0000-\\u001f\\u007f]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
-    [^/\\u0000-\\u001f\\u007f]{1,255})*$",
+      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\#(forbiddenInNames)]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
+    [^/\#(forbiddenInNames)]{1,255})*$",
       "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of \#
-    at most 255 bytes that do not begin with .ferry-."
+    at most 255 bytes that do not begin with .ferry-; without control characters, line separators and \#
+    bidirectional controls."
     },
     "DestinationPath": {
       "type": "string", "minLength": 1, "maxLength": 1024,
-      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\\u0000-\\u001f\\u007f]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
-    [^/\\u0000-\\u001f\\u007f]{1,255})*/?$",
+      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\#(forbiddenInNames)]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
+    [^/\#(forbiddenInNames)]{1,255})*/?$",
       "description": "As Path. With a slash at its end it is a directory, and the file gets the name that \#
     the answer suggests: that of Content-Disposition, else the URL's last part, else the job's \#
     identifier."

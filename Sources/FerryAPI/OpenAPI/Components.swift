@@ -1,18 +1,32 @@
+internal import FerryCore
+
+/// A regular expression as it stands in a JSON text.
+private func pattern(_ text: String) -> String { text.replacing("\\", with: "\\\\") }
+
 /// Parameters and header fields that several operations share.
 let parameterComponents = #"""
     "Session": {
       "name": "session", "in": "query",
-      "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"}
+      "schema": {
+        "type": "string", "minLength": 1, "maxLength": 128,
+        "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"
+      }
     },
     "State": {
       "name": "state", "in": "query", "explode": false,
-      "schema": {"type": "array", "items": {"$ref": "#/components/schemas/JobState"}, "minItems": 1},
+      "schema": {
+        "type": "array", "items": {"$ref": "#/components/schemas/JobState"}, "minItems": 1,
+        "maxItems": \#(JobState.allCases.count)
+      },
       "description": "Any of these."
     },
     "Kind": {"name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]}},
     "Host": {
       "name": "host", "in": "query",
-      "schema": {"type": "string", "minLength": 1, "maxLength": 300},
+      "schema": {
+        "type": "string", "minLength": 1, "maxLength": \#(HostReference.characterCountMax),
+        "pattern": "\#(pattern(HostReference.pattern))"
+      },
       "examples": {"name": {"value": "example.org"}, "origin": {"value": "https://example.org:8443"}},
       "description": "Of request.url: a name with any port, host:port with any scheme, or an origin."
     },
@@ -25,7 +39,10 @@ let parameterComponents = #"""
       "description": "Only jobs that this schedule has submitted."
     },
     "Metadata": {
-      "name": "metadata.KEY", "in": "query", "schema": {"type": "string", "pattern": "^[^\\u0000]*$"},
+      "name": "metadata.KEY", "in": "query",
+      "schema": {
+        "type": "string", "maxLength": \#(Limits.metadataValueByteCountMax), "pattern": "^[^\\u0000]*$"
+      },
       "description": "KEY stands for a name in metadata; may be given for several names, all must match."
     },
     "Acknowledged": {
@@ -39,23 +56,31 @@ let parameterComponents = #"""
     "SessionCursor": {
       "name": "cursor", "in": "query",
       "schema": {
-        "type": "string", "pattern": "^session\\.(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"
+        "type": "string", "minLength": 9, "maxLength": 136,
+        "pattern": "^session\\.(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"
       },
       "description": "next_cursor of the page before; what it is made of may change."
     },
     "TenantCursor": {
       "name": "cursor", "in": "query",
-      "schema": {"type": "string", "pattern": "^tenant\\.[a-z0-9_-]{1,128}$"},
+      "schema": {
+        "type": "string", "minLength": 8, "maxLength": 135, "pattern": "^tenant\\.[a-z0-9_-]{1,128}$"
+      },
       "description": "next_cursor of the page before; what it is made of may change."
     },
     "Cursor": {
       "name": "cursor", "in": "query",
-      "schema": {"type": "string", "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"},
+      "schema": {
+        "type": "string", "minLength": 26, "maxLength": 26, "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"
+      },
       "description": "next_cursor of the page before; what it is made of may change."
     },
     "EventTypes": {
       "name": "type", "in": "query", "explode": false,
-      "schema": {"type": "array", "items": {"$ref": "#/components/schemas/AnyEventType"}, "minItems": 1}
+      "schema": {
+        "type": "array", "items": {"$ref": "#/components/schemas/AnyEventType"}, "minItems": 1,
+        "maxItems": \#(EventType.allCases.count)
+      }
     },
     "Since": {"name": "since", "in": "query", "schema": {"type": "string", "format": "date-time"}},
     "Progress": {
@@ -77,23 +102,37 @@ let parameterComponents = #"""
       }
     },
     "HostCursor": {
-      "name": "cursor", "in": "query", "schema": {"type": "string", "maxLength": 300},
+      "name": "cursor", "in": "query",
+      "schema": {
+        "type": "string", "minLength": 1, "maxLength": \#(HostReference.characterCountMax),
+        "pattern": "\#(pattern(HostReference.originPattern))"
+      },
       "description": "next_cursor of the page before; what it is made of may change."
     },
     "HostName": {
       "name": "host", "in": "path", "required": true,
-      "schema": {"type": "string", "minLength": 1, "maxLength": 300},
+      "schema": {
+        "type": "string", "minLength": 1, "maxLength": \#(HostReference.characterCountMax),
+        "pattern": "\#(pattern(HostReference.pattern))"
+      },
       "examples": {"origin": {"value": "https://example.org:443"}, "name": {"value": "example.org"}},
       "description": "An origin, percent-encoded; a name without a scheme means https."
     },
     "Verbose": {
       "name": "verbose", "in": "query", "allowEmptyValue": true,
-      "schema": {"type": "string", "pattern": "^[^\\u0000]*$"}
+      "schema": {
+        "type": "string", "maxLength": \#(Limits.nameByteCountMax), "pattern": "^[^\\u0000]*$"
+      }
     },
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",
-      "schema": {"type": "string", "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"},
-      "description": "The same key with the same request gives the first answer again; kept for 24 hours."
+      "schema": {
+        "type": "string", "minLength": 1, "maxLength": 257,
+        "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"
+      },
+      "description": "Names one request of the tenant, whatever its method and path. The same request with \#
+    the same key gets the first answer again; another method, path or body is refused with 422 \#
+    idempotency_key_reused. Kept for 24 hours."
     },
     "Prefer": {
       "name": "Prefer", "in": "header",

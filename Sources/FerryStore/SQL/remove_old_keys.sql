@@ -1,8 +1,8 @@
 -- Removes idempotency keys that are older than $1 seconds, at most $2 of them. Locks: those rows, unless
 -- somebody else has them. Returns how many.
 WITH gone AS (
-    DELETE FROM idempotency_keys WHERE (tenant, route, key) IN (
-        SELECT tenant, route, key FROM idempotency_keys
+    DELETE FROM idempotency_keys WHERE (tenant, key) IN (
+        SELECT tenant, key FROM idempotency_keys
         WHERE created_at < now() - make_interval(secs => $1::double precision)
         ORDER BY created_at LIMIT $2::integer FOR UPDATE SKIP LOCKED)
     RETURNING key

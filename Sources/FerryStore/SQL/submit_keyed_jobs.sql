@@ -32,13 +32,13 @@ WITH u AS (
             array_agg(begin_at ORDER BY position) AS begins_at
         FROM u GROUP BY submission
     ) j ON j.submission = k.submission
-    ORDER BY k.tenant, k.route, k.key
+    ORDER BY k.tenant, k.key
     ON CONFLICT DO NOTHING
-    RETURNING tenant, route, key
+    RETURNING tenant, key
 ), checked AS MATERIALIZED (
     SELECT expect_session_epoch($30::bigint) FROM (SELECT count(*) FROM fresh) AS keys
 ), accepted AS (
-    SELECT k.submission FROM k JOIN fresh f ON f.tenant = k.tenant AND f.route = k.route AND f.key = k.key
+    SELECT k.submission FROM k JOIN fresh f ON f.tenant = k.tenant AND f.key = k.key
 ), inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,

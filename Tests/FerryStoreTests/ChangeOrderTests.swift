@@ -1,0 +1,84 @@
+import FerryCore
+import FerryStore
+import TestSupport
+import Testing
+
+@Suite("The order of a change's checks")
+struct ChangeOrderTests {
+    private let database: TestDatabase
+    private let node: TestNode
+    private static let invalid = InvalidFields("#/x", "wrong_type", "no")
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        // Nothing begins here.
+        node = try TestNode(database.url, slots: 0)
+    }
+
+    private func edit(
+        _ id: JobID, revision: Int32,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft
+    ) -> Result<JobEdit, StoreError> {
+        wait { node.store.control.edit(id, tenant: "acme", revision: revision, change, reply: $0) }
+    }
+
+    @Test("a body that is invalid for a job or an endpoint is refused before the revision is compared")
+    func invalidBodies() throws {
+        defer { node.store.stop() }
+        let id = try node.submit(newJob()).id
+        let refused = try edit(id, revision: 9) { _ throws(InvalidFields) in throw Self.invalid }.get()
+        guard case .refused(let fields) = refused else {
+            Issue.record("\(refused)")
+            return
+        }
+        #expect(fields.errors.map(\.code) == ["wrong_type"])
+        guard case .failure(.stale(revision: 1)) = edit(id, revision: 9, { $0 }) else {
+            Issue.record("an old revision was changed")
+            return
+        }
+        let windows: Result<Result<OffPeakWindows, InvalidFields>, StoreError> = wait {
+            node.store.control.changeWindows(
+                if: { _ in false }, { _ throws(InvalidFields) in throw Self.invalid }, reply: $0)
+        }
+        guard case .success(.failure) = windows else {
+            Issue.record("\(windows)")
+            return
+        }
+        var patch = try HostPatch(.parse(Array(#"{"minimum_connections":3}"#.utf8)))
+        patch.connectionsMax = 2
+        let host: Result<Result<HostRecord, InvalidFields>, StoreError> = wait {
+            [patch] in
+            node.store.control.changeHost("https://a.example:443", patch, if: { _ in false }, reply: $0)
+        }
+        guard case .success(.failure) = host else {
+            Issue.record("\(host)")
+            return
+        }
+    }
+
+    @Test("a job's state is checked before the revision is compared")
+    func states() throws {
+        defer { node.store.stop() }
+        let id = try node.submit(newJob()).id
+        let resumed: Result<JobRecord, StoreError> = wait {
+            node.store.control.resume(id, tenant: "acme", revision: 9, reply: $0)
+        }
+        #expect(resumed == .failure(.invalidState(.queued)))
+        let deleted: Result<JobRecord, StoreError> = wait {
+            node.store.control.delete(id, tenant: "acme", revision: 9, reply: $0)
+        }
+        #expect(deleted == .failure(.invalidState(.queued)))
+        let suspended: Result<JobRecord, StoreError> = wait {
+            node.store.control.suspend(id, tenant: "acme", revision: 9, reply: $0)
+        }
+        #expect(suspended == .failure(.stale(revision: 1)))
+    }
+}
+
+/// By what failed alone.
+private func == (result: Result<JobRecord, StoreError>, other: Result<Never, StoreError>) -> Bool {
+    switch (result, other) {
+    case (.failure(let error), .failure(let expected)): error == expected
+    case (.success, .failure): false
+    }
+}

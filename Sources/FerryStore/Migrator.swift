@@ -67,6 +67,7 @@ package enum Migrator {
         Migration(version: 30, name: "queued_at", sql: PackageResources._030_queued_at_sql),
         Migration(version: 31, name: "locks", sql: PackageResources._031_locks_sql),
         Migration(version: 32, name: "expiry", sql: PackageResources._032_expiry_sql),
+        Migration(version: 33, name: "list_indexes", sql: PackageResources._033_list_indexes_sql),
     ]
 
     // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a

@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := build
 .PHONY: run build release test test-swift test-memory test-races test-outside install-deps install-test-deps \
         format lint check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
-        bench-submit bench-report soak clean
+        bench-submit bench-lists bench-report soak clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -78,6 +78,10 @@ bench-micro: install-test-deps
 # How long submissions take while transfers run: make bench-submit ARGS="--seconds 60"
 bench-submit: install-test-deps release
 	python3 Benchmarks/submit/submit.py --ferry $(FERRY) $(ARGS)
+
+# How long lists take with a long history, beside clients that read continuously: make bench-lists ARGS="--jobs 100000"
+bench-lists: install-test-deps release
+	python3 Benchmarks/lists/lists.py --ferry $(FERRY) $(ARGS)
 
 # A cluster under a random load while everything around it fails: make soak ARGS="--seconds 600 --seed 7 --nodes 3"
 soak: install-test-deps release

@@ -6,6 +6,7 @@ struct EventSnapshot: Sendable {
     private static let jobCountMax = 500
     /// Jobs that are read at once: each may have metadata of some size.
     private static let pageLimit = 50
+    private static let stopCountMax = 4
 
     private let query: EventQuery
     /// Those that are not read yet; of the first one only jobs before `before`.
@@ -14,6 +15,8 @@ struct EventSnapshot: Sendable {
     private var jobs: [[UInt8]] = []
     private var byteCount = 0
     private var isFull = false
+    /// Scans that ended before their page was full: a long backlog is not read whole for each new stream.
+    private var stopCount = 0
 
     /// `query`: whose they are.
     init(_ query: EventQuery) { self.query = query }
@@ -27,8 +30,10 @@ struct EventSnapshot: Sendable {
     }
 
     /// What `next` has found.
-    mutating func add(_ found: [JobRecord], progress: (JobID) -> TransferProgress?) {
-        for job in found {
+    mutating func add(
+        _ found: ListPage<JobRecord, JobKindTag>, progress: (JobID) -> TransferProgress?
+    ) {
+        for job in found.records {
             var writer = JSONWriter(reservingCapacity: 2_560)
             job.write(into: &writer, progress: progress(job.id))
             // One at least, however long it is.
@@ -43,8 +48,12 @@ struct EventSnapshot: Sendable {
             byteCount += writer.bytes.count
             jobs.append(writer.bytes)
         }
-        before = found.last?.id
-        if found.count < Self.pageLimit {
+        before = found.records.last?.id
+        if let stoppedAt = found.stoppedAt, found.records.count < Self.pageLimit {
+            before = stoppedAt
+            stopCount += 1
+            isFull = stopCount > Self.stopCountMax
+        } else if found.records.count < Self.pageLimit {
             states.removeFirst()
             before = nil
         }

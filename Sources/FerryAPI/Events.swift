@@ -21,7 +21,7 @@ extension API {
             let query = try eventQuery(call)
             ports.events.events(
                 of: id, tenant: query.tenant, before: query.before, limit: query.limit + 1
-            ) { sendEvents($0, query.limit, call) }
+            ) { sendEvents($0.map { ListPage($0) }, query.limit, call) }
         }
     }
 
@@ -61,13 +61,14 @@ extension API {
 }
 
 private func sendEvents(
-    _ result: Result<[EventEntry], StoreError>, _ limit: Int, _ call: Call
+    _ result: Result<ListPage<EventEntry, EventKindTag>, StoreError>, _ limit: Int, _ call: Call
 ) {
     switch result {
     case .failure(let error): call.fail(error)
-    case .success(let entries):
-        Page(entries, limit: limit) { $0.event.id }.send(
-            call, reservingCapacity: min(entries.count, limit) * 2_560
+    case .success(let found):
+        let page = Page(found, limit: limit) { $0.event.id }
+        page.send(
+            call, reservingCapacity: page.shown.count * 2_560
         ) { entry, writer in entry.write(into: &writer) }
     }
 }

@@ -23,13 +23,13 @@ extension API {
         ports.reader.jobs(page) { [self] result in
             switch result {
             case .failure(let error): call.fail(error)
-            case .success(let records): sendPage(records, query, call)
+            case .success(let found): sendPage(found, query, call)
             }
         }
     }
 
-    private func sendPage(_ records: [JobRecord], _ query: JobQuery, _ call: Call) {
-        let page = Page(records, limit: query.limit) { $0.id }
+    private func sendPage(_ found: ListPage<JobRecord, JobKindTag>, _ query: JobQuery, _ call: Call) {
+        let page = Page(found, limit: query.limit) { $0.id }
         page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
             write(record, into: &writer)
         }

@@ -18,6 +18,17 @@ struct Page<Record> {
         cursorAfter = { cursor(after: id($0)) }
     }
 
+    /// A page that a bounded scan may have ended before it was full. `next_cursor` is then where it stopped.
+    init<Kind: IdentifierKind>(
+        _ page: ListPage<Record, Kind>, limit: Int, id: @escaping (Record) -> Identifier<Kind>
+    ) where Record: Sendable {
+        let records = page.records
+        shown = records.prefix(limit)
+        let end = records.count > limit ? shown.last.map(id) : page.stoppedAt
+        nextCursor = end.map { cursor(after: $0) }
+        cursorAfter = { cursor(after: id($0)) }
+    }
+
     /// A page whose cursor is no identifier's.
     init(_ shown: ArraySlice<Record>, nextCursor: String?) {
         self.shown = shown

@@ -4,8 +4,8 @@ package import FerryCore
 
 /// Reads jobs. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {
-    /// Records without bodies, newest first.
-    func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>)
+    /// Records without bodies.
+    func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)
 }
 
@@ -48,7 +48,7 @@ package protocol DeliveryReader: Sendable {
     /// Of one job, newest first, only those before `before`; a job that is not the tenant's is `notFound`.
     func deliveries(
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
-        reply: @escaping Reply<[DeliveryRecord]>)
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)
     func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
     /// Due at once, whatever became of it before.
     func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
@@ -106,8 +106,8 @@ package protocol ContentStore: Sendable {
 
 /// The log of events. A job of another tenant is `notFound`.
 package protocol EventReader: Sendable {
-    /// Newest first; what was committed before the call is among them.
-    func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>)
+    /// What was committed before the call is among them.
+    func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>)
     /// Newest first.
     func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>)

@@ -180,6 +180,16 @@ struct Problem: Error, Sendable {
         case .overloaded:
             self.init(.overloaded, "Too many submissions wait for the database; ask again.")
             fields += quotaFields("submissions", quota: Limits.waitingJobCountMax, seconds: 1)
+        case .tooManyReads:
+            self.init(
+                .overloaded,
+                "\(Limits.waitingReadCountMax) reads of this tenant wait on this node; ask again later.")
+            fields += quotaFields("reads", quota: Int64(Limits.waitingReadCountMax), seconds: 1)
+        case .readStopped:
+            self.init(
+                .storeUnavailable,
+                "The database has stopped this read, which may take \(Int(Limits.readSecondsMax)) s; "
+                    + "ask again.")
         case .tooManyJobs(let countMax, let seconds):
             self.init(
                 .tooManyJobs,

@@ -28,5 +28,5 @@ package protocol WebhookStore: Sendable {
     /// Newest first; an endpoint that is not the tenant's is `notFound`.
     func deliveries(
         of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
-        before: DeliveryID?, limit: Int, reply: @escaping Reply<[DeliveryRecord]>)
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)
 }

@@ -45,7 +45,7 @@ package struct Events: ParsableCommand {
         let service = try client.service()
         // Known before what was is read: nothing falls between that and what happens.
         let newest = follow ? try latest(service) : nil
-        let first = try service.send("GET", path(limit: limit, cursor: nil)).json["data"]?.array ?? []
+        let first = try latest(limit, service)
         try show(first.reversed(), console, withHeading: true)
         guard follow, !hasEnded(first) else { return }
         let following = EventFollowing(
@@ -56,6 +56,19 @@ package struct Events: ParsableCommand {
                 return !hasEnded(events)
             })
         try following.run()
+    }
+
+    /// The latest events, newest first. A page may be shorter than it was asked for, or empty, where few
+    /// events are of the type.
+    private func latest(_ count: Int, _ service: ServiceClient) throws(ClientFailure) -> [JSON] {
+        var events: [JSON] = []
+        var cursor: String?
+        repeat {
+            let page = try service.send("GET", path(limit: count - events.count, cursor: cursor)).json
+            events += page["data"]?.array ?? []
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil && events.count < count
+        return events
     }
 
     private var streamPath: String {

@@ -71,7 +71,7 @@ package struct Jobs: ParsableCommand {
             terminalWidth: console.outIsTerminal ? console.width() : nil)
         for line in lines { try console.data(line: line) }
         if let cursor = answer.json["next_cursor"]?.string {
-            console.message("There are more: --cursor \(cursor)")
+            console.message("There may be more: --cursor \(cursor)")
         }
     }
 }

@@ -42,6 +42,15 @@ package enum Limits {
     package static let listLimitMax = 500
     /// A page of a list ends with the entry that passes this.
     package static let listByteCountMax = 8 << 20
+    /// Rows that one turn of a list looks at, and one request for a page: a filter that no index serves may
+    /// fit hardly any of them.
+    package static let listTurnRowCount = 1_000
+    package static let listScanRowCount = 20_000
+    /// Connections of a node that reads share. One tenant uses all but one of them at most.
+    package static let readConnectionCount = 4
+    /// Reads of one tenant that may wait on a node, and seconds after which a read is stopped.
+    package static let waitingReadCountMax = 256
+    package static let readSecondsMax = 5.0
     /// Seconds that `Prefer: wait` may hold an answer.
     package static let waitSecondsMax = 60.0
     /// A `data` job's body up to this many bytes is kept in the database, a longer one becomes a file.

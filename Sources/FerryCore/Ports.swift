@@ -113,6 +113,10 @@ package enum StoreError: Error, Sendable, Equatable {
     case idempotencyKeyInProgress
     /// Too much waits in front of the store.
     case overloaded
+    /// As many reads of the tenant wait as may.
+    case tooManyReads
+    /// The database has stopped a read that took too long, or an operator has. Nothing has changed.
+    case readStopped
     /// The tenant has as many unfinished jobs as it may have, or nearly so. Seconds until it is worth asking
     /// again.
     case tooManyJobs(max: Int64, retryAfter: Double)

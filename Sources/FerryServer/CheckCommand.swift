@@ -98,8 +98,9 @@ private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
     return UInt64(information.f_bavail) * UInt64(information.f_frsize)
 }
 
-/// Sessions of a node that does everything, at most: one for each lane of its store.
-private let sessionCountMax = 14
+/// Sessions of a node that does everything, at most: one for each lane of its store, and four that reads
+/// share.
+private let sessionCountMax = 16
 
 private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
     guard let room = try Migrator.sessionRoom(url: url), room < sessionCountMax else {

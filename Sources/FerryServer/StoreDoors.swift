@@ -25,7 +25,9 @@ extension StoreDoor: JobReader, JobControl {
         control.job(id, tenant: tenant, reply: reply)
     }
 
-    func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) { control.jobs(query, reply: reply) }
+    func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
+        control.jobs(query, reply: reply)
+    }
 
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
         let read = { @Sendable (running: AttemptSnapshot?) in
@@ -111,7 +113,7 @@ extension StoreDoor: DependencyKeeper {
 }
 
 extension StoreDoor: EventReader {
-    func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
+    func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
         control.events(query, reply: reply)
     }
 
@@ -147,11 +149,11 @@ extension StoreDoor: EventReader {
 extension StoreDoor: DeliveryReader {
     func deliveries(
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
-        reply: @escaping Reply<[DeliveryRecord]>
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
         control.job(job, tenant: tenant) { found in
             if case .failure(let error) = found { return reply(.failure(error)) }
-            control.deliveries(tenant: tenant, job: job, before: before, limit: limit, reply: reply)
+            control.deliveries(of: .job(job), tenant: tenant, before: before, limit: limit, reply: reply)
         }
     }
 
@@ -216,12 +218,12 @@ extension StoreDoor: WebhookStore {
 
     func deliveries(
         of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
-        before: DeliveryID?, limit: Int, reply: @escaping Reply<[DeliveryRecord]>
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
         control.webhook(webhook, tenant: tenant) { found in
             if case .failure(let error) = found { return reply(.failure(error)) }
             control.deliveries(
-                tenant: tenant, webhook: webhook, state: state, type: type, before: before, limit: limit,
+                of: .webhook(webhook), tenant: tenant, state: state, type: type, before: before, limit: limit,
                 reply: reply)
         }
     }

@@ -6,12 +6,9 @@ import Sys
 extension Statements {
     package static let acknowledgeJobs = make(
         "acknowledge_jobs", PackageResources.acknowledge_jobs_sql, parameters: 3)
-    static let listUnacknowledgedJobs = make(
-        "list_unacknowledged_jobs", PackageResources.list_unacknowledged_jobs_sql, parameters: 13,
-        isPlannedAnew: true)
     package static let remindJobs = make("remind_jobs", PackageResources.remind_jobs_sql, parameters: 2)
 
-    static let ofAcknowledgements = [acknowledgeJobs, listUnacknowledgedJobs, remindJobs]
+    static let ofAcknowledgements = [acknowledgeJobs, remindJobs]
 }
 
 extension ControlLane {

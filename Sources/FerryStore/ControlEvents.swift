@@ -6,20 +6,15 @@ import Sys
 extension ControlLane {
     /// Rows that a look takes: each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
-    /// By how much the clocks of nodes may differ.
-    private static let clockSeconds = 60.0
     /// Jobs that are read at once: each may have a body of some size.
     private static let jobChunk = 50
     /// Passes that the deletion of a job waits for.
     private static let passMax = 5
 
     /// A page of events, newest first, those that were committed before included.
-    package func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
+    package func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
         numbered { [self] in
-            performList("list_events", reply) { connection throws(PostgresError) in
-                let events = try Self.page(query, &connection)
-                return .success(try Self.entries(events, &connection))
-            }
+            reads.readPage("list_events", of: .tenant(query.tenant), EventListReading(query: query), reply)
         }
     }
 
@@ -57,7 +52,7 @@ extension ControlLane {
     package func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        perform("follow_events", isRead: true, reply) { connection throws(PostgresError) in
+        read("follow_events", for: tenant, reply) { connection throws(PostgresError) in
             let first = EventRow.row(of: after)
             let rows = try Self.rows(from: first, tenant, session, &connection)
             let events = rows.flatMap(\.events).filter { $0.id > after }
@@ -94,39 +89,11 @@ extension ControlLane {
         _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
     ) {
         numbered { [self] in
-            perform("job_events", isRead: true, reply) { connection throws(PostgresError) in
-                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
-                    return .failure(.notFound)
-                }
+            read("job_events", for: tenant, reply) { connection throws(PostgresError) in
+                let found = try Self.read([id], withBodies: false, &connection)[id]
+                guard let stored = found, stored.record.tenant == tenant else { return .failure(.notFound) }
                 return .success(try body(stored.record, &connection))
             }
-        }
-    }
-
-    private static func page(
-        _ query: EventQuery, _ connection: inout Connection
-    ) throws(PostgresError) -> [Event] {
-        var events: [Event] = []
-        var last = query.before.map(EventRow.row(of:)) ?? .last
-        while true {
-            var parameters = Parameters()
-            parameters.append(text: query.tenant)
-            parameters.append(last)
-            parameters.append(text: query.session)
-            parameters.append(int32: query.types)
-            parameters.append(query.since)
-            parameters.append(int32: rowMax)
-            parameters.append(query.since.map { EventID.first(at: $0 + -clockSeconds) })
-            let rows = EventRow.all(try connection.execute(Statements.listEvents, parameters))
-            for row in rows {
-                for event in row.events.reversed() {
-                    guard query.admits(event), query.before.map({ event.id < $0 }) ?? true else { continue }
-                    events.append(event)
-                    if events.count == query.limit { return events }
-                }
-            }
-            guard rows.count == Int(rowMax), let id = rows.last?.id else { return events }
-            last = id.predecessor
         }
     }
 
@@ -176,7 +143,8 @@ extension ControlLane {
         let ids = Array(Set(events.compactMap(\.record.job)))
         for start in stride(from: 0, to: ids.count, by: jobChunk) {
             let some = Array(ids[start..<min(ids.count, start + jobChunk)])
-            for (id, stored) in try read(some, &connection) { jobs[id] = stored.record.withoutBody }
+            let found = try read(some, withBodies: false, &connection)
+            for (id, stored) in found { jobs[id] = stored.record.withoutBody }
         }
         return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
     }
@@ -209,6 +177,81 @@ extension ControlLane {
     }
 }
 
+/// A page of events as it is read.
+private struct EventListReading: ListReading {
+    /// Rows that the first look takes, and a later one at most: a row may have one event or hundreds.
+    private static let rowCountMin: Int32 = 8
+    private static let rowCountMax: Int32 = 64
+    /// By how much the clocks of nodes may differ.
+    private static let clockSeconds = 60.0
+
+    let query: EventQuery
+    private var events: [Event] = []
+    private var scan = ListScan()
+    /// Where the next look begins.
+    private var last: EventID
+    /// The row that was looked at last.
+    private var stoppedAt: EventID?
+    private(set) var value: ListPage<EventEntry, EventKindTag>?
+
+    init(query: EventQuery) {
+        self.query = query
+        last = query.before.map(EventRow.row(of:)) ?? .last
+    }
+
+    mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
+        var (rowCount, left) = (Self.rowCountMin, scan.turnRowCount)
+        while left > 0 {
+            let scanned = try look(rowCount, scanning: left, &connection)
+            guard let scanned else {
+                return value = ListPage(try ControlLane.entries(events, &connection))
+            }
+            left -= scanned
+            rowCount = min(rowCount * 2, Self.rowCountMax)
+            guard scan.add(scanned) else {
+                let entries = try ControlLane.entries(events, &connection)
+                return value = ListPage(entries, stoppedAt: stoppedAt)
+            }
+        }
+    }
+
+    /// Below every event that has happened since the query asks for.
+    private var floor: EventID? { query.since.map { EventID.first(at: $0 + -Self.clockSeconds) } }
+
+    /// Adds the events of the next rows. Returns how many rows were looked at, or `nil` if the page is full
+    /// or the log ends.
+    private mutating func look(
+        _ rowCount: Int32, scanning scanCount: Int, _ connection: inout Connection
+    ) throws(PostgresError) -> Int? {
+        var parameters = Parameters()
+        parameters.append(text: query.tenant)
+        parameters.append(last)
+        parameters.append(text: query.session)
+        parameters.append(int32: query.types)
+        parameters.append(query.since)
+        parameters.append(int32: rowCount)
+        parameters.append(floor)
+        parameters.append(int32: Int32(scanCount))
+        let rows = try connection.execute(Statements.listEvents, parameters)
+        for row in 0..<rows.rowCount where !rows.isNull(row, 4) {
+            for event in EventRow(rows, row).events.reversed() {
+                guard query.admits(event), query.before.map({ event.id < $0 }) ?? true else { continue }
+                events.append(event)
+                if events.count == query.limit { return nil }
+            }
+        }
+        guard rows.rowCount > 0 else { return nil }
+        let end = rows.rowCount - 1
+        let scanned = Int(rows.int64(end, 5))
+        guard rows.rowCount == Int(rowCount) || scanned == scanCount else { return nil }
+        let row: EventID = rows.identifier(end, 0)
+        // A look through a session does not stop there.
+        if let floor, row < floor { return nil }
+        (stoppedAt, last) = (row, row.predecessor)
+        return scanned
+    }
+}
+
 extension JobRecord {
     fileprivate var withoutBody: JobRecord {
         var record = self
@@ -223,13 +266,14 @@ extension EventRow {
     /// Reads rows of list_events.sql and the like.
     static func all(_ rows: consuming ResultSet) -> [EventRow] {
         var all: [EventRow] = []
-        for row in 0..<rows.rowCount {
-            all.append(
-                EventRow(
-                    id: rows.identifier(row, 0), tenant: rows.text(row, 1), session: rows.text(row, 2),
-                    firstSequence: rows.int64(row, 3), packed: rows.bytes(row, 4)))
-        }
+        for row in 0..<rows.rowCount { all.append(EventRow(rows, row)) }
         return all
+    }
+
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        self.init(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1), session: rows.text(row, 2),
+            firstSequence: rows.int64(row, 3), packed: rows.bytes(row, 4))
     }
 }
 

@@ -3,19 +3,14 @@ import Postgres
 import Synchronization
 
 extension ControlLane {
-    /// A page of jobs, newest first, without their bodies. The next page begins before the last one of this.
-    package func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
-        performList("list_jobs", reply) { connection throws(PostgresError) in
-            let rows = try connection.execute(
-                query.isUnacknowledged ? Statements.listUnacknowledgedJobs : Statements.listJobs,
-                .query(query))
-            return .success((0..<rows.rowCount).map { StoredJob(rows, $0, isWide: true).record })
-        }
+    /// A page of jobs, newest first, without their bodies.
+    package func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
+        reads.readPage("list_jobs", of: .tenant(query.tenant), JobListReading(query: query), reply)
     }
 
     /// The attempts of a job, finished or not. Another tenant's job is `notFound`.
     package func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
-        perform("read_attempts", isRead: true, reply) { connection throws(PostgresError) in
+        read("read_attempts", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
@@ -190,6 +185,38 @@ struct QueueLook: Sendable {
     }
 }
 
+/// A page of jobs as it is read.
+private struct JobListReading: ListReading {
+    let query: JobQuery
+    private var records: [JobRecord] = []
+    private var scan = ListScan()
+    /// Where the next turn begins; nil: where the query says.
+    private var before: JobID?
+    private(set) var value: ListPage<JobRecord, JobKindTag>?
+
+    init(query: JobQuery) { self.query = query }
+
+    mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
+        var rest = query
+        rest.before = before ?? query.before
+        rest.limit = query.limit - records.count
+        let rowCount = scan.turnRowCount
+        let rows = try connection.execute(Statements.listJobs, .query(rest, rowCount: rowCount))
+        var stoppedAt: JobID?
+        for row in 0..<rows.rowCount {
+            if rows.int64(row, 32) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
+            if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true).record) }
+        }
+        // Below it there is nothing that the query wants; a look through a session does not stop there.
+        let floor = Parameters.floor(of: query)
+        guard records.count < query.limit, let stoppedAt, floor.map({ stoppedAt > $0 }) ?? true else {
+            return value = ListPage(records)
+        }
+        before = stoppedAt
+        if !scan.add(rowCount) { value = ListPage(records, stoppedAt: stoppedAt) }
+    }
+}
+
 extension NodeStatus {
     /// Reads a row of read_nodes.sql.
     init(_ rows: borrowing ResultSet, _ row: Int) {
@@ -210,8 +237,13 @@ extension Parameters {
     /// transaction. The clocks are one node's, or differ as nodes' do.
     private static let acceptanceSeconds = 300.0
 
+    /// Below every job that was made since the query asks for.
+    fileprivate static func floor(of query: JobQuery) -> JobID? {
+        query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) }
+    }
+
     /// The parameters of list_jobs.sql.
-    fileprivate static func query(_ query: JobQuery) -> Parameters {
+    fileprivate static func query(_ query: JobQuery, rowCount: Int) -> Parameters {
         var parameters = Parameters()
         parameters.append(text: query.tenant)
         parameters.append(query.before ?? .last)
@@ -236,7 +268,9 @@ extension Parameters {
         parameters.append(
             texts: isAnyState ? nil : query.states.filter(\.isTerminal).map(\.rawValue))
         parameters.append(texts: query.origins)
-        parameters.append(query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) })
+        parameters.append(floor(of: query))
+        parameters.append(int32: Int32(rowCount))
+        parameters.append(bool: query.isUnacknowledged)
         return parameters
     }
 }

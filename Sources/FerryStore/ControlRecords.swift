@@ -3,29 +3,21 @@ import Postgres
 
 // Deliveries, API keys and settings.
 extension ControlLane {
-    /// A page of a tenant's deliveries with their tries, newest first; of one job, of one endpoint, in one
-    /// state, of one type if asked.
+    /// A page of the deliveries of a job or of an endpoint with their tries, newest first; in one state and
+    /// of one type if asked.
     package func deliveries(
-        tenant: String, job: JobID? = nil, webhook: WebhookID? = nil, state: DeliveryRecord.State? = nil,
-        type: String? = nil, before: DeliveryID? = nil, limit: Int, reply: @escaping Reply<[DeliveryRecord]>
+        of subject: DeliverySubject, tenant: String, state: DeliveryRecord.State? = nil, type: String? = nil,
+        before: DeliveryID? = nil, limit: Int,
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
-        performList("list_deliveries", reply) { connection throws(PostgresError) in
-            var parameters = Parameters()
-            parameters.append(text: tenant)
-            parameters.append(before ?? .last)
-            parameters.append(job)
-            parameters.append(text: state?.rawValue)
-            parameters.append(int32: Int32(clamping: limit))
-            parameters.append(webhook)
-            parameters.append(text: type)
-            return .success(
-                DeliveryRecord.all(try connection.execute(Statements.listDeliveries, parameters)))
-        }
+        let page = DeliveryListReading(
+            subject: subject, tenant: tenant, state: state, type: type, limit: limit, before: before ?? .last)
+        reads.readPage("list_deliveries", of: .tenant(tenant), page, reply)
     }
 
     /// One delivery with its tries.
     package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
-        perform("delivery", isRead: true, reply) { connection throws(PostgresError) in
+        read("delivery", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
@@ -161,11 +153,72 @@ extension ControlLane {
     }
 }
 
+/// Whose deliveries are listed.
+package enum DeliverySubject: Sendable {
+    case job(JobID)
+    case webhook(WebhookID)
+}
+
+/// A page of deliveries as it is read.
+private struct DeliveryListReading: ListReading {
+    let subject: DeliverySubject
+    let tenant: String
+    let state: DeliveryRecord.State?
+    let type: String?
+    let limit: Int
+    /// Where the next turn begins.
+    var before: DeliveryID
+    private var records: [DeliveryRecord] = []
+    private var scan = ListScan()
+    private(set) var value: ListPage<DeliveryRecord, DeliveryKindTag>?
+
+    init(
+        subject: DeliverySubject, tenant: String, state: DeliveryRecord.State?, type: String?, limit: Int,
+        before: DeliveryID
+    ) {
+        (self.subject, self.tenant, self.state, self.type) = (subject, tenant, state, type)
+        (self.limit, self.before) = (limit, before)
+    }
+
+    mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
+        let rowCount = scan.turnRowCount
+        let rows = try connection.execute(Statements.listDeliveries, parameters(rowCount))
+        var stoppedAt: DeliveryID?
+        if rows.rowCount > 0, rows.int64(rows.rowCount - 1, 18) == Int64(rowCount) {
+            stoppedAt = rows.identifier(rows.rowCount - 1, 0)
+        }
+        records += DeliveryRecord.all(rows)
+        guard records.count < limit, let stoppedAt else {
+            return value = ListPage(records)
+        }
+        before = stoppedAt
+        if !scan.add(rowCount) { value = ListPage(records, stoppedAt: stoppedAt) }
+    }
+
+    private func parameters(_ rowCount: Int) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: tenant)
+        parameters.append(before)
+        var (job, webhook): (JobID?, WebhookID?)
+        switch subject {
+        case .job(let id): job = id
+        case .webhook(let id): webhook = id
+        }
+        parameters.append(job)
+        parameters.append(text: state?.rawValue)
+        parameters.append(int32: Int32(clamping: limit - records.count))
+        parameters.append(webhook)
+        parameters.append(text: type)
+        parameters.append(int32: Int32(rowCount))
+        return parameters
+    }
+}
+
 extension DeliveryRecord {
-    /// The rows of list_deliveries.sql: one a try.
+    /// The rows of list_deliveries.sql: one a try, or one that only says how far the list was looked through.
     fileprivate static func all(_ rows: borrowing ResultSet) -> [DeliveryRecord] {
         var all: [DeliveryRecord] = []
-        for row in 0..<rows.rowCount {
+        for row in 0..<rows.rowCount where !rows.isNull(row, 1) {
             let delivery = DeliveryRecord(rows, row)
             if all.last?.id != delivery.id { all.append(delivery) }
             if !rows.isNull(row, 12) { all[all.count - 1].tries.append(Try(rows, row)) }

@@ -97,7 +97,7 @@ extension ControlLane {
     package func schedule(
         createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>
     ) {
-        perform("keyed_schedule", isRead: true, reply) {
+        read("keyed_schedule", for: key.tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
             switch try Self.firstAnswer(to: key, &connection) {
             case .failure(let error): return .failure(error)
@@ -109,7 +109,7 @@ extension ControlLane {
     }
 
     package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
-        perform("schedule", isRead: true, reply) { connection throws(PostgresError) in
+        read("schedule", for: tenant, reply) { connection throws(PostgresError) in
             try Self.readSchedule(id, tenant, &connection).map(\.record)
         }
     }
@@ -119,7 +119,7 @@ extension ControlLane {
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
     ) {
         let context = context
-        perform("schedules", isRead: true, reply) {
+        read("schedules", for: tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[ScheduleRecord], StoreError> in
             var records: [ScheduleRecord] = []
             var last: ScheduleID = before ?? .last

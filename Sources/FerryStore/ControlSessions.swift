@@ -6,7 +6,7 @@ extension ControlLane {
     /// A session with its unfinished jobs; `notFound` when nobody has configured or used it.
     package func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
         let context = context
-        perform("read_session", isRead: true, reply) { connection throws(PostgresError) in
+        read("read_session", for: key.tenant, reply) { connection throws(PostgresError) in
             guard let overview = try Self.overview(of: key, &connection, context) else {
                 return .failure(.notFound)
             }
@@ -19,7 +19,7 @@ extension ControlLane {
         tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>
     ) {
         let context = context
-        perform("list_sessions", isRead: true, reply) { connection throws(PostgresError) in
+        read("list_sessions", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(text: name ?? "")

@@ -71,7 +71,7 @@ extension ControlLane {
 
     /// Which of these jobs are there, finished or not. `tenant`: whose; nil: anybody's.
     package func known(_ jobs: [JobID], tenant: String? = nil, reply: @escaping Reply<Set<JobID>>) {
-        perform("known_jobs", isRead: true, reply) {
+        reads.read("known_jobs", of: tenant.map { .tenant($0) } ?? .service, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Set<JobID>, StoreError> in
             var parameters = Parameters()
             parameters.appendArray(.uuid, jobs) { $0.append($1) }
@@ -83,7 +83,7 @@ extension ControlLane {
     /// What a submission with this key was answered before; nil: none was accepted. Of a request that is no
     /// submission of jobs it has none.
     package func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
-        perform("first_answer", isRead: true, reply) {
+        read("first_answer", for: key.tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Submission.Accepted?, StoreError
             > in

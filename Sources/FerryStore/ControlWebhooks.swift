@@ -28,13 +28,13 @@ extension ControlLane {
 
     /// What was made with this key, also when it was changed or deleted since; `notFound`: nothing was.
     package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
-        perform("keyed_webhook", isRead: true, reply) { connection throws(PostgresError) in
+        read("keyed_webhook", for: key.tenant, reply) { connection throws(PostgresError) in
             try Self.made(with: key, &connection)
         }
     }
 
     package func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
-        perform("webhook", isRead: true, reply) { connection throws(PostgresError) in
+        read("webhook", for: tenant, reply) { connection throws(PostgresError) in
             try Self.webhook(id, tenant, &connection)
         }
     }
@@ -43,7 +43,7 @@ extension ControlLane {
     package func webhooks(
         tenant: String, before: WebhookID?, limit: Int, reply: @escaping Reply<[WebhookRecord]>
     ) {
-        perform("webhooks", isRead: true, reply) { connection throws(PostgresError) in
+        read("webhooks", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(before ?? .last)

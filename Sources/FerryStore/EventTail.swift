@@ -44,8 +44,7 @@ package final class EventTail: Sendable {
             adjust: { options in
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(10)
-                options.settings.append(.init("plan_cache_mode", "force_generic_plan"))
-                options.settings.append(.init("enable_seqscan", "off"))
+                options.readInOrderOfIndexes()
             })
         var reader: Reader?
         var waiting: [@Sendable () -> Void] = []

@@ -69,6 +69,7 @@ package enum Migrator {
         Migration(version: 32, name: "expiry", sql: PackageResources._032_expiry_sql),
         Migration(version: 33, name: "host_scopes", sql: PackageResources._033_host_scopes_sql),
         Migration(version: 34, name: "key_scope", sql: PackageResources._034_key_scope_sql),
+        Migration(version: 35, name: "list_indexes", sql: PackageResources._035_list_indexes_sql),
     ]
 
     // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a

@@ -17,7 +17,7 @@ extension Statements {
     package static let invalidateSession = make(
         "invalidate_session", PackageResources.invalidate_session_sql, parameters: 6)
     package static let listSessions = make(
-        "list_sessions", PackageResources.list_sessions_sql, parameters: 3, isPlannedAnew: true)
+        "list_sessions", PackageResources.list_sessions_sql, parameters: 3)
     package static let lockSessionEpoch = make(
         "lock_session_epoch", PackageResources.lock_session_epoch_sql)
     package static let putSession = make("put_session", PackageResources.put_session_sql, parameters: 6)

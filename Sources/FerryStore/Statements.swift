@@ -46,7 +46,7 @@ package enum Statements {
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
     package static let followEvents = make(
-        "follow_events", PackageResources.follow_events_sql, parameters: 4, isPlannedAnew: true)
+        "follow_events", PackageResources.follow_events_sql, parameters: 4)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let hasDependencyNews = make(
         "has_dependency_news", PackageResources.has_dependency_news_sql)
@@ -64,11 +64,10 @@ package enum Statements {
     package static let lastEvent = make("last_event", PackageResources.last_event_sql)
     package static let listAudit = make("list_audit", PackageResources.list_audit_sql, parameters: 2)
     package static let listEvents = make(
-        "list_events", PackageResources.list_events_sql, parameters: 7, isPlannedAnew: true)
+        "list_events", PackageResources.list_events_sql, parameters: 8)
     package static let listDeliveries = make(
-        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 7, isPlannedAnew: true)
-    package static let listJobs = make(
-        "list_jobs", PackageResources.list_jobs_sql, parameters: 13, isPlannedAnew: true)
+        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 8)
+    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 15)
     package static let allKeys = make("all_keys", PackageResources.all_keys_sql)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql, parameters: 2)
     package static let readKey = make("read_key", PackageResources.read_key_sql, parameters: 1)
@@ -97,7 +96,7 @@ package enum Statements {
         "read_attempts", PackageResources.read_attempts_sql, parameters: 2)
     package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
-    package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 1)
+    package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 2)
     package static let readHeartbeats = make(
         "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)
     package static let readHostLimits = make(

@@ -113,9 +113,7 @@ package final class Store: Sendable {
         let (watch, control) = (watch, control)
         threads.withLock { threads in
             threads.watch = Thread(name: "watch") { watch.run() }
-            threads.others = (0..<control.threadCount).map { index in
-                Thread(name: "control-\(index)") { control.run(index) }
-            }
+            threads.others = control.start()
         }
     }
 

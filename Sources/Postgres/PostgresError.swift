@@ -53,11 +53,15 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     /// Whether the same transaction may succeed when it is simply sent again (serialization, deadlock).
     package var isRetryable: Bool { sqlState == "40001" || sqlState == "40P01" }
 
+    /// Whether the server has stopped the statement (57014: `statement_timeout`, or an operator). The
+    /// connection goes on.
+    package var isCancellation: Bool { sqlState == "57014" }
+
     /// Whether the server cannot do it just now, whatever is asked: it is out of disk, memory or connections
-    /// (class 53), has stopped the statement (57014: `statement_timeout`, or an operator), or somebody holds
-    /// a lock for too long (55P03). Sent again at once, the same thing is likely to happen.
+    /// (class 53), has stopped the statement, or somebody holds a lock for too long (55P03). Sent again at
+    /// once, the same thing is likely to happen.
     package var isShortage: Bool {
-        sqlState.map { $0.hasPrefix("53") || $0 == "57014" || $0 == "55P03" } ?? false
+        isCancellation || sqlState.map { $0.hasPrefix("53") || $0 == "55P03" } ?? false
     }
 
     /// Whether the values are to blame, so that sending the same ones again fails again: classes 21, 22, 23,

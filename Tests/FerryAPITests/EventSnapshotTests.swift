@@ -1,5 +1,6 @@
 import FerryCore
 import HTTPServer
+import Synchronization
 import Sys
 import Testing
 
@@ -72,6 +73,26 @@ struct EventSnapshotTests {
         let stream = try open("/v1/events", after: unknown)
         let (jobs, isComplete) = try snapshot(read(stream).text)
         #expect(jobs.count == 115 && Set(jobs) == Set(ids[5...].map(\.description)) && isComplete)
+        stream.cancelled()
+    }
+
+    @Test("a snapshot goes on where a scan stops, a few times, and then says that it is not complete")
+    func stoppedScans() throws {
+        let ids = try (0..<20).map { _ in try fixture.submit() }
+        for id in ids[1...] { fixture.store.finish(id, .succeeded) }
+        for (scanCount, isFound) in [(5, true), (3, false)] {
+            fixture.store.state.withLock { $0.scanCount = scanCount }
+            // Three scans for waiting jobs stop, or more than may, before the one for the oldest job.
+            fixture.store.finish(ids[0], .waiting)
+            let stream = try open("/v1/events", after: unknown)
+            let (jobs, isComplete) = try snapshot(read(stream).text)
+            #expect(jobs == (isFound ? [ids[0].description] : []) && !isComplete)
+            stream.cancelled()
+        }
+        fixture.store.state.withLock { $0.scanCount = 20 }
+        let stream = try open("/v1/events", after: unknown)
+        let (jobs, isComplete) = try snapshot(read(stream).text)
+        #expect(jobs == [ids[0].description] && isComplete)
         stream.cancelled()
     }
 

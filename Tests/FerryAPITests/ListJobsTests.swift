@@ -105,6 +105,34 @@ struct ListJobsTests {
         #expect(rest.json["data"]?.array?.compactMap { $0["id"]?.string } == [ids[1], ids[0]])
     }
 
+    @Test("a read that the database has stopped is 503 `store_unavailable`, with the limit and Retry-After")
+    func stoppedReads() throws {
+        let fixture = Fixture()
+        fixture.store.state.withLock { $0.failure = .readStopped }
+        let answer = try fixture.send("GET", "/v1/jobs/\(JobID(high: 1, low: 1))")
+        #expect(answer.status == 503 && answer.code == "store_unavailable")
+        #expect(answer.header("Retry-After") == "1")
+        #expect(answer.json["detail"]?.string?.contains("\(Int(Limits.readSecondsMax)) s") == true)
+    }
+
+    @Test("a scan that stops before the page is full gives a short or empty page with next_cursor")
+    func stoppedScans() throws {
+        let fixture = Fixture()
+        let ids = try (0..<7).map { _ in try fixture.submit() }
+        for id in [ids[0], ids[5]] { fixture.store.finish(id, .failed) }
+        fixture.store.state.withLock { $0.scanCount = 3 }
+        var pages: [[String]] = []
+        var target: String? = "/v1/jobs?state=failed&limit=2"
+        while let next = target, pages.count < 9 {
+            let answer = try fixture.send("GET", next)
+            pages.append(answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? [])
+            let link = answer.header("Link")
+            target = link.map { String($0.dropFirst().prefix { $0 != ">" }) }
+            #expect((answer.json["next_cursor"] == .null) == (link == nil))
+        }
+        #expect(pages == [[ids[5].description], [], [ids[0].description]])
+    }
+
     @Test("a tenant sees its own")
     func tenants() throws {
         let fixture = Fixture()

@@ -21,12 +21,12 @@ extension MemoryStore {
         if let sink, sink.wants(entry.event) { sink.receive([entry]) }
     }
 
-    func events(_ query: EventQuery, reply: @escaping Reply<[EventEntry]>) {
+    func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
         let found = state.withLock { $0.events }.reversed().filter { entry in
             entry.event.tenant == query.tenant && query.admits(entry.event)
                 && query.before.map { entry.event.id < $0 } ?? true
         }
-        reply(.success(Array(found.prefix(query.limit))))
+        reply(.success(ListPage(Array(found.prefix(query.limit)))))
     }
 
     func events(

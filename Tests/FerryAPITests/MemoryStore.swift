@@ -61,6 +61,8 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var failure: StoreError?
         /// Jobs in this state cannot be listed.
         var unreadable: JobState?
+        /// Jobs that one request for a list looks at.
+        var scanCount = Int.max
         /// What a submission does after its acceptance.
         var afterSubmit: (@Sendable (JobID) -> Void)?
         var queries: [JobQuery] = []
@@ -191,18 +193,23 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
 
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) { reply(found(id, tenant)) }
 
-    func jobs(_ query: JobQuery, reply: @escaping Reply<[JobRecord]>) {
+    func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
         if let failed = state.withLock({ $0.unreadable }), query.states.contains(failed) {
             return reply(.failure(.unavailable))
         }
-        let jobs = state.withLock { state in
+        let (jobs, scanCount) = state.withLock { state in
             state.queries.append(query)
-            return state.jobs.values.filter { job in
+            let all = state.jobs.values.filter { job in
                 job.tenant == query.tenant && query.before.map { job.id < $0 } ?? true
-                    && (query.states.isEmpty || query.states.contains(job.state))
-            }.sorted { $0.id > $1.id }
+            }
+            return (all.sorted { $0.id > $1.id }, state.scanCount)
         }
-        reply(.success(Array(jobs.prefix(query.limit))))
+        let looked = jobs.prefix(scanCount)
+        let found = looked.filter { query.states.isEmpty || query.states.contains($0.state) }
+        let isStopped = found.count < query.limit && looked.count < jobs.count
+        reply(
+            .success(
+                ListPage(Array(found.prefix(query.limit)), stoppedAt: isStopped ? looked.last?.id : nil)))
     }
 
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
@@ -290,14 +297,14 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
 
     func deliveries(
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
-        reply: @escaping Reply<[DeliveryRecord]>
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
         reply(
             found(job, tenant).map { _ in
                 let all = state.withLock { $0.deliveries }.filter { delivery in
                     delivery.job == job && before.map { delivery.id < $0 } ?? true
                 }
-                return Array(all.sorted { $0.id > $1.id }.prefix(limit))
+                return ListPage(Array(all.sorted { $0.id > $1.id }.prefix(limit)))
             })
     }
 

@@ -107,7 +107,7 @@ extension MemoryStore: WebhookStore {
 
     func deliveries(
         of webhook: WebhookID, tenant: String, state wanted: DeliveryRecord.State?, type: String?,
-        before: DeliveryID?, limit: Int, reply: @escaping Reply<[DeliveryRecord]>
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
         reply(
             checked(webhook, tenant, nil).map { _ in
@@ -115,7 +115,7 @@ extension MemoryStore: WebhookStore {
                     delivery.webhook == webhook && wanted.map { delivery.state == $0 } ?? true
                         && type.map { delivery.type == $0 } ?? true && before.map { delivery.id < $0 } ?? true
                 }
-                return Array(all.sorted { $0.id > $1.id }.prefix(limit))
+                return ListPage(Array(all.sorted { $0.id > $1.id }.prefix(limit)))
             })
     }
 

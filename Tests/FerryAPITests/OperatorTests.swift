@@ -88,6 +88,7 @@ struct OperatorTests {
                 StoreError.tooManyJobs(max: 70, retryAfter: 2.3), "too_many_jobs", #""jobs";q=70"#,
                 #""jobs";r=0;t=3"#
             ),
+            (.tooManyReads, "overloaded", #""reads";q=256"#, #""reads";r=0;t=1"#),
             (.overloaded, "overloaded", #""submissions";q=20000"#, #""submissions";r=0;t=1"#),
         ] {
             fixture.store.state.withLock { $0.failure = error }

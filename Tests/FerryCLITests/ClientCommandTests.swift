@@ -232,7 +232,7 @@ struct ClientCommandTests {
         defer { service.stop() }
         let plain = run(Jobs.self, ["--state", "failed", "-m", "a b=c&d", "-n", "5", "--url", service.url])
         #expect(plain.out == "job_b\tfailed\tdata\tt\t-\thttp://a/\n")
-        #expect(plain.err == "There are more: --cursor c1\n")
+        #expect(plain.err == "There may be more: --cursor c1\n")
         let request = try #require(service.requests.take().first)
         #expect(request.path == "/v1/jobs?state=failed&limit=5&metadata.a%20b=c%26d")
         #expect(run(Jobs.self, ["--json", "--url", service.url]).out == list + "\n")

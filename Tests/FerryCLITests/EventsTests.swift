@@ -42,6 +42,24 @@ struct EventsTests {
         #expect(requests.map { $0.header("last-event-id") } == [nil, "evt_2", "evt_3"])
     }
 
+    @Test("pages that are shorter than asked, or empty, are followed until there are enough events")
+    func shortPages() throws {
+        let service = try FakeService { request in
+            switch request.path {
+            case "/v1/events?type=job.failed&limit=2":
+                (200, #"{"data":[\#(Self.json(9, "job.failed"))],"next_cursor":"a"}"#)
+            case "/v1/events?type=job.failed&limit=1&cursor=a": (200, #"{"data":[],"next_cursor":"b"}"#)
+            case "/v1/events?type=job.failed&limit=1&cursor=b":
+                (200, #"{"data":[\#(Self.json(3, "job.failed"))],"next_cursor":"c"}"#)
+            default: (404, "{}")
+            }
+        }
+        defer { service.stop() }
+        let run = run(Events.self, ["--type", "job.failed", "-n", "2", "--url", service.url])
+        #expect(run.out == Self.line(3, "job.failed") + Self.line(9, "job.failed"), "\(run)")
+        #expect(run.status == 0 && service.requests.take().count == 3)
+    }
+
     @Test("without a match it goes on behind the newest event of all; 503 makes it look at the list instead")
     func ofTenant() throws {
         let streams = Counter()

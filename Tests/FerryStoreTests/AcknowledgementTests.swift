@@ -50,7 +50,7 @@ struct AcknowledgementTests {
     private func unacknowledged(_ node: TestNode) throws -> [JobID] {
         var query = JobQuery(tenant: "acme")
         query.isUnacknowledged = true
-        return try wait { node.store.control.jobs(query, reply: $0) }.get().map(\.id)
+        return try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
     }
 
     @Test("a job that asks stays over its retention until it is acknowledged, and then as long again")
@@ -270,7 +270,7 @@ struct AcknowledgementTests {
         node.store.control.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
             answers.send($0)
         }
-        try eventually("it waits for that") { try isBlocked("control-0", database.url) }
+        try eventually("it waits for that") { try isBlocked("control", database.url) }
         try other.execute(script: "COMMIT")
         let answer = try #require(answers.wait(milliseconds: 60_000).first)
         if namesRevision {

@@ -89,7 +89,7 @@ struct AdmissionTests {
         try eventually("both are counted") {
             try wait { node.store.census.tenants(reply: $0) }.get().map(\.tenant) == ["acme", "other"]
         }
-        let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get()
+        let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get().records
         for job in jobs.prefix(4) {
             _ = try wait { node.store.control.cancel(job.id, tenant: "acme", reply: $0) }.get()
         }

@@ -18,7 +18,7 @@ struct ControlTests {
     }
 
     private func list(_ query: JobQuery) throws -> [JobID] {
-        try wait { node.store.control.jobs(query, reply: $0) }.get().map(\.id)
+        try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
     }
 
     private func cancel(_ id: JobID, revision: Int32? = nil) -> Result<JobRecord, StoreError> {
@@ -120,8 +120,9 @@ struct ControlTests {
         #expect(record.state == .succeeded && record.revision == edited.revision + 1)
         #expect(try JobSpec(storedJSON: record.specJSON).description == "changed")
         try worker.waitForDeliveries(1)
-        let deliveries = try wait { worker.store.control.deliveries(tenant: "acme", limit: 5, reply: $0) }
-            .get()
+        let deliveries = try wait {
+            worker.store.control.deliveries(of: .job(id), tenant: "acme", limit: 5, reply: $0)
+        }.get().records
         #expect(deliveries.count == 1)
         eventually("the slot is free") { worker.slots.freeCount == 4 }
         #expect(try worker.status().running == 0)
@@ -319,8 +320,8 @@ struct ControlTests {
         node.store.deliveries.record([tried(second, .accepted, status: 204, answer: "hel\0lo")])
         try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
         let listed = try wait {
-            node.store.control.deliveries(tenant: "acme", job: job.id, limit: 10, reply: $0)
-        }.get()
+            node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
+        }.get().records
         let shown = try wait { node.store.control.delivery(first.id, tenant: "acme", reply: $0) }.get()
         #expect(listed == [shown] && shown.state == .accepted && shown.nextTryAt == nil)
         let tries = shown.tries

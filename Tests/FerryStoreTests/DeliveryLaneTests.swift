@@ -79,26 +79,27 @@ struct DeliveryLaneTests {
     func wholePages() throws {
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
+        let job: JobID = TestNode.identifiers.make()
         try connection.execute(
             script: """
                 INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
                     session, url, job_json)
                 SELECT ('ffffffff-0000-0000-0000-00000000000' || i)::uuid, gen_random_uuid(),
-                    gen_random_uuid(), i, now(), now(), 'job.succeeded', 'acme', 'default',
+                    '\(job.uuidText)', i, now(), now(), 'job.succeeded', 'acme', 'default',
                     'https://a.example/', '{}'
                 FROM generate_series(1, 5) i
                 """)
         // What reads tries waits here.
         try connection.execute(script: "BEGIN; LOCK TABLE delivery_tries")
-        let page = Mailbox<Result<[DeliveryRecord], StoreError>>()
-        node.store.control.deliveries(tenant: "acme", limit: 3) { page.send($0) }
+        let page = Mailbox<Result<ListPage<DeliveryRecord, DeliveryKindTag>, StoreError>>()
+        node.store.control.deliveries(of: .job(job), tenant: "acme", limit: 3) { page.send($0) }
         try eventually("the page is being read") {
-            try isBlocked("control", at: "delivery_tries", database.url)
+            try isBlocked("reads", at: "delivery_tries", database.url)
         }
         try connection.execute(
             script: "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 2)")
         try connection.execute(script: "COMMIT")
-        let shown = try #require(page.wait(milliseconds: 60_000).first).get()
+        let shown = try #require(page.wait(milliseconds: 60_000).first).get().records
         #expect(shown.count == 3 && shown.map(\.id) == shown.map(\.id).sorted(by: >))
     }
 

@@ -66,7 +66,7 @@ struct DependencyTests {
         }
         let listed = try wait {
             node.store.control.jobs(JobQuery(tenant: "acme", states: [.waiting]), reply: $0)
-        }.get()
+        }.get().records
         #expect(listed.map(\.pendingDependencies) == [[second.id]])
         for attempt in attempts where attempt.job == second.id { node.end(attempt, success) }
         #expect(try node.attempt().job == last.id)

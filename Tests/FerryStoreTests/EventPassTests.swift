@@ -270,12 +270,12 @@ struct EventPassTests {
         let answer = Mailbox<Result<EventReplay, StoreError>>()
         control.events(of: job.id, tenant: "acme", after: begun, limit: 10) { answer.send($0) }
         try eventually("the job is being read") {
-            try isBlocked("control", at: "finished_jobs", database.url)
+            try isBlocked("reads", at: "finished_jobs", database.url)
         }
         try inbox.execute(script: "BEGIN; LOCK TABLE event_inbox")
         try jobs.execute(script: "COMMIT")
         try eventually("the inbox is being read") {
-            try isBlocked("control", at: "event_inbox", database.url)
+            try isBlocked("reads", at: "event_inbox", database.url)
         }
         try inbox.execute(
             script: "DELETE FROM event_inbox; INSERT INTO events SELECT * FROM taken; COMMIT")

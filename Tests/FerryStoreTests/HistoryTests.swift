@@ -50,7 +50,7 @@ struct HistoryTests {
         var connection = try Connection(url: database.url, options: options)
         let job: JobID = TestNode.identifiers.make()
         for (statement, arguments) in [
-            (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[]"),
+            (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[], true"),
             (Statements.readAttempts, "'\(uuid(job))', 'acme'"), (Statements.deleteJob, "'\(uuid(job))', 1"),
             (Statements.judgeJobs, "ARRAY['\(uuid(job))']::uuid[], 1"),
             (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[], NULL"),

@@ -68,7 +68,7 @@ final class ScheduleTests {
     private func jobs(of id: ScheduleID) throws -> [JobRecord] {
         var query = JobQuery(tenant: "acme", limit: 500)
         query.schedule = id
-        return try wait { node.store.control.jobs(query, reply: $0) }.get()
+        return try wait { node.store.control.jobs(query, reply: $0) }.get().records
     }
 
     private func number(_ sql: String) throws -> Int64 {

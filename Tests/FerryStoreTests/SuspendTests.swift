@@ -202,7 +202,7 @@ struct SuspendTests {
             // Without a trace it had not begun: the bytes of the one before are still there.
             #expect(try shown() == kept)
             let query = JobQuery(tenant: "acme", limit: 10)
-            let listed = try wait { node.store.control.jobs(query, reply: $0) }.get()
+            let listed = try wait { node.store.control.jobs(query, reply: $0) }.get().records
             #expect(listed.map(\.kept) == [kept])
             if left == nil || attempt.number == 1 { _ = try resume(job.id, on: node).get() }
         }
@@ -292,8 +292,8 @@ struct SuspendTests {
         node.store.dispatcher.resumed(attempt, at: 78)
         try node.waitForDeliveries(2)
         let deliveries = try wait {
-            node.store.control.deliveries(tenant: "acme", job: job.id, limit: 10, reply: $0)
-        }.get().sorted { $0.sequence < $1.sequence }
+            node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
+        }.get().records.sorted { $0.sequence < $1.sequence }
         #expect(deliveries.map(\.type) == ["job.resumed_at_offset", "job.succeeded"])
         #expect(deliveries.map(\.sequence) == [3, 4])
         #expect(try node.status().deliveriesPending == 2)

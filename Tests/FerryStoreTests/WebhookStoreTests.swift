@@ -252,7 +252,7 @@ struct WebhookStoreTests {
         let shown = try JSON.parse(told[0].jobJSON)
         #expect(shown["id"]?.string == webhook.id.description)
         #expect(shown["disabled_reason"]?["code"]?.string == "gone")
-        let list = try wait { node.store.control.events(EventQuery(tenant: "acme"), reply: $0) }.get()
+        let list = try wait { node.store.control.events(EventQuery(tenant: "acme"), reply: $0) }.get().records
         #expect(list.map(\.event.record.type) == [.webhookDisabled])
         let expected = DisabledWebhook(id: webhook.id, reason: .gone)
         #expect(list.first?.event.record.disabledWebhook == expected)
@@ -270,7 +270,7 @@ struct WebhookStoreTests {
         func isOver() throws -> Bool {
             var query = EventQuery(tenant: "acme")
             query.types = [EventType.sessionEventsFinished].mask
-            return try !wait { node.store.control.events(query, reply: $0) }.get().isEmpty
+            return try !wait { node.store.control.events(query, reply: $0) }.get().records.isEmpty
         }
         #expect(try !isOver())
         try enable(webhook.id, false)
@@ -310,8 +310,8 @@ struct WebhookStoreTests {
         #expect(try read(webhook.id).get().disabledReason == .requested)
         let shown = try wait {
             node.store.control.deliveries(
-                tenant: "acme", webhook: webhook.id, type: WebhookPing.type, limit: 5, reply: $0)
-        }.get()
+                of: .webhook(webhook.id), tenant: "acme", type: WebhookPing.type, limit: 5, reply: $0)
+        }.get().records
         #expect(shown.map(\.id) == [id] && shown.first?.job == nil && shown.first?.tries.count == 1)
     }
 

@@ -51,7 +51,9 @@ let parameterComponents = #"""
     },
     "Limit": {
       "name": "limit", "in": "query",
-      "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
+      "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+      "description": "A page may be shorter, or empty, where few entries match: the list ends where \#
+    next_cursor is null."
     },
     "SessionCursor": {
       "name": "cursor", "in": "query",
@@ -73,7 +75,7 @@ let parameterComponents = #"""
       "schema": {
         "type": "string", "minLength": 26, "maxLength": 26, "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"
       },
-      "description": "next_cursor of the page before; what it is made of may change."
+      "description": "next_cursor of the page before, also of an empty one; what it is made of may change."
     },
     "EventTypes": {
       "name": "type", "in": "query", "explode": false,

@@ -1,5 +1,16 @@
 -- Reads rows of the log in their order. Locks nothing. $1 only rows from this id on, $2 tenant or null, $3
--- session or null, $4 how many at most.
-SELECT id, tenant, session, first_sequence, packed FROM events
-WHERE id >= $1::uuid AND ($2::text IS NULL OR tenant = $2::text) AND ($3::text IS NULL OR session = $3::text)
+-- session or null, $4 how many at most. A branch whose condition names only parameters is not executed where
+-- that is false; compared as in list_jobs.sql.
+(SELECT id, tenant, session, first_sequence, packed FROM events
+WHERE $2::text IS NULL AND id >= $1::uuid
+ORDER BY id LIMIT $4::integer)
+UNION ALL
+(SELECT id, tenant, session, first_sequence, packed FROM events
+WHERE $3::text IS NULL AND tenant = ANY (ARRAY[$2::text]) AND id >= $1::uuid
+ORDER BY tenant, id LIMIT $4::integer)
+UNION ALL
+(SELECT id, tenant, session, first_sequence, packed FROM events
+WHERE tenant = $2::text AND (session, id) >= ($3::text, $1::uuid)
+    AND (session, id) <= ($3::text, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ORDER BY session, id LIMIT $4::integer)
 ORDER BY id LIMIT $4::integer

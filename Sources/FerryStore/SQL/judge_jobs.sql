@@ -1,6 +1,11 @@
 -- Says of jobs whether what they have left in directories can go: not of unfinished ones, nor of those whose
--- resume data is younger than $2 seconds. Locks nothing. $1 ids. Unknown jobs are left out.
-SELECT id, false AS goes FROM jobs WHERE id = ANY ($1::uuid[])
+-- resume data is younger than $2 seconds. Locks nothing. $1 ids. Unknown jobs are left out. Looked up one by
+-- one, as in read_jobs.sql.
+SELECT j.id, false AS goes FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
+    SELECT id FROM jobs WHERE id = u.id LIMIT 1
+) j
 UNION ALL
 SELECT j.id, j.resume_data IS NULL OR j.finished_at < now() - make_interval(secs => $2::double precision)
-FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs j ON j.id = ANY (ARRAY[u.id])
+FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
+    SELECT id, resume_data, finished_at FROM finished_jobs WHERE id = u.id LIMIT 1
+) j

@@ -1,14 +1,40 @@
--- Reads a page of a tenant's deliveries, newest first, with their tries in their order: a row for each try,
--- or one whose number is null. All in one snapshot: a page's end is found by its length, so nothing of it may
--- be missing. Locks nothing. $1 tenant, $2 only ids below this one, $3 job or null, $4 state or null, $5 how
--- many at most, $6 endpoint or null, $7 type or null.
-SELECT d.id, d.event, d.type, d.tenant, d.session, d.job, d.sequence, d.occurred_at, d.url, d.state,
-    d.next_try_at, d.endpoint, t.number, t.started_at, t.duration, t.status, t.error, t.answer
+-- Reads a page of the deliveries of a job or of an endpoint, newest first, with their tries in their order: a
+-- row for each try, or one whose number is null. All in one snapshot: a page's end is found by its length, so
+-- nothing of it may be missing. Locks nothing. $1 tenant, $2 only ids below this one, $3 job or null, $4
+-- state or null, $5 how many at most, $6 endpoint or null, $7 type or null, $8 how many deliveries are looked
+-- at. The last delivery that is looked at ($8) comes in any case, so that its id is where the next page
+-- begins; column 1 is null if the filters exclude it. The last column is its number. A branch whose condition
+-- names only parameters is not executed where that is false; compared as in list_jobs.sql.
+SELECT c.id, CASE WHEN c.fits THEN c.event END, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
+    c.url, c.state, c.next_try_at, c.endpoint, t.number, t.started_at, t.duration, t.status, t.error,
+    t.answer, c.number
 FROM (
-    SELECT * FROM deliveries
-    WHERE tenant = $1::text AND id < $2::uuid AND ($3::uuid IS NULL OR job = $3::uuid)
-        AND ($4::text IS NULL OR state = $4::text::delivery_state)
-        AND ($6::uuid IS NULL OR endpoint = $6::uuid) AND ($7::text IS NULL OR type = $7::text)
-    ORDER BY id DESC LIMIT $5::integer
-) d LEFT JOIN delivery_tries t ON t.delivery = ANY (ARRAY[d.id])
-ORDER BY d.id DESC, t.number
+    SELECT d.id, d.event, d.type, d.tenant, d.session, d.job, d.sequence, d.occurred_at, d.url, d.state,
+        d.next_try_at, d.endpoint, d.fits, d.number, d.of
+    FROM (
+        SELECT u.*, u.tenant = $1::text AND ($4::text IS NULL OR u.state = $4::text::delivery_state)
+                AND ($7::text IS NULL OR u.type = $7::text) AS fits,
+            row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
+        FROM (
+            (SELECT job AS of, id, event, type, tenant, session, job, sequence, occurred_at, url, state,
+                next_try_at, endpoint
+            FROM deliveries
+            WHERE $6::uuid IS NULL AND job = ANY (ARRAY[$3::uuid]) AND id < $2::uuid
+            ORDER BY job DESC, id DESC LIMIT $8::integer)
+            UNION ALL
+            (SELECT endpoint, id, event, type, tenant, session, job, sequence, occurred_at, url, state,
+                next_try_at, endpoint
+            FROM deliveries
+            WHERE $3::uuid IS NULL AND endpoint = ANY (ARRAY[$6::uuid]) AND endpoint IS NOT NULL
+                AND id < $2::uuid
+            ORDER BY endpoint DESC, id DESC LIMIT $8::integer)
+            ORDER BY of DESC, id DESC LIMIT $8::integer
+        ) u
+    ) d
+    WHERE d.fits OR d.number = $8::integer
+    ORDER BY d.of DESC, d.id DESC LIMIT $5::integer
+) c LEFT JOIN LATERAL (
+    SELECT number, started_at, duration, status, error, answer FROM delivery_tries
+    WHERE delivery = c.id AND c.fits OFFSET 0
+) t ON true
+ORDER BY c.id DESC, t.number

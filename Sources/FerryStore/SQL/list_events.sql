@@ -1,8 +1,26 @@
 -- Reads rows of a tenant's log, newest first. Locks nothing. $1 tenant, $2 only rows up to this id, $3
 -- session or null, $4 types (a bit each), $5 since when or null, $6 how many at most, $7 only rows from this
--- id on or null: a row's number is made after what it tells of.
-SELECT id, tenant, session, first_sequence, packed FROM events
-WHERE tenant = $1::text AND id <= $2::uuid AND ($3::text IS NULL OR session = $3::text)
-    AND types & $4::integer <> 0 AND ($5::timestamptz IS NULL OR last_at >= $5::timestamptz)
-    AND ($7::uuid IS NULL OR id >= $7::uuid)
-ORDER BY id DESC LIMIT $6::integer
+-- id on or null: a row's number is made after what it tells of. $8 how many rows are looked at. The last row
+-- that is looked at ($8) comes in any case, so that its id is where the next look begins; its packed events
+-- are null if the filters exclude it. The last column is the number of the row in this look. A branch whose
+-- condition names only parameters is not executed where that is false; compared as in list_jobs.sql.
+SELECT e.id, e.tenant, e.session, e.first_sequence, CASE WHEN e.fits THEN e.packed END, e.number
+FROM (
+    SELECT u.of, u.id, u.tenant, u.session, u.first_sequence, u.packed,
+        u.types & $4::integer <> 0 AND ($5::timestamptz IS NULL OR u.last_at >= $5::timestamptz) AS fits,
+        row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
+    FROM (
+        (SELECT tenant AS of, id, tenant, session, first_sequence, packed, types, last_at FROM events
+        WHERE $3::text IS NULL AND tenant = ANY (ARRAY[$1::text]) AND id <= $2::uuid
+            AND id >= coalesce($7::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY tenant DESC, id DESC LIMIT $8::integer)
+        UNION ALL
+        (SELECT session, id, tenant, session, first_sequence, packed, types, last_at FROM events
+        WHERE $3::text IS NOT NULL AND tenant = $1::text AND (session, id) <= ($3::text, $2::uuid)
+            AND (session, id) >= ($3::text, '00000000-0000-0000-0000-000000000000')
+        ORDER BY session DESC, id DESC LIMIT $8::integer)
+        ORDER BY of DESC, id DESC LIMIT $8::integer
+    ) u
+) e
+WHERE e.fits OR e.number = $8::integer
+ORDER BY e.of DESC, e.id DESC LIMIT $6::integer

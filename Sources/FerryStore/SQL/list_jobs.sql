@@ -2,54 +2,105 @@
 -- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 states of unfinished jobs or null,
 -- $5 kind or null, $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9
 -- how many at most, $10 the schedule that has submitted them or null, $11 states of finished jobs or null,
--- $12 origins or null, $13 only from this id on or null: where $7 lets nothing through any more. The planner
--- does not see it (SELECT): by statistics older than that, nothing lies there, and it would sort it all. Of
--- which no state is wanted, that table is not looked at (cardinality, folded when this is planned). Columns
--- as in read_jobs.sql.
-(SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node,
-    j.created_at, j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
-    NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
-    NULL::timestamptz AS finished_at, NULL::text AS response, NULL::text AS result, NULL::bytea AS body,
-    NULL::text AS resume_data, j.has_bytes,
-    CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
-        SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
-    END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,
-    CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept, j.home,
-    CASE WHEN j.home IS NOT NULL THEN (
-        SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
-            'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
-        FROM nodes n WHERE n.id = j.home) END AS home_node
-FROM jobs j
-WHERE j.tenant = $1::text AND j.id < $2::uuid
-    AND ($13::uuid IS NULL OR j.id >= (SELECT $13::uuid))
-    AND ($3::text IS NULL OR j.session = $3::text)
-    AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
-    AND ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
-    AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
-    AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
-    AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
-    AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
-    AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
-    AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))
-ORDER BY j.tenant DESC, j.id DESC LIMIT $9::integer)
-UNION ALL
-(SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, NULL, NULL, false, j.retry_of, j.spec, NULL,
-    NULL, j.error, j.origin, j.traceparent, j.finished_at,
-    j.response, j.result, NULL, j.resume_data, false, NULL, NULL, j.acknowledged_at,
-    CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-    NULL, NULL
-FROM finished_jobs j
-WHERE j.tenant = $1::text AND j.id < $2::uuid
-    AND ($13::uuid IS NULL OR j.id >= (SELECT $13::uuid))
-    AND ($3::text IS NULL OR j.session = $3::text)
-    AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
-    AND ($11::text[] IS NULL OR j.state = ANY ($11::text[]::job_state[]))
-    AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
-    AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
-    AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
-    AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
-    AND ($8::jsonb IS NULL OR (j.metadata IS NOT NULL AND j.metadata @> $8::jsonb))
-    AND ($10::uuid IS NULL OR j.id IN (SELECT r.job FROM schedule_runs r WHERE r.schedule = $10::uuid))
-ORDER BY j.tenant DESC, j.id DESC LIMIT $9::integer)
-ORDER BY id DESC LIMIT $9::integer
+-- $12 origins or null, $13 only from this id on or null, $14 how many candidates at most, $15 whether only
+-- jobs that wait for their acknowledgement.
+-- Candidates are ids, read in order from one index: of the schedule, of the session, of what waits for an
+-- acknowledgement, or of the tenant. What they are of is compared by ANY or as a row: a plain comparison
+-- leaves an order by id, which the primary key has too, and all its rows may be other tenants'. Rows are not
+-- read up to $13 in a session: what lies beyond is not looked up. A branch whose condition names only
+-- parameters is not executed where that is false. Each candidate is looked up by its id, and the filters are
+-- about its row. Columns 0 to 31 are those of read_jobs.sql; 32 is the number of the candidate. The last
+-- candidate ($14) comes in any case, so that its id is where the next page begins; its other columns are null
+-- if the filters exclude it.
+SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_attempts, w.node, w.created_at,
+    w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of, w.spec,
+    NULL::bytea AS secrets, NULL::bytea AS payload, w.error, w.origin, w.traceparent, w.finished_at,
+    w.response, w.result, NULL::bytea AS body, w.resume_data, w.has_bytes, w.dependencies, w.question,
+    w.acknowledged_at, w.kept, w.home, w.home_node, c.number
+FROM (
+    SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
+    FROM (
+        (SELECT j.tenant AS of, j.id, false AS is_finished FROM jobs j
+        WHERE ($3::text IS NULL OR $3::text = 'default') AND $10::uuid IS NULL AND NOT $15::boolean
+            AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
+            AND j.tenant = ANY (ARRAY[$1::text]) AND j.id < $2::uuid
+            AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT j.tenant, j.id, true FROM finished_jobs j
+        WHERE ($3::text IS NULL OR $3::text = 'default') AND $10::uuid IS NULL AND NOT $15::boolean
+            AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
+            AND j.tenant = ANY (ARRAY[$1::text]) AND j.id < $2::uuid
+            AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT j.session, j.id, false FROM jobs j
+        WHERE $3::text <> 'default' AND $10::uuid IS NULL AND NOT $15::boolean
+            AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
+            AND j.tenant = $1::text AND (j.session, j.id) < ($3::text, $2::uuid) AND j.session <> 'default'
+            AND (j.session, j.id) >= ($3::text, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.session DESC, j.id DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT j.session, j.id, true FROM finished_jobs j
+        WHERE $3::text <> 'default' AND $10::uuid IS NULL AND NOT $15::boolean
+            AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
+            AND j.tenant = $1::text AND (j.session, j.id) < ($3::text, $2::uuid) AND j.session <> 'default'
+            AND (j.session, j.id) >= ($3::text, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.session DESC, j.id DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT '', r.job, NULL FROM schedule_runs r
+        WHERE $10::uuid IS NOT NULL AND NOT $15::boolean
+            AND r.schedule = ANY (ARRAY[$10::uuid]) AND r.job < $2::uuid
+            AND r.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY r.schedule DESC, r.job DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT a.tenant, a.job, true FROM unacknowledged_jobs a
+        WHERE $15::boolean AND a.tenant = ANY (ARRAY[$1::text]) AND a.job < $2::uuid
+            AND a.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY a.tenant DESC, a.job DESC LIMIT $14::integer)
+        ORDER BY of DESC, id DESC LIMIT $14::integer
+    ) u
+) c LEFT JOIN LATERAL (
+    SELECT j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
+        j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.error,
+        j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
+        NULL::text AS result, NULL::text AS resume_data, j.has_bytes,
+        CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
+            SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
+        END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,
+        CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept, j.home,
+        CASE WHEN j.home IS NOT NULL THEN (
+            SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
+                'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
+            FROM nodes n WHERE n.id = j.home) END AS home_node
+    FROM jobs j
+    WHERE c.is_finished IS NOT TRUE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
+        AND j.id = c.id AND j.tenant = $1::text
+        AND ($3::text IS NULL OR j.session = $3::text)
+        AND ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
+        AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
+        AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
+        AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
+        AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
+        AND ($8::jsonb IS NULL OR j.metadata @> $8::jsonb)
+    UNION ALL
+    SELECT j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
+        j.started_at, NULL, NULL, false, j.retry_of, j.spec, j.error, j.origin, j.traceparent, j.finished_at,
+        j.response, j.result, j.resume_data, false, NULL, NULL, j.acknowledged_at,
+        CASE WHEN j.resume_data IS NOT NULL
+            THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
+        NULL, NULL
+    FROM finished_jobs j
+    WHERE c.is_finished IS NOT FALSE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
+        AND j.id = c.id AND j.tenant = $1::text
+        AND ($3::text IS NULL OR j.session = $3::text)
+        AND ($11::text[] IS NULL OR j.state = ANY ($11::text[]::job_state[]))
+        AND ($5::text IS NULL OR j.kind = $5::text::job_kind)
+        AND ($6::text IS NULL OR substring(j.origin from '^[^/]*//(.*?)(?::[0-9]+)?$') = $6::text)
+        AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
+        AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
+        AND ($8::jsonb IS NULL OR j.metadata @> $8::jsonb)
+    LIMIT 1
+) w ON true
+WHERE w.tenant IS NOT NULL OR c.number = $14::integer
+ORDER BY c.of DESC, c.id DESC LIMIT $9::integer

@@ -1,7 +1,8 @@
 -- Reads a page of a tenant's schedules, newest first. Locks nothing. $1 tenant, $2 only ids below this one,
--- $3 how many at most. Columns as in read_schedule.sql, without what a job is sealed with and carries.
+-- $3 how many at most. Compared as in list_jobs.sql. Columns as in read_schedule.sql, without what a
+-- job is sealed with and carries.
 SELECT id, tenant, revision, created_at, updated_at, definition, spec, next_scheduled_at, next_run_at,
     last_scheduled_at, last_run_at, last_job, run_count, missed_count, skipped_count, NULL::bytea,
     NULL::bytea, is_held
-FROM schedules WHERE tenant = $1::text AND id < $2::uuid
+FROM schedules WHERE tenant = ANY (ARRAY[$1::text]) AND id < $2::uuid
 ORDER BY tenant DESC, id DESC LIMIT $3::integer

@@ -1,8 +1,8 @@
 -- Reads a page of a tenant's endpoints, newest first. Locks nothing. $1 tenant, $2 only ids below this one,
--- $3 how many at most. Columns as in read_webhook.sql.
+-- $3 how many at most. Compared as in list_jobs.sql. Columns as in read_webhook.sql.
 SELECT id, tenant, created_at, updated_at, revision, url, events, session, metadata, description,
     is_enabled, is_ordered, format, retry_delays, disable_after, disabled_at, disabled_reason, failing_since,
     public_key, keys, acknowledgement
 FROM webhooks
-WHERE tenant = $1::text AND deleted_at IS NULL AND id < $2::uuid
+WHERE tenant = ANY (ARRAY[$1::text]) AND deleted_at IS NULL AND id < $2::uuid
 ORDER BY tenant DESC, id DESC LIMIT $3::integer

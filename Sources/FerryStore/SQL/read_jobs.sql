@@ -1,8 +1,11 @@
--- Reads jobs by id, finished or not. Locks nothing. $1 ids, sorted: the first and the last one tell the
--- partitions. Columns 0 to 19 as in claim_jobs.sql.
+-- Reads jobs by id, finished or not. Locks nothing. $1 ids, $2 whether with secrets, payloads and bodies
+-- (null otherwise: nothing is fetched for them). Columns 0 to 19 as in claim_jobs.sql. Each job is looked up
+-- by itself, a finished one in the partition of its id: a subquery with LIMIT is never made a join that reads
+-- more.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
+    j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
+    CASE WHEN $2::boolean THEN j.secrets END AS secrets, CASE WHEN $2::boolean THEN j.payload END AS payload,
+    j.error, j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
     NULL::text AS result, NULL::bytea AS body, NULL::text AS resume_data, j.has_bytes,
     CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
         SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
@@ -12,13 +15,15 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
         SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
             'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
         FROM nodes n WHERE n.id = j.home) END AS home_node
-FROM jobs j WHERE j.id = ANY ($1::uuid[])
+FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (SELECT * FROM jobs WHERE id = u.id LIMIT 1) j
 UNION ALL
 SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
-    j.started_at, NULL, NULL, false, j.retry_of, j.spec, j.secrets, j.payload,
-    j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result, j.body,
-    j.resume_data, false, NULL, NULL, j.acknowledged_at,
+    j.started_at, NULL, NULL, false, j.retry_of, j.spec,
+    CASE WHEN $2::boolean THEN j.secrets END, CASE WHEN $2::boolean THEN j.payload END,
+    j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result,
+    CASE WHEN $2::boolean THEN j.body END, j.resume_data, false, NULL, NULL, j.acknowledged_at,
     CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
     NULL, NULL
-FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs j ON j.id = ANY (ARRAY[u.id])
-WHERE j.id >= ($1::uuid[])[1] AND j.id <= ($1::uuid[])[cardinality($1::uuid[])]
+FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
+    SELECT * FROM finished_jobs WHERE id = u.id LIMIT 1
+) j

@@ -11,8 +11,10 @@ WITH RECURSIVE first_of AS (
         ORDER BY lot, urgency, id LIMIT 1
     ) n WHERE f.step < $2::integer
 ), oldest AS MATERIALIZED (
-    SELECT id, coalesce(queued_at, created_at) AS since FROM jobs
-    WHERE id = ANY (ARRAY(SELECT id FROM first_of) || $3::uuid) AND state = 'queued'
+    SELECT j.id, coalesce(j.queued_at, j.created_at) AS since
+    FROM unnest(ARRAY(SELECT id FROM first_of) || $3::uuid) AS u(id) CROSS JOIN LATERAL (
+        SELECT id, queued_at, created_at, state FROM jobs WHERE id = u.id LIMIT 1
+    ) j WHERE j.state = 'queued'
     ORDER BY since LIMIT 1
 )
 SELECT coalesce(sum(waiting), 0)::bigint, coalesce(sum(queued), 0)::bigint, coalesce(sum(running), 0)::bigint,

@@ -1,0 +1,74 @@
+import FerryCore
+
+/// On whose behalf something is read.
+package enum ReadOwner: Hashable, Sendable {
+    case tenant(String)
+    /// The node itself, and operators: what they read is of no tenant.
+    case service
+}
+
+/// Reads that wait for one of a few connections: a queue for each owner, and the owners take turns.
+///
+/// However much one owner asks for, a read of another one waits for at most one turn of each owner that waits
+/// before it. One owner never uses all connections, so that long reads of one leave a connection for others.
+/// A value without clock or threads: who runs a read says when it has ended.
+struct ReadQueue<Read> {
+    private struct Desk {
+        var waiting: [Read] = []
+        var runningCount = 0
+    }
+
+    private let runningCountMax: Int
+    private let waitingCountMax: Int
+    private var desks: [ReadOwner: Desk] = [:]
+    /// Owners with reads that wait and may run, in the order of their turns. Each is in here once.
+    private var turns: [ReadOwner] = []
+
+    /// `waitingCountMax`: reads of one tenant that may wait.
+    init(connectionCount: Int, waitingCountMax: Int) {
+        runningCountMax = max(1, connectionCount - 1)
+        self.waitingCountMax = waitingCountMax
+    }
+
+    /// Reads that wait, of all owners.
+    var waitingCount: Int { desks.values.reduce(0) { $0 + $1.waiting.count } }
+
+    /// Adds a read behind the others of its owner. Returns `false`, and drops it, if as many reads of the
+    /// tenant wait as may. A read that `continues` one that has ended was admitted then. The service's own
+    /// reads are bounded by what causes them.
+    mutating func add(_ read: Read, of owner: ReadOwner, continues: Bool = false) -> Bool {
+        var desk = desks[owner] ?? Desk()
+        if !continues, owner != .service, desk.waiting.count >= waitingCountMax { return false }
+        desk.waiting.append(read)
+        if desk.waiting.count == 1, desk.runningCount < runningCountMax { turns.append(owner) }
+        desks[owner] = desk
+        return true
+    }
+
+    /// Begins the next turn, or returns `nil` if nothing may run now. It is one read, or several of one owner
+    /// where each of them `joins`: up to `countMax`, in their order.
+    mutating func next(joins: (Read) -> Bool, countMax: Int) -> (owner: ReadOwner, reads: [Read])? {
+        guard !turns.isEmpty else { return nil }
+        let owner = turns.removeFirst()
+        guard var desk = desks[owner], let first = desk.waiting.first else { return nil }
+        var count = 1
+        if joins(first) {
+            while count < min(countMax, desk.waiting.count), joins(desk.waiting[count]) { count += 1 }
+        }
+        let reads = Array(desk.waiting.prefix(count))
+        desk.waiting.removeFirst(count)
+        desk.runningCount += 1
+        desks[owner] = desk
+        if !desk.waiting.isEmpty, desk.runningCount < runningCountMax { turns.append(owner) }
+        return (owner, reads)
+    }
+
+    /// A turn of the owner has ended.
+    mutating func end(_ owner: ReadOwner) {
+        guard var desk = desks[owner], desk.runningCount > 0 else { return }
+        let wasHeld = desk.runningCount == runningCountMax
+        desk.runningCount -= 1
+        desks[owner] = desk.runningCount == 0 && desk.waiting.isEmpty ? nil : desk
+        if wasHeld, !desk.waiting.isEmpty { turns.append(owner) }
+    }
+}

@@ -157,10 +157,14 @@ package struct LotSchedule: Sendable {
         unblock(id)
     }
 
-    /// Blocked lots of an origin are tried again: something of it has ended.
-    package mutating func wake(origin: String) {
+    /// Blocked lots of an origin are tried again: one of its requests has ended. `isHeld`: whether nothing of a lot may
+    /// begin all the same.
+    package mutating func wake(origin: String, unless isHeld: (Lot) -> Bool = { _ in false }) {
         guard !blocked.isEmpty, let lots = lotsOf[origin] else { return }
-        for lot in lots { unblock(lot) }
+        for id in lots {
+            if let lot = known[id]?.lot, isHeld(lot) { continue }
+            unblock(id)
+        }
     }
 
     /// Blocked lots whose time has come are tried again.

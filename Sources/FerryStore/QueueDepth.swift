@@ -71,15 +71,17 @@ extension QueueView {
 
     /// Fewer connections are used in a scope: lots that waited for its permits are tried again.
     mutating func note(closedAt scope: RequestScope) {
-        let now = context.clock.now()
-        for one in scope.scopes {
-            let key = ScopeKey(origin: scope.origin, scope: one)
-            guard let until = paced[key] else { continue }
-            // Its rate allows nothing before, whatever ends.
-            if until > now { return }
-            paced[key] = nil
+        let (origin, now) = (scope.origin, context.clock.now())
+        if !paced.isEmpty { paced = paced.filter { $0.value > now } }
+        let (hosts, paced) = (context.configuration.hosts, paced)
+        schedule.wake(origin: origin) { lot in
+            // Whatever ends, neither a hold nor a rate allows more before its time.
+            lot.scope?.scopes.contains { one in
+                guard let limit = hosts.limit(at: origin, one) else { return false }
+                return limit.blockedUntil ?? now > now
+                    || limit.requestRate != nil && paced[ScopeKey(origin: origin, scope: one)] != nil
+            } ?? false
         }
-        schedule.wake(origin: scope.origin)
     }
 }
 

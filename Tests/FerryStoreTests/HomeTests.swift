@@ -135,7 +135,7 @@ struct HomeTests {
         look.append(first.id)
         look.append(float64: 15)
         let found = try connection.execute(Statements.lookLots, look)
-        let elsewhere = (0..<found.rowCount).filter { found.bool($0, 8) }
+        let elsewhere = (0..<found.rowCount).filter { found.bool($0, 9) }
         try #require(elsewhere.count == 1)
         let lot = found.int64(elsewhere[0], 0)
         var claim = Parameters()

@@ -124,7 +124,7 @@ struct PlanTests {
             "counts of a session", Statements.countSessionJobs, "'acme', 'often', 1000", rows: 1_000,
             buffers: 1_500),
         Case(
-            "the first answer to a key", Statements.readKeys, "'{0}', '{acme}', '{jobs}', '{5001}'", rows: 2,
+            "the first answer to a key", Statements.readKeys, "'{0}', '{acme}', '{5001}'", rows: 2,
             buffers: 20),
     ]
 

@@ -94,7 +94,7 @@ struct StatementTests {
             let text = "\(statement.name):\n" + plan.joined(separator: "\n")
             for (index, line) in plan.enumerated() {
                 guard
-                    let table = ["jobs", "deliveries", "idempotency_keys", "lots", "hosts"].first(where: {
+                    let table = ["jobs", "deliveries", "idempotency_keys", "lots", "hosts", "host_limits"].first(where: {
                         line.contains(" on \($0) ")
                     })
                 else { continue }

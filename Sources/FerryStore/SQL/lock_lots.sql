@@ -19,7 +19,7 @@ WITH asked AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), guard AS MATERIALIZED (
     SELECT s.origin, s.tenant, s.path FROM host_limits s
-    WHERE (s.origin, s.tenant, s.path) IN (
+    WHERE s.origin = ANY (ARRAY(SELECT origin FROM asked)) AND (s.origin, s.tenant, s.path) IN (
         SELECT a.origin, a.guard_tenant, a.guard_path FROM asked a JOIN lot l ON l.id = a.eldest)
     ORDER BY s.origin, s.tenant, s.path
     FOR NO KEY UPDATE SKIP LOCKED

@@ -46,7 +46,7 @@ package enum Limits {
     package static let waitSecondsMax = 60.0
     /// A `data` job's body up to this many bytes is kept in the database, a longer one becomes a file.
     package static let inlineBodyByteCountMax = 256 << 10
-    /// Header bytes of one response (libcurl's own cap is 300 KiB).
+    /// Header bytes of one response (libcurl's own bounds are in `HeadBounds`).
     package static let responseHeaderByteCountMax = 64 << 10
     /// Header lines of one response, trailers and interim answers included: each costs many times the four
     /// bytes that it may have.

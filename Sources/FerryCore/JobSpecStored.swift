@@ -86,6 +86,7 @@ extension JobSpec.RequestSpec {
             } ?? .identity)
         connection = try ConnectionRules(stored)
         original = try OriginalRequest(stored.object("original"))
+        additionalHeaders = try AdditionalHeaders(stored.object("additional_headers"))
     }
 }
 

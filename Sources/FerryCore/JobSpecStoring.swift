@@ -53,6 +53,7 @@ extension JobSpec {
         }
         request.connection?.store(into: &writer)
         request.original?.store(into: &writer)
+        request.additionalHeaders?.store(into: &writer)
         writer.endObject()
     }
 

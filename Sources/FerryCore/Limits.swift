@@ -14,6 +14,8 @@ package enum Limits {
     package static let urlByteCountMax = 8_192
     package static let headerCountMax = 100
     package static let headerByteCountMax = 16_384
+    /// Entries of `http_additional_headers_origins`: each request is compared with all of them.
+    package static let additionalHeaderOriginCountMax = 100
     /// Bytes of `request.auth` and of a proxy's credentials.
     package static let userByteCountMax = 255
     package static let passwordByteCountMax = 1_024

@@ -31,6 +31,11 @@ extension SessionConfiguration {
             if HeaderRules.isSecret(header.name) { writer.raw(setMark) } else { writer.value(header.value) }
         }
         writer.endObject()
+        if let headerOrigins {
+            writer.strings("http_additional_headers_origins", headerOrigins.map(\.string))
+        } else {
+            writer.member("http_additional_headers_origins", .null)
+        }
         writer.name("proxy")
         if let proxy { proxy.write(into: &writer) } else { writer.null() }
         writer.member("tls_minimum_version", tlsVersionMin.rawValue)
@@ -67,6 +72,16 @@ extension SessionConfiguration {
         isDiscretionary = stored.bool("discretionary")
         waitsForConnectivity = stored.bool("waits_for_connectivity", standard: true)
         headers = stored.pairs("http_additional_headers")
+        headerOrigins = try stored.json["http_additional_headers_origins"]?.array.map {
+            patterns throws(StoredJSONError) in
+            var origins: [OriginPattern] = []
+            for pattern in patterns {
+                origins.append(
+                    try stored.need(
+                        pattern.string.flatMap { try? OriginPattern($0) }, "http_additional_headers_origins"))
+            }
+            return origins
+        }
         proxy = try stored.object("proxy").map(ConnectionRules.Proxy.init)
         tlsVersionMin = stored.string("tls_minimum_version").flatMap(ConnectionRules.TLS.Version.init) ?? .v12
         tlsVersionMax = stored.string("tls_maximum_version").flatMap(ConnectionRules.TLS.Version.init)

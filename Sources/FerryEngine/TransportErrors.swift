@@ -35,8 +35,8 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
 }
 
-/// The head of the response, or a trailer, is more than libcurl takes; nil for other failures. The same request
-/// would get the same head.
+/// The head of the response, or a trailer, is more than libcurl takes; nil for other failures. The same
+/// request would get the same head.
 private func headTooLarge(
     _ error: CurlError, _ info: TransferInfo, _ context: TransportContext
 ) -> TransferError? {

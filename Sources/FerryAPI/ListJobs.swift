@@ -31,7 +31,7 @@ extension API {
     private func sendPage(_ records: [JobRecord], _ query: JobQuery, _ call: Call) {
         let page = Page(records, limit: query.limit) { $0.id }
         page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
-            write(record, into: &writer)
+            write(record, for: call.disclosure, into: &writer)
         }
     }
 }

@@ -28,6 +28,8 @@ package struct StoreConfiguration: Sendable {
     package var clock: DatabaseClock
     /// Where schedules find the rules of their places.
     package var zones: any TimeZoneSource = KnownTimeZones()
+    /// Encrypts what is not harmless in specs, sessions, responses, questions and attempts.
+    package var seal: SecretSeal
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
     /// Opens the sealed keys of a webhook endpoint; nil when they cannot be opened.
@@ -59,9 +61,11 @@ package struct StoreConfiguration: Sendable {
 
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,
-        clock: DatabaseClock, logger: Logger, openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
+        clock: DatabaseClock, logger: Logger, seal: SecretSeal,
+        openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
         sealSecrets: @escaping @Sendable (JobSecrets) -> [UInt8]
     ) {
+        self.seal = seal
         self.sealSecrets = sealSecrets
         self.url = url
         self.node = node

@@ -63,8 +63,11 @@ let sessionSchemas = #"""
         },
         "http_additional_headers_origins": {
           "type": ["array", "null"], "maxItems": 100, "uniqueItems": true,
-          "items": {"type": "string", "minLength": 8, "maxLength": 8192},
-          "description": "The only origins that get http_additional_headers: scheme://host[:port], where the \#
+          "items": {
+            "type": "string", "maxLength": 8192,
+            "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s/?#\\\\]{1,255}$"
+          },
+          "description": "The only origins that get http_additional_headers: scheme://host[:port]. The \#
     first label of a name may be an asterisk (https://*.example.org: any names below example.org). null: \#
     all origins, also those that a client names in a job."
         },

@@ -47,6 +47,16 @@ enum Ending: Sendable {
         let questionJSON: [UInt8]
         let ended: [UInt8]?
         let leavesBytes: Bool
+
+        init(
+            _ lease: Lease, _ question: JobQuestion, _ seal: SecretSeal, ended: [UInt8]?, leavesBytes: Bool
+        ) {
+            self.lease = lease
+            self.question = question
+            questionJSON = question.encode(seal)
+            self.ended = ended
+            self.leavesBytes = leavesBytes
+        }
     }
 
     struct Retry: Sendable {
@@ -91,11 +101,8 @@ enum Ending: Sendable {
             self = .suspend(lease, ended: ended, leavesBytes: result.leavesBytes)
             return
         case .asked(let question):
-            self = .ask(
-                Ask(
-                    lease: lease, question: question, questionJSON: question.encode(seal),
-                    ended: result.packed(.asked, nil, node: node, at: now, seal),
-                    leavesBytes: result.leavesBytes))
+            let ended = result.packed(.asked, nil, node: node, at: now, seal)
+            self = .ask(Ask(lease, question, seal, ended: ended, leavesBytes: result.leavesBytes))
             return
         case .succeeded(let value):
             record.state = .succeeded
@@ -125,9 +132,8 @@ enum Ending: Sendable {
                 record.errorJSON = last.json
             }
         }
-        if result.leavesBytes, !result.ranFull {
-            record.resumeData = sealResumePoint(ResumePoint(of: attempt))
-        }
+        let leavesBytes = result.leavesBytes && !result.ranFull
+        record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
         if record.resumeData != nil { record.kept = result.kept }
         let ended = result.packedLast(record, at: now, seal)
         self = .finish(

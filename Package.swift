@@ -160,7 +160,7 @@ let package = Package(
         .executableTarget(
             name: "microbench",
             dependencies: [
-                "Curl", "FerryCore", "FerryStore", "Postgres", "Sys", "TestSupport",
+                "Curl", "FerryCore", "FerryStore", "OpenSSL", "Postgres", "Sys", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ], path: "Benchmarks/Micro",
             swiftSettings: strict),

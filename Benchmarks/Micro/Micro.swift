@@ -1,5 +1,11 @@
 import FerryCore
+import OpenSSL
 import Sys
+
+let seal = {
+    let box = SecretBox(key: Array(0..<32))
+    return SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) })
+}()
 
 /// Times the hot pieces in one process: `swift run -c release microbench`. Prints nanoseconds an operation:
 /// the least disturbed of several rounds, or one round of the loop (with nginx), of cancelling, and of the
@@ -15,6 +21,19 @@ struct Micro {
         try measure("job: validate it") { _ = try ValidatedJob(json) { _ in nil } }
         measure("job: write the shown form") { _ = job.spec.encode() }
         measure("job: write the stored form") { _ = job.spec.encodeStored() }
+        measure("job: write the stored form with a sealed URL") { _ = job.spec.encodeStored(seal) }
+        var response = TransferResponse(
+            status: 200, url: "https://files.example.com/exports/part-00017.parquet",
+            headers: [
+                .init("Server", "nginx"), .init("Date", "Sat, 21 Nov 2026 22:00:00 GMT"),
+                .init("Content-Type", "application/octet-stream"), .init("Content-Length", "1024"),
+                .init("Last-Modified", "Sat, 21 Nov 2026 21:00:00 GMT"), .init("ETag", "\"6741c2-400\""),
+                .init("Accept-Ranges", "bytes"), .init("Connection", "keep-alive"),
+            ], mimeType: "application/octet-stream", suggestedFilename: "part-00017.parquet",
+            expectedContentLength: 1_024)
+        measure("response: write the stored form of 8 harmless fields") { _ = response.stored(seal) }
+        response.headers.append(.init("Set-Cookie", "session=0123456789abcdef"))
+        measure("response: the same with a sealed field") { _ = response.stored(seal) }
         try measure("job: read the stored form of \(stored.count) bytes") {
             _ = try JobSpec(storedJSON: stored)
         }
@@ -65,7 +84,7 @@ struct Micro {
         transactions.append(metrics)
         let start = Timestamp(microseconds: 1_795_298_400_000_000)
         let trace = AttemptTrace(startedAt: start, finishedAt: start + 0.001, transactions: transactions)
-        return AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, errorJSON: nil)
+        return AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, errorJSON: nil, seal)
     }
 
     static let body = Array(

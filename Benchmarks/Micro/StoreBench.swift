@@ -35,7 +35,8 @@ final class StoreBench: AttemptRunner, CommitObserver {
         let configuration = StoreConfiguration(
             url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
             slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
-            logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, openSecrets: { _ in nil },
+            logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, seal: seal,
+            openSecrets: { _ in nil },
             sealSecrets: { $0.encode() }, hashCredentials: { "\($0.count)" })
         store = Store(configuration)
         dispatcher = store.dispatcher

@@ -35,6 +35,9 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package static let withoutFarewell = CurlError(
         code: receiveError, text: "the connection ended without close_notify")
 
+    package static let withoutWholeHead = CurlError(
+        code: receiveError, text: "the connection ended within the head of the response")
+
     /// libcurl would undo it all the same.
     package static let unaskedCoding = CurlError(
         code: badContentEncoding, text: "the answer has a coding that was not asked for")
@@ -67,6 +70,9 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package static let pinnedKeyMismatch = 90
     package static let http2Stream = 92
     package static let proxyHandshake = 97
+    /// A head, a line of it or a trailer is larger than libcurl takes: what `HeadBounds` reads from the codes
+    /// and words of older versions. CURLE_TOO_LARGE (since 8.6.0).
+    package static let tooLarge = 100
 
     /// Values of `proxyReason`: the proxy wants credentials, or others; or it forbids the destination.
     package static let proxyWantsCredentials: Set<Int> = [
@@ -92,6 +98,8 @@ package struct TransferTimings: Sendable, Equatable {
 package struct TransferInfo: Sendable, Equatable {
     /// The last status line's code; 0 when no answer came.
     package var status = 0
+    /// Whether the head that has this status came to its end, an empty line.
+    package var hasWholeHead = false
     /// `1.0`, `1.1`, `2` or `3`; empty when no answer came.
     package var httpVersion = ""
     package var timings = TransferTimings()

@@ -35,6 +35,9 @@ final class EasyContext {
     fileprivate(set) var socketError: Int32 = 0
     /// Whether a request was begun: until then libcurl 8 gives times of what has not happened.
     fileprivate(set) var hasBegunRequest = false
+    /// Whether the last request has got the whole head of its response; interim responses (1xx) are none.
+    private(set) var hasWholeHead = false
+    private var isInterim = false
     private var raw: UnsafeMutableRawPointer?
 
     /// Static texts of the TLS library.
@@ -60,6 +63,7 @@ final class EasyContext {
     fileprivate func requestBegins() {
         hasTriedAddress = false
         hasBegunRequest = true
+        hasWholeHead = false
         // Of another socket, perhaps libcurl's own: its resolver wakes it up by a byte.
         unread = []
     }
@@ -80,6 +84,18 @@ final class EasyContext {
         guard let raw, unread.isEmpty else { return }
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
             count = ccurl_read_rest(raw, buffer.baseAddress, buffer.count)
+        }
+    }
+
+    /// One line of a head, without its end.
+    fileprivate func noteHead(_ line: UnsafeRawBufferPointer) {
+        if line.isEmpty {
+            hasWholeHead = hasWholeHead || !isInterim
+        } else if line.starts(with: "HTTP/".utf8) {
+            // "HTTP/1.1 103": an interim response (RFC 9110 §15.2); 101 ends HTTP.
+            let status = line.drop { $0 != 0x20 }.dropFirst()
+            isInterim = status.first == UInt8(ascii: "1") && !status.starts(with: "101".utf8)
+            hasWholeHead = false
         }
     }
 
@@ -150,6 +166,7 @@ private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     var end = length - 1
     if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
     let line = UnsafeRawBufferPointer(start: bytes, count: end)
+    context.noteHead(line)
     if !context.codings.allow(line) {
         context.hasUnaskedCoding = true
         guard delegate.wantsWholeHead else { return refusal(of: length) }

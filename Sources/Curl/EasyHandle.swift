@@ -97,9 +97,11 @@ final class EasyHandle {
         if context.hasUnaskedCoding { return .unaskedCoding }
         var osError = Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO))
         if osError == 0, code == CURLE_COULDNT_CONNECT { osError = context.socketError }
-        var error = CurlError(
-            code, text: errorText[0] == 0 ? nil : String(cString: errorText),
-            osError: osError)
+        let text = errorText[0] == 0 ? nil : String(cString: errorText)
+        var error =
+            HeadBounds.isExceeded(code, text, isHeadAwaited: context.hasBegunRequest && !context.hasWholeHead)
+            ? CurlError(code: CurlError.tooLarge, text: HeadBounds.text(code, text), osError: osError)
+            : CurlError(code, text: text, osError: osError)
         error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
         if error.proxyStatus == 407 { error.proxySchemes = Set(options: long(CURLINFO_PROXYAUTH_AVAIL)) }
         error.proxyReason = long(CURLINFO_PROXY_ERROR)
@@ -110,6 +112,7 @@ final class EasyHandle {
     func info(_ context: EasyContext) -> TransferInfo {
         var info = TransferInfo()
         info.status = long(CURLINFO_RESPONSE_CODE)
+        info.hasWholeHead = context.hasWholeHead
         info.httpVersion = Self.versionNames[long(CURLINFO_HTTP_VERSION)] ?? ""
         info.timings = TransferTimings(
             nameLookup: offset(CURLINFO_NAMELOOKUP_TIME_T), connect: offset(CURLINFO_CONNECT_TIME_T),

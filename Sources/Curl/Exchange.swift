@@ -11,6 +11,10 @@ package struct Exchange: Sendable {
     package var body: [UInt8]?
     /// Bytes of the answer's body to keep. More is not read: the answer then says `isTruncated`.
     package var byteLimit = 65_536
+    /// Bytes and lines of the head of an answer, interim ones and trailers included; more ends the exchange
+    /// with `CurlError.tooLarge`.
+    package static let headByteCountMax = 65_536
+    package static let headLineCountMax = 200
     /// Milliseconds for everything.
     package var deadline = 30_000
     /// Milliseconds for name resolution, connection and TLS handshake together.
@@ -160,6 +164,9 @@ private final class ExchangeDelegate: EasyDelegate {
     private var isTruncated = false
     /// The head of a final answer has begun.
     private(set) var isAnswered = false
+    /// Of all heads, interim ones included.
+    private var (headByteCount, headLineCount) = (0, 0)
+    private var isHeadTooLarge = false
 
     init(
         _ exchange: Exchange,
@@ -174,6 +181,10 @@ private final class ExchangeDelegate: EasyDelegate {
     func willSend(to address: SocketAddress) -> Bool { exchange.allowsAddress?(address) ?? true }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
+        headByteCount += line.count + 2
+        headLineCount += 1
+        isHeadTooLarge =
+            headByteCount > Exchange.headByteCountMax || headLineCount > Exchange.headLineCountMax
         if line.starts(with: "HTTP/".utf8) {
             headers = []
             // "HTTP/1.1 204": an interim answer is none (RFC 9110 section 15.2).
@@ -182,8 +193,7 @@ private final class ExchangeDelegate: EasyDelegate {
         } else if let colon = line.firstIndex(of: UInt8(ascii: ":")) {
             headers.append(.init(trimmedText(line[..<colon]), trimmedText(line[(colon + 1)...])))
         }
-        // libcurl bounds the whole head to 300 kB; this bounds what an answer may make us keep.
-        return headers.count <= 200
+        return !isHeadTooLarge
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
@@ -208,8 +218,14 @@ private final class ExchangeDelegate: EasyDelegate {
     func finished(_ outcome: TransferOutcome) {
         if let address = outcome.blockedAddress {
             completion(.failure(.blocked(address)))
+        } else if isHeadTooLarge {
+            let error = CurlError(code: CurlError.tooLarge, text: "the head of the response is too large")
+            completion(.failure(.failed(error, outcome.info)))
         } else if let error = outcome.error, !isTruncated {
             completion(.failure(.failed(error, outcome.info)))
+        } else if !outcome.info.hasWholeHead {
+            // libcurl is content with a head that the connection's end has cut.
+            completion(.failure(.failed(.withoutWholeHead, outcome.info)))
         } else {
             completion(
                 .success(

@@ -71,6 +71,8 @@ package struct APIPorts: Sendable {
     package var seal: @Sendable ([UInt8]) -> [UInt8]
     /// Decrypts that; nil when it cannot be read.
     package var open: @Sendable ([UInt8]) -> [UInt8]?
+    /// Both.
+    var secrets: SecretSeal { SecretSeal(seal: seal, open: open) }
     /// Decrypts the keys of a webhook endpoint; nil when they cannot be read.
     package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys?
     /// Reads resume data; nil when this service has not made it.
@@ -222,7 +224,8 @@ package final class API: RequestHandler {
             if route.body != .none { try needPlainBody(head.fields) }
             let call = Call(
                 request: request, parameters: try parameters(head, route), query: query,
-                principal: principal, responder: responder)
+                principal: principal,
+                disclosure: principal.role < .client ? .redacted : .full(ports.secrets), responder: responder)
             if route.isAudited { audit(call, route) } else { route.handle(self)(call) }
         } catch {
             responder.send(error.response(requestID: head.requestID))

@@ -10,6 +10,8 @@ struct Call: Sendable {
     let query: [(name: String, value: String)]
     /// Nobody on the open routes.
     let principal: Principal
+    /// What the caller may see.
+    let disclosure: Disclosure
     let responder: Responder
     /// Is told of the answer; nil for nearly all.
     var witness: (@Sendable (Response) -> Void)?

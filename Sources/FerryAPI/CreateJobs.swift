@@ -75,7 +75,7 @@ extension API {
     private func repeated(
         _ source: RetrySource, at time: Timestamp, _ call: Call
     ) throws(Problem) -> NewJob {
-        guard var spec = try? JobSpec(storedJSON: source.record.specJSON),
+        guard var spec = try? JobSpec(storedJSON: source.record.specJSON, opening: ports.secrets),
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The job cannot be read any more.") }
         spec.removeAcknowledgementOfEndpoint()
@@ -129,7 +129,7 @@ extension API {
     func newJob(_ job: ValidatedJob, _ call: Call, trace: String, retryOf: JobID?) -> NewJob {
         NewJob(
             id: identifiers.make(), tenant: call.principal.tenant, spec: job.spec,
-            specJSON: job.spec.encodeStored(),
+            specJSON: job.spec.encodeStored(ports.secrets),
             sealedSecrets: job.secrets.isEmpty ? nil : ports.seal(job.secrets.encode()), secrets: job.secrets,
             payload: job.payload, origin: job.origin, traceparent: trace, retryOf: retryOf)
     }
@@ -243,7 +243,9 @@ extension API {
             switch result {
             case .failure(let error): otherwise(error)
             case .success(let found):
-                guard var spec = try? JobSpec(storedJSON: found.specJSON) else { return otherwise(.failed) }
+                guard var spec = try? JobSpec(storedJSON: found.specJSON, opening: ports.secrets) else {
+                    return otherwise(.failed)
+                }
                 // What somebody has said about it since.
                 spec.answers = nil
                 spec.removeAcknowledgementOfEndpoint()

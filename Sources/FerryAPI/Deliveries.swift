@@ -15,7 +15,7 @@ extension API {
                 case .failure(let error): call.fail(error)
                 case .success(let deliveries):
                     Page(deliveries, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
-                        $0.write(into: &$1)
+                        $0.write(into: &$1, isRedacted: call.disclosure.isRedacted)
                     }
                 }
             }
@@ -45,14 +45,14 @@ func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: Call) {
     case .failure(let error): call.fail(error)
     case .success(let delivery):
         var writer = JSONWriter()
-        delivery.write(into: &writer)
+        delivery.write(into: &writer, isRedacted: call.disclosure.isRedacted)
         let json = writer.bytes
         call.send(200, tag: entityTag(changeable: [], shown: json)) { json }
     }
 }
 
 extension DeliveryRecord {
-    func write(into writer: inout JSONWriter) {
+    func write(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginObject()
         writer.member("id", id)
         writer.member("event", event)
@@ -61,7 +61,7 @@ extension DeliveryRecord {
         writer.memberOrNull("webhook", webhook?.description)
         writer.memberOrNull("session", session.isEmpty ? nil : session)
         writer.member("sequence", sequence)
-        writer.member("url", url)
+        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
         writer.member("state", state.rawValue)
         writer.member("occurred_at", occurredAt)
         writer.memberOrNull("next_try_at", nextTryAt)

@@ -31,7 +31,7 @@ extension API {
     private func sendPage(_ found: ListPage<JobRecord, JobKindTag>, _ query: JobQuery, _ call: Call) {
         let page = Page(found, limit: query.limit) { $0.id }
         page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
-            write(record, into: &writer)
+            write(record, for: call.disclosure, into: &writer)
         }
     }
 }

@@ -25,7 +25,10 @@ extension API {
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(let attempts):
-                    call.send(200, json: attempts.json(showsDiagnostics: principal.role == .admin))
+                    call.send(
+                        200,
+                        json: attempts.json(
+                            showsDiagnostics: principal.role == .admin, for: call.disclosure))
                 }
             }
         }
@@ -46,15 +49,15 @@ extension API {
     {
         call.send(status, tag: entityTag(revision: record.revision), extra) {
             var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
-            write(record, into: &writer)
+            write(record, for: call.disclosure, into: &writer)
             return writer.bytes
         }
     }
 
-    func write(_ record: JobRecord, into writer: inout JSONWriter) {
+    func write(_ record: JobRecord, for disclosure: Disclosure, into writer: inout JSONWriter) {
         record.write(
             into: &writer, progress: record.state == .running ? ports.progress(record.id) : nil,
-            queue: ports.queue())
+            queue: ports.queue(), for: disclosure)
     }
 
     /// Reads a job once it is terminal or the time is over.

@@ -88,7 +88,7 @@ extension API {
 
     private func template(_ job: ValidatedJob) -> JobTemplate {
         JobTemplate(
-            specJSON: job.spec.encodeStored(),
+            specJSON: job.spec.encodeStored(ports.secrets),
             sealedSecrets: job.secrets.isEmpty ? nil : ports.seal(job.secrets.encode()), payload: job.payload)
     }
 
@@ -104,7 +104,7 @@ extension API {
                 case .success(let schedules):
                     let page = Page(schedules, limit: limit) { $0.id }
                     page.send(call, reservingCapacity: page.shown.count * 2_560) {
-                        $0.write(into: &$1)
+                        $0.write(into: &$1, for: call.disclosure)
                     }
                 }
             }
@@ -236,7 +236,7 @@ private func sendSchedule(
 ) {
     call.send(status, tag: entityTag(revision: record.revision), extra) {
         var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)
-        record.write(into: &writer)
+        record.write(into: &writer, for: call.disclosure)
         return writer.bytes
     }
 }

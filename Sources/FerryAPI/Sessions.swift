@@ -17,7 +17,9 @@ extension API {
                     sendPage(
                         call, nextCursor: next.map(NameCursor.session.text),
                         reservingCapacity: shown.count * 1_024
-                    ) { writer in for session in shown { session.write(into: &writer) } }
+                    ) { writer in
+                        for session in shown { session.write(into: &writer, for: call.disclosure) }
+                    }
                 }
             }
         }
@@ -148,7 +150,7 @@ private func answer(
 ) {
     call.send(status, tag: entityTag(revision: session.revision), extra) {
         var writer = JSONWriter(reservingCapacity: 1_024)
-        session.write(into: &writer)
+        session.write(into: &writer, for: call.disclosure)
         return writer.bytes
     }
 }

@@ -155,7 +155,7 @@ extension API {
                 case .failure(let error): call.fail(error)
                 case .success(let deliveries):
                     Page(deliveries, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
-                        $0.write(into: &$1)
+                        $0.write(into: &$1, isRedacted: call.disclosure.isRedacted)
                     }
                 }
             }

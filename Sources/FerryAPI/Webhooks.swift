@@ -74,7 +74,7 @@ extension API {
                 case .failure(let error): call.fail(error)
                 case .success(let records):
                     Page(records, limit: limit) { $0.id }.send(call, reservingCapacity: 4_096) {
-                        $0.write(into: &$1)
+                        $0.write(into: &$1, isRedacted: call.disclosure.isRedacted)
                     }
                 }
             }
@@ -150,7 +150,8 @@ extension API {
         let location = status == 201 ? [(name: "Location", value: "/v1/webhooks/\(record.id)")] : []
         call.send(status, tag: entityTag(revision: record.revision), location + extra) {
             var writer = JSONWriter(reservingCapacity: 1_024)
-            record.write(into: &writer, secret: secret)
+            record.write(
+                into: &writer, secret: secret, isRedacted: call.disclosure.isRedacted)
             return writer.bytes
         }
     }

@@ -43,6 +43,10 @@ package struct AttemptRecord: Sendable, Equatable {
     package var transactions: [TransactionMetrics] = []
     package var omittedTransactionCount = 0
     package var redirectCount = 0
+    /// The URLs of `transactions` that are not harmless, encrypted; nil: there are none.
+    private var sealedURLs: [UInt8]?
+    /// The same of an attempt that runs, in memory.
+    private var secretURLs: [TransactionLog.SecretURL] = []
 
     package init(number: Int32, node: NodeID?, startedAt: Timestamp?) {
         self.number = number
@@ -100,12 +104,13 @@ extension AttemptRecord {
         static let hasRedirects = Flags(rawValue: 8)
         /// kept_attempt (0023_kept_bytes.sql) looks for it.
         static let hasKeptBytes = Flags(rawValue: 16)
+        static let hasSealedURLs = Flags(rawValue: 32)
     }
 
     /// The bytes of one ended attempt. `node` nil: whoever reads them knows it.
     package static func packed(
         number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
-        kept: KeptBytes? = nil
+        kept: KeptBytes? = nil, _ seal: SecretSeal
     ) -> [UInt8] {
         let diagnostics = outcome == .failed ? trace.diagnostics : nil
         var flags: Flags = []
@@ -114,6 +119,8 @@ extension AttemptRecord {
         if diagnostics != nil { flags.insert(.hasDiagnostics) }
         if trace.transactions.redirectCount > 0 { flags.insert(.hasRedirects) }
         if kept != nil { flags.insert(.hasKeptBytes) }
+        let secretURLs = trace.transactions.secretURLs
+        if !secretURLs.isEmpty { flags.insert(.hasSealedURLs) }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(64 + trace.transactions.bytes.count + (errorJSON?.count ?? 0))
         bytes.append(Format.trace.rawValue)
@@ -140,6 +147,7 @@ extension AttemptRecord {
             bytes.appendPacked(UInt64(trace.transactions.redirectCount))
         }
         kept?.pack(into: &bytes)
+        if !secretURLs.isEmpty { bytes.appendPacked(bytes: seal.seal(secretURLs.packed())) }
         bytes.appendPacked(UInt64(trace.transactions.omittedCount))
         bytes.append(contentsOf: trace.transactions.bytes)
         return bytes
@@ -177,6 +185,7 @@ extension AttemptRecord {
         }
         if flags.contains(.hasRedirects) { redirectCount = try reader.number(Int.self) }
         if flags.contains(.hasKeptBytes) { kept = try KeptBytes(&reader) }
+        if flags.contains(.hasSealedURLs) { sealedURLs = try reader.blob() }
         omittedTransactionCount = try reader.number(Int.self)
         transactions = try Self.transactions(&reader)
     }
@@ -201,11 +210,26 @@ extension AttemptRecord {
         return all
     }
 
+    /// The transactions as a reader sees them.
+    func transactions(for disclosure: Disclosure) -> [TransactionMetrics] {
+        guard let seal = disclosure.seal else { return transactions }
+        var secrets = secretURLs
+        if let sealedURLs, let plain = seal.open(sealedURLs) {
+            secrets = (try? [TransactionLog.SecretURL](packed: plain)) ?? []
+        }
+        var all = transactions
+        for secret in secrets where all.indices.contains(secret.place) {
+            all[secret.place].request?.url = secret.url
+        }
+        return all
+    }
+
     /// One that still runs.
     init(_ running: AttemptSnapshot, node: NodeID?) {
         self.init(number: running.number, node: node, startedAt: running.startedAt)
         omittedTransactionCount = running.transactions.omittedCount
         redirectCount = running.transactions.redirectCount
+        secretURLs = running.transactions.secretURLs
         var reader = PackedReader(running.transactions.bytes)
         transactions = (try? Self.transactions(&reader)) ?? []
     }

@@ -129,7 +129,7 @@ extension JSONWriter {
         if isSet { raw(setMark) } else { null() }
     }
 
-    fileprivate mutating func strings(_ name: String, _ values: [String]) {
+    mutating func strings(_ name: String, _ values: [String]) {
         self.name(name)
         beginArray()
         for value in values { self.value(value) }

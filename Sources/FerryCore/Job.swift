@@ -58,6 +58,7 @@ package struct JobSpec: Sendable, Equatable {
         package var acceptEncoding: AcceptEncoding
         var boxedConnection: Boxed<ConnectionRules>?
         var boxedOriginal: Boxed<OriginalRequest>?
+        var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
         package init(
             url: String, method: String, headers: [Pair], body: Body?, timeoutForRequest: Double,
             acceptEncoding: AcceptEncoding = .identity
@@ -373,10 +374,8 @@ package struct JobRecord: Sendable {
     package init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,
         failedAttemptCount: Int32, node: NodeID?, createdAt: Timestamp, startedAt: Timestamp?,
-        finishedAt: Timestamp?,
-        nextAttemptAt: Timestamp?, retryOf: JobID?, specJSON: [UInt8], responseJSON: [UInt8]?,
-        resultJSON: [UInt8]?,
-        errorJSON: [UInt8]?, body: [UInt8]?
+        finishedAt: Timestamp?, nextAttemptAt: Timestamp?, retryOf: JobID?, specJSON: [UInt8],
+        responseJSON: [UInt8]?, resultJSON: [UInt8]?, errorJSON: [UInt8]?, body: [UInt8]?
     ) {
         self.id = id
         self.tenant = tenant

@@ -190,18 +190,30 @@ extension JobAnswers.Last {
 }
 
 extension JobAnswers {
-    func store(into writer: inout JSONWriter) {
+    /// What is not harmless of the stored form, as a merge patch of it; nil: nothing.
+    var secretValues: JSON? {
+        var members: [JSON.Member] = []
+        if approved.contains(where: { !RedactedURL.isHarmless($0) }) {
+            members.append(JSON.Member("approved", .array(approved.map { .string($0) })))
+        }
+        if let start, !RedactedURL.isHarmless(start.url) {
+            members.append(JSON.Member("start", .object([JSON.Member("url", .string(start.url))])))
+        }
+        return members.isEmpty ? nil : .object(members)
+    }
+
+    func store(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.name("answers")
         writer.beginObject()
         writer.member("confirmed", isConfirmed)
         writer.name("approved")
         writer.beginArray()
-        for url in approved { writer.value(url) }
+        for url in approved { writer.value(isRedacted ? RedactedURL.text(of: url) : url) }
         writer.endArray()
         if let start {
             writer.name("start")
             writer.beginObject()
-            start.writeMembers(into: &writer)
+            start.writeMembers(into: &writer, isRedacted: isRedacted)
             writer.endObject()
             writer.member("start_attempt", startAttempt)
         }

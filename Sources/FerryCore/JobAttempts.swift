@@ -1,7 +1,7 @@
 /// The attempts of one job, the oldest first.
 package struct JobAttempts: Sendable {
-    /// The job's own request, which most transactions carry out.
-    private let request: TransactionMetrics.Request?
+    /// The accepted fields, as they are stored: most transactions carry out the job's own request.
+    private let specJSON: [UInt8]
     package private(set) var attempts: [AttemptRecord]
     /// How many numbers before the first one are not shown: attempts that are not kept any more or cannot be
     /// read, and leases that were given back before anything began, of which nothing is kept.
@@ -27,11 +27,7 @@ package struct JobAttempts: Sendable {
 
     /// `packed`: the ended attempts as they are stored.
     package init(_ job: Job, packed: [[UInt8]]) {
-        request = (try? JobSpec(storedJSON: job.specJSON)).flatMap { spec in
-            (try? WebURL.parse(spec.request.url)).map {
-                TransactionMetrics.Request(method: spec.request.method, url: $0.string)
-            }
-        }
+        specJSON = job.specJSON
         var attempts = packed.compactMap { AttemptRecord(packed: $0, node: job.node) }
         let unreadable = packed.count - attempts.count
         if let first = attempts.first, first.number == 1, first.startedAt == nil {
@@ -54,20 +50,33 @@ package struct JobAttempts: Sendable {
         attempts[attempts.count - 1] = AttemptRecord(running, node: last.node)
     }
 
+    /// The job's own request as a reader sees it.
+    private func request(for disclosure: Disclosure) -> TransactionMetrics.Request? {
+        let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: specJSON, opening: $0) }
+        guard let spec = whole ?? (try? JobSpec(storedJSON: specJSON)),
+            let url = try? WebURL.parse(spec.request.url)
+        else { return nil }
+        return TransactionMetrics.Request(method: spec.request.method, url: disclosure.url(url.string))
+    }
+
     /// The answer of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: for operators.
-    package func json(showsDiagnostics: Bool) -> [UInt8] {
+    package func json(showsDiagnostics: Bool, for disclosure: Disclosure) -> [UInt8] {
+        let request = request(for: disclosure)
         var writer = JSONWriter(reservingCapacity: 256 + attempts.count * 1_536)
         writer.beginObject()
         writer.name("data")
         writer.beginArray()
-        for attempt in attempts { write(attempt, showsDiagnostics, into: &writer) }
+        for attempt in attempts { write(attempt, request, showsDiagnostics, for: disclosure, into: &writer) }
         writer.endArray()
         writer.member("omitted_attempts", omittedCount)
         writer.endObject()
         return writer.bytes
     }
 
-    private func write(_ attempt: AttemptRecord, _ showsDiagnostics: Bool, into writer: inout JSONWriter) {
+    private func write(
+        _ attempt: AttemptRecord, _ request: TransactionMetrics.Request?, _ showsDiagnostics: Bool,
+        for disclosure: Disclosure, into writer: inout JSONWriter
+    ) {
         writer.beginObject()
         writer.member("number", attempt.number)
         writer.memberOrNull("node", attempt.node?.description)
@@ -78,7 +87,9 @@ package struct JobAttempts: Sendable {
         if let error = attempt.errorJSON { writer.raw(error) } else { writer.null() }
         writer.name("transactions")
         writer.beginArray()
-        for transaction in attempt.transactions { write(transaction, of: attempt, into: &writer) }
+        for transaction in attempt.transactions(for: disclosure) {
+            write(transaction, request, of: attempt, into: &writer)
+        }
         writer.endArray()
         writer.member("omitted_transactions", attempt.omittedTransactionCount)
         writer.member("redirect_count", attempt.redirectCount)
@@ -98,12 +109,13 @@ package struct JobAttempts: Sendable {
     }
 
     private func write(
-        _ metrics: TransactionMetrics, of attempt: AttemptRecord, into writer: inout JSONWriter
+        _ metrics: TransactionMetrics, _ own: TransactionMetrics.Request?, of attempt: AttemptRecord,
+        into writer: inout JSONWriter
     ) {
         let start = attempt.startedAt.map { Timestamp(microseconds: $0.microseconds + metrics.fetchStart) }
         writer.beginObject()
         writer.name("request")
-        if let request = metrics.request ?? request {
+        if let request = metrics.request ?? own {
             writer.beginObject()
             writer.member("method", request.method)
             writer.member("url", request.url)

@@ -251,6 +251,8 @@ extension JobDecoding {
         }
         for change in changes?.all(countMax: Limits.headerCountMax) ?? [] {
             merged.removeAll { $0.name.lowercased() == change.name.lowercased() }
+            // From here on it is the job's own.
+            draft.spec.request.additionalHeaders?.names.removeAll { $0 == change.name.lowercased() }
             if !change.value.isNull { merged.append(change) }
         }
         guard

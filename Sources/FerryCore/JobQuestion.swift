@@ -84,15 +84,25 @@ package struct JobQuestion: Sendable, Equatable {
 // MARK: Encoding
 
 extension JobQuestion {
-    /// The form that is stored.
-    package func encode() -> [UInt8] {
+    /// The form that is stored (`SealedDocument`).
+    package func encode(_ seal: SecretSeal) -> [UInt8] {
+        var patch: JSON?
+        if case .redirect(_, let hop) = subject, !RedactedURL.isHarmless(hop.url) {
+            patch = .object([
+                JSON.Member("redirect", .object([JSON.Member("url", .string(hop.url))]))
+            ])
+        }
         var writer = JSONWriter(reservingCapacity: 256)
-        write(into: &writer, isStored: true)
-        return writer.bytes
+        write(into: &writer, isStored: true, isRedacted: true)
+        return SealedDocument.make(writer.bytes, secrets: patch, seal)
     }
 
-    /// `isStored` false: as clients see it.
-    func write(into writer: inout JSONWriter, isStored: Bool = false) {
+    /// As a reader sees it.
+    func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
+        write(into: &writer, isStored: false, isRedacted: disclosure.isRedacted)
+    }
+
+    private func write(into writer: inout JSONWriter, isStored: Bool, isRedacted: Bool) {
         writer.beginObject()
         writer.member("kind", kind.rawValue)
         writer.member("asked_at", askedAt)
@@ -101,7 +111,11 @@ extension JobQuestion {
         if case .redirect(let status, let hop) = subject {
             writer.beginObject()
             writer.member("status", status)
-            if isStored { hop.writeMembers(into: &writer) } else { hop.writeShown(into: &writer) }
+            if isStored {
+                hop.writeMembers(into: &writer, isRedacted: isRedacted)
+            } else {
+                hop.writeShown(into: &writer, isRedacted: isRedacted)
+            }
             writer.endObject()
         } else {
             writer.null()
@@ -125,9 +139,15 @@ extension JobQuestion {
         writer.endObject()
     }
 
-    /// Reads what `encode` wrote.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
-        let stored = try StoredObject(storedJSON)
+    /// Reads what `encode` wrote, of what is encrypted only the redacted form.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
+
+    /// The same with what is encrypted. Throws if that cannot be decrypted.
+    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+        try self.init(try StoredObject(storedJSON, opening: seal))
+    }
+
+    private init(_ stored: StoredObject) throws(StoredJSONError) {
         let asked = try stored.need(try stored.timestamp("asked_at"), "asked_at")
         let expires = try stored.need(try stored.timestamp("expires_at"), "expires_at")
         let kind = try stored.need(stored.string("kind").flatMap(Kind.init), "kind")
@@ -150,13 +170,13 @@ extension JobQuestion {
 }
 
 extension JobQuestion.Hop {
-    fileprivate func writeShown(into writer: inout JSONWriter) {
-        writer.member("url", url)
+    fileprivate func writeShown(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
         writer.member("method", method)
     }
 
-    func writeMembers(into writer: inout JSONWriter) {
-        writeShown(into: &writer)
+    func writeMembers(into writer: inout JSONWriter, isRedacted: Bool) {
+        writeShown(into: &writer, isRedacted: isRedacted)
         writer.member("sends_body", sendsBody)
         writer.member("redirect_count", redirectCount)
         writer.member("has_dropped_body", hasDroppedBody)

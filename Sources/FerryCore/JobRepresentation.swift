@@ -1,10 +1,11 @@
 extension JobRecord {
     /// Writes the job as every endpoint and webhook shows it: state and accepted fields; every member is
     /// there, null where there is nothing. `progress`: of the running attempt; nil when it is not known here.
-    /// `queue`: asked only for a job that waits for the service or for its host.
+    /// `queue`: asked only for a job that waits for the service or for its host. `disclosure`: what the
+    /// reader may see.
     package func write(
         into writer: inout JSONWriter, progress: TransferProgress?,
-        queue: @autoclosure () -> QueueConditions = QueueConditions()
+        queue: @autoclosure () -> QueueConditions = QueueConditions(), for disclosure: Disclosure = .redacted
     ) {
         writer.beginObject()
         writer.member("id", id)
@@ -28,19 +29,19 @@ extension JobRecord {
         writer.member("link", "default")
         writer.memberOrNull("retry_of", retryOf?.description)
         writer.name("question")
-        if let questionJSON, let question = try? JobQuestion(storedJSON: questionJSON) {
-            question.write(into: &writer)
+        if let question = question(for: disclosure) {
+            question.write(into: &writer, for: disclosure)
         } else {
             writer.null()
         }
-        let spec = spec ?? (try? JobSpec(storedJSON: specJSON))
+        let spec = spec(for: disclosure)
         if let spec {
             writer.name("answered_by")
             if let last = spec.answers?.last { last.write(into: &writer) } else { writer.null() }
             writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)
             writer.memberOrNull("scheduled_at", spec.occurrence?.scheduledAt)
-            spec.write(into: &writer)
-        } else {
+            spec.write(into: &writer, isRedacted: disclosure.isRedacted)
+        } else if !disclosure.isRedacted {
             // Damaged: what is there is better than nothing.
             writer.rawMembers(of: specJSON)
         }
@@ -49,13 +50,34 @@ extension JobRecord {
         (final ?? progress ?? kept?.progress ?? TransferProgress()).write(
             into: &writer, isSucceeded: state == .succeeded)
         writer.name("response")
-        if let responseJSON { writer.raw(responseJSON) } else { writer.null() }
+        if let responseJSON {
+            writer.raw(TransferResponse.shown(responseJSON, for: disclosure))
+        } else {
+            writer.null()
+        }
         writer.name("result")
         writeResult(into: &writer)
         writer.name("error")
         if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
         writer.memberOrNull("resume_data", resumeData)
         writer.endObject()
+    }
+
+    /// The accepted fields; where they cannot be decrypted, without what is secret in them.
+    private func spec(for disclosure: Disclosure) -> JobSpec? {
+        if let spec { return spec }
+        if let seal = disclosure.seal, let whole = try? JobSpec(storedJSON: specJSON, opening: seal) {
+            return whole
+        }
+        return try? JobSpec(storedJSON: specJSON)
+    }
+
+    private func question(for disclosure: Disclosure) -> JobQuestion? {
+        guard let questionJSON else { return nil }
+        if let seal = disclosure.seal, let whole = try? JobQuestion(storedJSON: questionJSON, opening: seal) {
+            return whole
+        }
+        return try? JobQuestion(storedJSON: questionJSON)
     }
 
     /// A finished job's progress: what its result says, or what it has left.
@@ -140,15 +162,34 @@ private let noProgress: [UInt8] = {
 }()
 
 extension TransferResponse {
-    /// The `response` object of the contract.
-    package var json: [UInt8] {
+    /// A field as it is shown: all of that name.
+    private struct Field {
+        var name: String
+        var value: String
+        let isHarmless: Bool
+    }
+
+    /// The `response` object of the contract as it is stored (`SealedDocument`).
+    package func stored(_ seal: SecretSeal) -> [UInt8] {
+        let fields = joinedHeaders
+        let isURLHarmless = RedactedURL.isHarmless(url)
+        var patch: JSON?
+        if !isURLHarmless || fields.contains(where: { !$0.isHarmless }) {
+            let secret = fields.filter { !$0.isHarmless }.map { JSON.Member($0.name, .string($0.value)) }
+            let members = isURLHarmless ? [] : [JSON.Member("url", .string(url))]
+            patch = .object(members + (secret.isEmpty ? [] : [JSON.Member("headers", .object(secret))]))
+        }
         var writer = JSONWriter(reservingCapacity: 512)
         writer.beginObject()
+        SealedDocument.write(patch, seal, into: &writer)
         writer.member("status", status)
-        writer.member("url", url)
+        writer.member("url", isURLHarmless ? url : RedactedURL.text(of: url))
         writer.name("headers")
         writer.beginObject()
-        for field in joinedHeaders { writer.member(field.name, field.value) }
+        for field in fields {
+            writer.name(field.name)
+            if field.isHarmless { writer.value(field.value) } else { writer.raw(setMark) }
+        }
         writer.endObject()
         writer.memberOrNull("mime_type", mimeType)
         writer.memberOrNull("suggested_filename", suggestedFilename)
@@ -158,9 +199,43 @@ extension TransferResponse {
         return writer.bytes
     }
 
+    /// A stored `response` as a reader sees it.
+    static func shown(_ stored: [UInt8], for disclosure: Disclosure) -> [UInt8] {
+        switch disclosure {
+        case .full(let seal): SealedDocument.whole(stored, seal)
+        case .redacted: SealedDocument.shown(stored) ?? redacted(stored)
+        }
+    }
+
+    /// The same of one that an older version has stored, with everything in it.
+    private static func redacted(_ stored: [UInt8]) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: stored.count)
+        writer.beginObject()
+        for member in (try? JSON.parse(stored))?.members ?? [] {
+            writer.name(member.name)
+            switch (member.name, member.value) {
+            case ("url", .string(let url)): writer.value(RedactedURL.text(of: url))
+            case ("headers", .object(let fields)):
+                writer.beginObject()
+                for field in fields {
+                    writer.name(field.name)
+                    if HarmlessFields.contains(field.name) {
+                        writer.value(field.value)
+                    } else {
+                        writer.raw(setMark)
+                    }
+                }
+                writer.endObject()
+            default: writer.value(member.value)
+            }
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
     /// A field that came several times is joined with `, ` (RFC 9110 §5.3), `Set-Cookie` with a line feed.
-    private var joinedHeaders: [JobSpec.Pair] {
-        var fields: [JobSpec.Pair] = []
+    private var joinedHeaders: [Field] {
+        var fields: [Field] = []
         fields.reserveCapacity(headers.count)
         var places: [String: Int] = Dictionary(minimumCapacity: headers.count)
         for header in headers {
@@ -171,7 +246,10 @@ extension TransferResponse {
                 fields[place].value += separator + header.value
             } else {
                 places[key] = place
-                fields.append(header)
+                fields.append(
+                    Field(
+                        name: header.name, value: header.value,
+                        isHarmless: HarmlessFields.contains(lowercased: key)))
             }
         }
         return fields

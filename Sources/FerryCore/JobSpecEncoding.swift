@@ -4,13 +4,13 @@ extension JobSpec {
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 1_536)
         writer.beginObject()
-        write(into: &writer)
+        write(into: &writer, isRedacted: false)
         writer.endObject()
         return writer.bytes
     }
 
-    /// The members of `encode`, into an open object.
-    func write(into writer: inout JSONWriter) {
+    /// The members of `encode`, into an open object. `isRedacted`: without what is not harmless.
+    func write(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.member("kind", kind.rawValue)
         writer.member("session", session)
         writer.memberOrNull("description", description)
@@ -18,8 +18,8 @@ extension JobSpec {
         writer.beginObject()
         for pair in metadata { writer.member(pair.name, pair.value) }
         writer.endObject()
-        request.write(into: &writer)
-        writeMirrors(into: &writer)
+        request.write(into: &writer, isRedacted: isRedacted)
+        writeMirrors(into: &writer, isRedacted: isRedacted)
         writeDestination(into: &writer)
         writeSource(into: &writer)
         if isPlain {
@@ -27,7 +27,7 @@ extension JobSpec {
         } else {
             writeRuleMembers(into: &writer)
         }
-        writeWebhook(into: &writer)
+        writeWebhook(into: &writer, isRedacted: isRedacted)
     }
 
     /// Whether every rule has its standard value, as in most jobs.
@@ -61,11 +61,11 @@ extension JobSpec {
         }
     }
 
-    func writeMirrors(into writer: inout JSONWriter) {
+    func writeMirrors(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.name("mirrors")
         guard !mirrors.isEmpty else { return writer.raw(emptyArray) }
         writer.beginArray()
-        for url in mirrors { writer.value(url) }
+        for url in mirrors { writer.value(isRedacted ? RedactedURL.text(of: url) : url) }
         writer.endArray()
     }
 
@@ -164,11 +164,11 @@ extension JobSpec {
         writer.endObject()
     }
 
-    func writeWebhook(into writer: inout JSONWriter) {
+    func writeWebhook(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.name("webhook")
         guard let webhook else { return writer.null() }
         writer.beginObject()
-        writer.member("url", webhook.url)
+        writer.member("url", isRedacted ? RedactedURL.text(of: webhook.url) : webhook.url)
         writer.name("events")
         writer.beginArray()
         for event in webhook.events { writer.value(event.rawValue) }
@@ -180,12 +180,12 @@ extension JobSpec {
 }
 
 extension JobSpec.RequestSpec {
-    fileprivate func write(into writer: inout JSONWriter) {
+    fileprivate func write(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.name("request")
         writer.beginObject()
-        writer.member("url", url)
+        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
         writer.member("method", method)
-        writeHeaders(into: &writer)
+        writer.write("headers", headers, isRedacted: isRedacted)
         writer.name("body")
         if let body { body.write(into: &writer) } else { writer.null() }
         writer.member("cache_policy", "use_protocol_cache_policy")
@@ -195,14 +195,22 @@ extension JobSpec.RequestSpec {
         writer.endObject()
     }
 
-    func writeHeaders(into writer: inout JSONWriter) {
-        writer.name("headers")
-        writer.beginObject()
+}
+
+extension JSONWriter {
+    /// Header fields of a request: credentials are never shown, and with `isRedacted` only harmless values.
+    mutating func write(_ name: String, _ headers: [JobSpec.Pair], isRedacted: Bool) {
+        self.name(name)
+        beginObject()
         for header in headers {
-            writer.name(header.name)
-            if HeaderRules.isSecret(header.name) { writer.raw(setMark) } else { writer.value(header.value) }
+            self.name(header.name)
+            if HeaderRules.isSecret(header.name) || isRedacted && !HarmlessFields.contains(header.name) {
+                raw(setMark)
+            } else {
+                value(header.value)
+            }
         }
-        writer.endObject()
+        endObject()
     }
 }
 

@@ -19,6 +19,12 @@ struct StoredObject {
         guard json.members != nil else { throw StoredJSONError("syntax") }
     }
 
+    /// A document of which a part is encrypted; throws if that cannot be decrypted.
+    init(_ text: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+        json = try SealedDocument.opened(text, seal)
+        guard json.members != nil else { throw StoredJSONError("syntax") }
+    }
+
     init(_ json: JSON) { self.json = json }
 
     func string(_ name: String) -> String? { json[name]?.string }
@@ -46,9 +52,17 @@ struct StoredObject {
 }
 
 extension JobSpec {
-    /// Reads what `encode` wrote. Throws when it is damaged; the row is then to be left alone and reported.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
-        let stored = try StoredObject(storedJSON)
+    /// Reads what `encode` or `encodeStored` wrote. Throws when it is damaged; the row is then to be left
+    /// alone and reported. Of what is encrypted only the redacted form is there: enough to show the job to
+    /// everyone, and to read its rules; a request needs `init(storedJSON:opening:)`.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
+
+    /// The same with what is encrypted. Throws if that cannot be decrypted.
+    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+        try self.init(try StoredObject(storedJSON, opening: seal))
+    }
+
+    private init(_ stored: StoredObject) throws(StoredJSONError) {
         let request = try stored.need(stored.object("request"), "request")
         let webhook = stored.object("webhook")
         self.init(
@@ -86,6 +100,7 @@ extension JobSpec.RequestSpec {
             } ?? .identity)
         connection = try ConnectionRules(stored)
         original = try OriginalRequest(stored.object("original"))
+        additionalHeaders = try AdditionalHeaders(stored.object("additional_headers"))
     }
 }
 

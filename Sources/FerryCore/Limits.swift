@@ -14,6 +14,8 @@ package enum Limits {
     package static let urlByteCountMax = 8_192
     package static let headerCountMax = 100
     package static let headerByteCountMax = 16_384
+    /// Entries of `http_additional_headers_origins`: each request is compared with all of them.
+    package static let additionalHeaderOriginCountMax = 100
     /// Bytes of `request.auth` and of a proxy's credentials.
     package static let userByteCountMax = 255
     package static let passwordByteCountMax = 1_024
@@ -55,7 +57,7 @@ package enum Limits {
     package static let waitSecondsMax = 60.0
     /// A `data` job's body up to this many bytes is kept in the database, a longer one becomes a file.
     package static let inlineBodyByteCountMax = 256 << 10
-    /// Header bytes of one response (libcurl's own cap is 300 KiB).
+    /// Header bytes of one response (libcurl's own bounds are in `HeadBounds`).
     package static let responseHeaderByteCountMax = 64 << 10
     /// Header lines of one response, trailers and interim answers included: each costs many times the four
     /// bytes that it may have.

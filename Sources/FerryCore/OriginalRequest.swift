@@ -3,14 +3,11 @@ package struct OriginalRequest: Sendable, Equatable {
     package let url: String
     package let headers: [JobSpec.Pair]
 
-    func store(into writer: inout JSONWriter) {
+    func store(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.name("original")
         writer.beginObject()
-        writer.member("url", url)
-        writer.name("headers")
-        writer.beginObject()
-        for header in headers { writer.member(header.name, header.value) }
-        writer.endObject()
+        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
+        writer.write("headers", headers, isRedacted: isRedacted)
         writer.endObject()
     }
 

@@ -31,12 +31,15 @@ extension JobDecoding {
         if connection.rules.authentication != nil { others.insert("authorization") }
         let sent = withSessionHeaders(
             (headers, secrets), leavingOut: others, at: object.pointer("headers"))
+        let additional = additionalHeaders(
+            headers, leavingOut: others, namesProxy: object.has("proxy"))
         object.finish()
         guard let url else { return nil }
         var spec = JobSpec.RequestSpec(
             url: url.string, method: method, headers: sent.shown, body: body?.body,
             timeoutForRequest: timeout, acceptEncoding: acceptEncoding)
         spec.connection = connection.rules
+        spec.additionalHeaders = additional
         var all = JobSecrets(headers: sent.secret)
         all.connection = connection.secrets
         let payload = body.flatMap { $0.body.hasPayload ? $0.payload : nil }

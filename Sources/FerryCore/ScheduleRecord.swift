@@ -66,7 +66,7 @@ package struct ScheduleRecord: Sendable {
     }
 
     /// As every endpoint shows it.
-    package func write(into writer: inout JSONWriter) {
+    package func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
         writer.beginObject()
         writer.member("id", id)
         writer.member("tenant", tenant)
@@ -86,13 +86,16 @@ package struct ScheduleRecord: Sendable {
         writer.member("skipped", counts.skipped)
         writer.endObject()
         writer.name("job")
-        if let job = try? JobSpec(storedJSON: jobJSON) {
+        let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: jobJSON, opening: $0) }
+        if let job = whole ?? (try? JobSpec(storedJSON: jobJSON)) {
             writer.beginObject()
-            job.write(into: &writer)
+            job.write(into: &writer, isRedacted: disclosure.isRedacted)
             writer.endObject()
-        } else {
+        } else if !disclosure.isRedacted {
             // Damaged: what is there is better than nothing.
             writer.raw(jobJSON)
+        } else {
+            writer.null()
         }
         writer.endObject()
     }

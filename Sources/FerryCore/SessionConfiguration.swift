@@ -27,6 +27,8 @@ package struct SessionConfiguration: Sendable, Equatable {
     package var bytesPerSecondMax: Int64?
     /// Secret values are empty here; they live in the record's `JobSecrets.headers`.
     package var headers: [JobSpec.Pair] = []
+    /// The only ones to which `headers` go; nil: all.
+    package var headerOrigins: [OriginPattern]?
     package var proxy: ConnectionRules.Proxy?
     package var tlsVersionMin = ConnectionRules.TLS.Version.v12
     package var tlsVersionMax: ConnectionRules.TLS.Version?

@@ -42,6 +42,7 @@ extension JobDecoding {
                 "\(fields.pointer("http_additional_headers"))/\(pointerStep(header.name))", "invalid_value",
                 "This header field belongs to a single request.")
         }
+        session.headerOrigins = headerOrigins(&fields)
         var secrets = JobSecrets(headers: values)
         var connection = ConnectionSecrets()
         session.proxy = proxy(&fields, &connection)
@@ -49,6 +50,32 @@ extension JobDecoding {
         sessionTLS(&fields, &session)
         fields.finish()
         return (session, secrets)
+    }
+
+    private func headerOrigins(_ fields: inout FieldReader) -> [OriginPattern]? {
+        let name = "http_additional_headers_origins"
+        guard let value = fields.value(name), !value.isNull,
+            let values = fields.array(name, countMax: Limits.additionalHeaderOriginCountMax)
+        else { return nil }
+        var origins: [OriginPattern] = []
+        for (index, value) in values.enumerated() {
+            let place = "\(fields.pointer(name))/\(index)"
+            guard let text = value.string else {
+                complaints.addWrongType(place, "a string", value)
+                continue
+            }
+            do throws(OriginPattern.Failure) {
+                let origin = try OriginPattern(text)
+                if origins.contains(origin) {
+                    complaints.add(place, "duplicate", "This origin occurs twice.")
+                } else {
+                    origins.append(origin)
+                }
+            } catch {
+                complaints.add(place, "invalid_value", error.message)
+            }
+        }
+        return origins
     }
 
     private func sessionSharing(_ fields: inout FieldReader, _ session: inout SessionConfiguration) {
@@ -123,8 +150,7 @@ extension JobDecoding {
         at path: String
     ) -> (shown: [JobSpec.Pair], secret: [JobSpec.Pair]) {
         guard let session, !session.configuration.headers.isEmpty else { return own }
-        let names = others.union(own.shown.map { $0.name.lowercased() })
-        let isAdded: (JobSpec.Pair) -> Bool = { !names.contains($0.name.lowercased()) }
+        let isAdded = isAdded(to: own.shown, leavingOut: others)
         let all = (
             shown: own.shown + session.configuration.headers.filter(isAdded),
             secret: own.secret + session.secrets.headers.filter(isAdded)
@@ -138,6 +164,26 @@ extension JobDecoding {
                     + "\(Limits.headerByteCountMax) bytes.")
         }
         return all
+    }
+
+    /// Which of the session's header fields a request gets: those that it does not name itself.
+    private func isAdded(
+        to own: [JobSpec.Pair], leavingOut others: Set<String>
+    ) -> (JobSpec.Pair) -> Bool {
+        let names = others.union(own.map { $0.name.lowercased() })
+        return { !names.contains($0.name.lowercased()) }
+    }
+
+    /// Where the fields may go that `withSessionHeaders` adds; nil: to every origin. `namesProxy`: the job
+    /// says itself which proxy it has.
+    func additionalHeaders(
+        _ own: [JobSpec.Pair], leavingOut others: Set<String>, namesProxy: Bool
+    ) -> AdditionalHeaders? {
+        guard let session, let origins = session.configuration.headerOrigins else { return nil }
+        let added = session.configuration.headers.filter(isAdded(to: own, leavingOut: others))
+        guard !added.isEmpty else { return nil }
+        return AdditionalHeaders(
+            names: added.map { $0.name.lowercased() }, origins: origins, trustsProxy: !namesProxy)
     }
 
     /// Rules of background sessions.

@@ -1,6 +1,6 @@
 extension SessionConfiguration {
     /// The members with their effective values, into an open object; `{"set": true}` stands for secrets.
-    func write(into writer: inout JSONWriter) {
+    func write(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.member("kind", kind.rawValue)
         writer.memberOrNull("description", description)
         writer.name("metadata")
@@ -24,31 +24,46 @@ extension SessionConfiguration {
         writer.member("network_service_type", networkServiceType.rawValue)
         writer.member("discretionary", isDiscretionary)
         writer.member("waits_for_connectivity", waitsForConnectivity)
-        writer.name("http_additional_headers")
-        writer.beginObject()
-        for header in headers {
-            writer.name(header.name)
-            if HeaderRules.isSecret(header.name) { writer.raw(setMark) } else { writer.value(header.value) }
+        writer.write("http_additional_headers", headers, isRedacted: isRedacted)
+        if let headerOrigins {
+            writer.strings("http_additional_headers_origins", headerOrigins.map(\.string))
+        } else {
+            writer.member("http_additional_headers_origins", .null)
         }
-        writer.endObject()
         writer.name("proxy")
         if let proxy { proxy.write(into: &writer) } else { writer.null() }
         writer.member("tls_minimum_version", tlsVersionMin.rawValue)
         writer.memberOrNull("tls_maximum_version", tlsVersionMax?.rawValue)
     }
 
-    /// The form that is stored.
-    package func encodeStored() -> [UInt8] {
+    /// The form that is stored, with nothing encrypted.
+    package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
+
+    /// The form that is stored, with what is not harmless encrypted (`SealedDocument`).
+    package func encodeStored(_ seal: SecretSeal) -> [UInt8] {
+        var secrets: [JSON.Member] = []
+        secrets.append(fields: headers, as: "http_additional_headers")
+        guard !secrets.isEmpty else { return storedForm(isRedacted: false) }
+        return SealedDocument.make(storedForm(isRedacted: true), secrets: .object(secrets), seal)
+    }
+
+    private func storedForm(isRedacted: Bool) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 768)
         writer.beginObject()
-        write(into: &writer)
+        write(into: &writer, isRedacted: isRedacted)
         writer.endObject()
         return writer.bytes
     }
 
-    /// Reads `encodeStored`.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
-        let stored = try StoredObject(storedJSON)
+    /// Reads what `encodeStored` wrote, of what is encrypted only the redacted form.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
+
+    /// The same with what is encrypted. Throws if that cannot be decrypted.
+    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+        try self.init(try StoredObject(storedJSON, opening: seal))
+    }
+
+    private init(_ stored: StoredObject) throws(StoredJSONError) {
         let standard = SessionConfiguration()
         kind = try stored.need(stored.string("kind").flatMap(Kind.init), "kind")
         description = stored.string("description")
@@ -67,6 +82,16 @@ extension SessionConfiguration {
         isDiscretionary = stored.bool("discretionary")
         waitsForConnectivity = stored.bool("waits_for_connectivity", standard: true)
         headers = stored.pairs("http_additional_headers")
+        headerOrigins = try stored.json["http_additional_headers_origins"]?.array.map {
+            patterns throws(StoredJSONError) in
+            var origins: [OriginPattern] = []
+            for pattern in patterns {
+                origins.append(
+                    try stored.need(
+                        pattern.string.flatMap { try? OriginPattern($0) }, "http_additional_headers_origins"))
+            }
+            return origins
+        }
         proxy = try stored.object("proxy").map(ConnectionRules.Proxy.init)
         tlsVersionMin = stored.string("tls_minimum_version").flatMap(ConnectionRules.TLS.Version.init) ?? .v12
         tlsVersionMax = stored.string("tls_maximum_version").flatMap(ConnectionRules.TLS.Version.init)
@@ -101,7 +126,7 @@ package struct SessionOverview: Sendable {
 
     package var revision: Int32 { record?.revision ?? 0 }
 
-    package func write(into writer: inout JSONWriter) {
+    package func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
         writer.beginObject()
         writer.member("identifier", key.name)
         writer.member("tenant", key.tenant)
@@ -112,7 +137,7 @@ package struct SessionOverview: Sendable {
         writer.memberOrNull("invalidation", record?.invalidation?.rawValue)
         writer.memberOrNull("invalidated_at", record?.invalidatedAt)
         writer.memberOrNull("ended_at", record?.endedAt)
-        (record?.configuration ?? .implicit).write(into: &writer)
+        (record?.configuration ?? .implicit).write(into: &writer, isRedacted: disclosure.isRedacted)
         writer.name("jobs")
         if let counts {
             writer.beginObject()

@@ -108,7 +108,14 @@ package struct TransactionLog: Sendable, Equatable {
     package private(set) var omittedCount = 0
     /// How many redirects were followed.
     package var redirectCount = 0
+    /// What is hidden in `bytes`: URLs that are not harmless, by the places of their transactions.
+    package private(set) var secretURLs: [SecretURL] = []
     private var lastStart = 0
+
+    package struct SecretURL: Sendable, Equatable {
+        package let place: Int
+        package let url: String
+    }
 
     package init() {}
 
@@ -117,12 +124,39 @@ package struct TransactionLog: Sendable, Equatable {
         if count == Limits.transactionCountMax {
             bytes.removeSubrange(lastStart...)
             omittedCount += 1
+            secretURLs.removeAll { $0.place == count - 1 }
         } else {
             count += 1
         }
         if bytes.isEmpty { bytes.reserveCapacity(96) }
         lastStart = bytes.count
-        metrics.pack(into: &bytes)
+        guard let url = metrics.request?.url, !RedactedURL.isHarmless(url) else {
+            return metrics.pack(into: &bytes)
+        }
+        secretURLs.append(SecretURL(place: count - 1, url: url))
+        var redacted = metrics
+        redacted.request?.url = RedactedURL.text(of: url)
+        redacted.pack(into: &bytes)
+    }
+}
+
+extension [TransactionLog.SecretURL] {
+    /// The form that is encrypted.
+    func packed() -> [UInt8] {
+        var bytes: [UInt8] = []
+        for one in self {
+            bytes.appendPacked(UInt64(one.place))
+            bytes.appendPacked(one.url)
+        }
+        return bytes
+    }
+
+    init(packed bytes: [UInt8]) throws(PackedReader.Damage) {
+        self = []
+        var reader = PackedReader(bytes)
+        while !reader.isAtEnd {
+            append(.init(place: try reader.number(Int.self), url: try reader.text()))
+        }
     }
 }
 

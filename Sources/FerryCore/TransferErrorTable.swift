@@ -36,7 +36,7 @@ extension TransferError.Code {
             .dependencyFailed, .cancelled:
             [.waiting]
         case .responseInvalid: [.connecting, .sending, .waiting, .receiving]
-        case .responseTooLarge: [.waiting, .receiving]
+        case .responseTooLarge: [.connecting, .waiting, .receiving]
         case .storageFull: [.receiving, .finishing]
         case .incompleteBody: [.receiving]
         case .sizeMismatch: [.sending, .waiting, .finishing]

@@ -21,7 +21,7 @@ extension WebhookEndpoint {
         }
         var writer = JSONWriter()
         writer.beginObject()
-        writeMembers(into: &writer)
+        writeMembers(into: &writer, isRedacted: false)
         writer.endObject()
         guard let shown = try? JSON.parse(writer.bytes) else { return self }
         return try Self(shown.merged(with: patch), mergedWith: patch, refusal: refusal)

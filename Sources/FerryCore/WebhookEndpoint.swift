@@ -96,13 +96,15 @@ package struct WebhookRecord: Sendable, Equatable {
     }
 
     /// The endpoint as every answer shows it; `secret` as text in the answers that make one only.
-    package func write(into writer: inout JSONWriter, secret: WebhookSecret? = nil) {
+    package func write(
+        into writer: inout JSONWriter, secret: WebhookSecret? = nil, isRedacted: Bool
+    ) {
         writer.beginObject()
         writer.member("id", id)
         writer.member("revision", revision)
         writer.member("created_at", createdAt)
         writer.member("updated_at", updatedAt)
-        endpoint.writeMembers(into: &writer)
+        endpoint.writeMembers(into: &writer, isRedacted: isRedacted)
         writer.memberOrNull("disabled_at", disabledAt)
         writer.name("disabled_reason")
         if let disabledReason { disabledReason.write(into: &writer) } else { writer.null() }
@@ -122,15 +124,15 @@ extension WebhookRecord {
 
     private var shown: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 1_024)
-        write(into: &writer)
+        write(into: &writer, isRedacted: false)
         return writer.bytes
     }
 }
 
 extension WebhookEndpoint {
     /// The accepted fields with their effective values, into the open object.
-    func writeMembers(into writer: inout JSONWriter) {
-        writer.member("url", url)
+    func writeMembers(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
         writer.name("events")
         writer.beginArray()
         for type in filter.types ?? ["*"] { writer.value(type) }

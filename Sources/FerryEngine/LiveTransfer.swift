@@ -198,7 +198,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
         case .invalid:
             return refuse(.responseInvalid, "The server's answer is not HTTP.")
         case .tooLarge:
-            return refuse(.responseTooLarge, "The head of the server's answer is too large.")
+            return refuse(.responseTooLarge, "The head of the server's response is too large.")
         }
     }
 

@@ -113,7 +113,8 @@ struct RequestBuilder: Sendable {
         var headers: [TransferRequest.Header] = []
         headers.reserveCapacity(spec.request.headers.count + 4)
         var named: Set<String> = []
-        for pair in attempt.secrets.headers where hop.keepsCredentials {
+        let isWithheld = isWithheld(attempt, hop)
+        for pair in attempt.secrets.headers where hop.keepsCredentials && !isWithheld(pair.name) {
             named.insert(pair.name.lowercased())
             headers.append(.init(pair.name, pair.value))
         }
@@ -124,7 +125,7 @@ struct RequestBuilder: Sendable {
         for pair in spec.request.headers {
             let name = pair.name.lowercased()
             let isSecret = attempt.secrets.headers.contains { equalIgnoringCase($0.name, pair.name) }
-            if isSecret || Self.ownedHeaders.contains(name) { continue }
+            if isSecret || Self.ownedHeaders.contains(name) || isWithheld(name) { continue }
             if !hop.keepsCredentials, Self.isCredential(name) { continue }
             if hop.redirectCount > 0, name == "host" { continue }
             if hop.hasDroppedBody, name.hasPrefix("content-") { continue }
@@ -144,6 +145,13 @@ struct RequestBuilder: Sendable {
         }
         if hop.sendsBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
         return headers
+    }
+
+    /// Which of the session's fields this hop must not have.
+    private func isWithheld(_ attempt: Attempt, _ hop: Hop) -> (String) -> Bool {
+        guard let rule = attempt.spec.request.additionalHeaders else { return { _ in false } }
+        let isKnownEnd = isAnsweredByServer(attempt, hop.url)
+        return { !rule.allows($0, to: hop.url, isKnownEnd: isKnownEnd) }
     }
 
     private static func contentType(_ spec: JobSpec) -> String? {

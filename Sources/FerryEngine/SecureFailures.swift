@@ -1,7 +1,7 @@
 import Curl
 import FerryCore
 
-private func atProxy(_ code: TransferError.Code, _ message: String, retry: Bool) -> TransferError {
+func atProxy(_ code: TransferError.Code, _ message: String, retry: Bool) -> TransferError {
     TransferError(code, message, phase: .connecting, isRetryable: retry)
 }
 

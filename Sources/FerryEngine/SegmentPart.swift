@@ -240,13 +240,15 @@ final class SegmentPart: EasyDelegate {
             guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
             heldHead = head
             return true
-        case .invalid, .tooLarge:
-            let error = TransferError(
-                .responseInvalid, "The head of the server's answer is not HTTP, or too large.",
-                phase: .waiting, isRetryable: false)
-            fail(.refused(error, retryAfter: nil))
-            return false
+        case .invalid: return refuse(.responseInvalid, "The server's answer is not HTTP.")
+        case .tooLarge:
+            return refuse(.responseTooLarge, "The head of the server's response is too large.")
         }
+    }
+
+    private func refuse(_ code: TransferError.Code, _ message: String) -> Bool {
+        fail(.refused(TransferError(code, message, phase: .waiting, isRetryable: false), retryAfter: nil))
+        return false
     }
 
     /// False: the part has ended.
@@ -337,6 +339,8 @@ final class SegmentPart: EasyDelegate {
         if failure.mayRepeatAtOnce, !isFresh {
             isFresh = true
             send()
+        } else if failure.error.code == .responseTooLarge {
+            fail(.refused(failure.error, retryAfter: nil))
         } else {
             fail(.broken(failure.error))
         }

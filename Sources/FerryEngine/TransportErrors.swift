@@ -19,7 +19,9 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
     -> AttemptMachine.Failure
 {
     let phase = phase(info, context)
-    let mapped = proxyFailure(error, context) ?? tlsFailure(error, phase) ?? mapped(error, phase)
+    let mapped =
+        headTooLarge(error, info, context) ?? proxyFailure(error, context) ?? tlsFailure(error, phase)
+        ?? mapped(error, phase)
     // What was sent to a proxy has not reached the server.
     let mayHaveReached =
         info.timings.preTransfer > 0 || context.proxy == nil && info.headerBytesSent > 0
@@ -31,6 +33,20 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
             isAnswer: mapped.isAnswer),
         mayRepeatAtOnce: info.newConnections == 0 && !context.hasHead && context.isRepeatable
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
+}
+
+/// The head of the response, or a trailer, is more than libcurl takes; nil for other failures. The same
+/// request would get the same head.
+private func headTooLarge(
+    _ error: CurlError, _ info: TransferInfo, _ context: TransportContext
+) -> TransferError? {
+    guard error.code == CurlError.tooLarge else { return nil }
+    if info.timings.preTransfer == 0, context.proxy != nil {
+        return atProxy(.responseTooLarge, "The head of the proxy's response is too large.", retry: false)
+    }
+    return TransferError(
+        .responseTooLarge, "The head of the server's response is too large.",
+        phase: context.hasHead ? .receiving : .waiting, isRetryable: false)
 }
 
 private func phase(_ info: TransferInfo, _ context: TransportContext) -> TransferError.Phase {

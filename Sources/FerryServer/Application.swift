@@ -127,6 +127,7 @@ final class Application: Sendable {
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
             isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
+            seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),
             openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) },
             hashCredentials: { box.shortHash($0) })
         settings.own = own

@@ -68,7 +68,7 @@ extension ControlLane {
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
-        parameters.append(text: spec.encodeStored())
+        parameters.append(text: spec.encodeStored(context.configuration.seal))
         parameters.append(jsonb: spec.metadataJSON)
         parameters.append(float32: Float(spec.schedule.priority))
         parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
@@ -153,7 +153,7 @@ extension StoreContext {
     /// A job was changed: if it runs here, its attempt learns of it.
     fileprivate func adopt(_ record: JobRecord) {
         guard record.state == .running, record.node == configuration.node,
-            let spec = try? JobSpec(storedJSON: record.specJSON)
+            let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
         else { return }
         edits.insert(record, spec, book: book) {
             // Before it has begun there is nothing to change yet: it begins with what the book says.

@@ -85,10 +85,9 @@ extension ControlLane {
             context.stop(stored.record.id, keepsBytes ? .cancelKeepingBytes : .cancel)
             return stored.record
         }
-        var seal: (@Sendable (ResumePoint) -> String?)?
-        if keepsBytes { seal = context.configuration.sealResumePoint }
+        let resumeData = keepsBytes ? context.configuration.resumeData : nil
         let job = FinishedJob(
-            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), seal: seal)
+            stored, .cancelled, .cancelledByRequest, at: context.clock.now(), resumeData: resumeData)
         let changed = try connection.execute(Statements.finishJobs, .finished([job]))
         guard changed.rowCount == 1 else { return nil }
         if changed.hasDependents { context.noteDependencies() }

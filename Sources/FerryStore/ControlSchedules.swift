@@ -230,7 +230,10 @@ extension ControlLane {
         }
         let zones = context.configuration.zones
         let now = context.clock.now()
-        guard let job = stored.job(at: now, id: context.identifiers.make(), traceparent: traceparent, zones)
+        let seal = context.configuration.seal
+        guard
+            let job = stored.job(
+                at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
         else { return .failure(.failed) }
         let outcome: IntakeBatch.Outcome
         switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
@@ -246,7 +249,8 @@ extension ControlLane {
                 return .success(Accepted(record: record, isReplay: accepted.isReplay))
             }
             // Deleted since.
-            let again = stored.job(at: first.createdAt, id: first.id, traceparent: traceparent, zones)
+            let again = stored.job(
+                at: first.createdAt, id: first.id, traceparent: traceparent, zones, seal)
             return .success(
                 Accepted(record: JobRecord(first, of: again ?? job), isReplay: accepted.isReplay))
         case nil: return .failure(.failed)

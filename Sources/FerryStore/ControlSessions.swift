@@ -56,7 +56,7 @@ extension ControlLane {
                 }
                 var parameters = Parameters(key)
                 parameters.append(int32: found?.revision ?? 0)
-                parameters.append(text: draft.configuration.encodeStored())
+                parameters.append(text: draft.configuration.encodeStored(context.configuration.seal))
                 parameters.append(bytea: draft.sealedSecrets)
                 parameters.append(context.clock.now())
                 guard

@@ -102,14 +102,14 @@ struct Dispatcher {
         let jitter = Double.random(in: 0...1)
         if let wait = Ending.Wait(
             result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
-            node: context.configuration.node, now: now, jitter: jitter)
+            node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal)
         {
             context.metrics.connectivityWaits.add(1, ordering: .relaxed)
             return .wait(wait)
         }
         return Ending(
-            result, node: context.configuration.node, now: now, jitter: jitter,
-            seal: context.configuration.sealResumePoint)
+            result, node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal,
+            sealResumePoint: context.configuration.sealResumePoint)
     }
 
     private mutating func schedulePromotion(at instant: Timestamp) {
@@ -317,12 +317,12 @@ struct Dispatcher {
         attempts.reserveCapacity(claims.count)
         for stored in claims {
             if stored.isCancelRequested {
-                let seal = stored.keepsBytes ? context.configuration.sealResumePoint : nil
+                let data = stored.keepsBytes ? context.configuration.resumeData : nil
                 endings.append(
-                    .finish(FinishedJob(stored, .cancelled, .cancelledByRequest, at: now, seal: seal)))
+                    .finish(FinishedJob(stored, .cancelled, .cancelledByRequest, at: now, resumeData: data)))
             } else if let expiry = stored.expiresAt, expiry <= now {
-                let seal = context.configuration.sealResumePoint
-                endings.append(.finish(FinishedJob(overdue: stored, at: now, seal: seal)))
+                let resumeData = context.configuration.resumeData
+                endings.append(.finish(FinishedJob(overdue: stored, at: now, resumeData: resumeData)))
             } else if let attempt = Attempt(stored, context) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)

@@ -42,8 +42,20 @@ enum Ending: Sendable {
     struct Ask: Sendable {
         let lease: Lease
         let question: JobQuestion
+        /// As it is stored.
+        let questionJSON: [UInt8]
         let ended: [UInt8]?
         let leavesBytes: Bool
+
+        init(
+            _ lease: Lease, _ question: JobQuestion, _ seal: SecretSeal, ended: [UInt8]?, leavesBytes: Bool
+        ) {
+            self.lease = lease
+            self.question = question
+            questionJSON = question.encode(seal)
+            self.ended = ended
+            self.leavesBytes = leavesBytes
+        }
     }
 
     struct Retry: Sendable {
@@ -68,29 +80,28 @@ enum Ending: Sendable {
         }
     }
 
+    /// `seal` encrypts what is not harmless; `sealResumePoint` makes resume data.
     init(
-        _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double,
-        seal: (ResumePoint) -> String? = { _ in nil }
+        _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double, _ seal: SecretSeal,
+        sealResumePoint: (ResumePoint) -> String? = { _ in nil }
     ) {
         let attempt = result.attempt
         let lease = Lease(attempt)
         var record = JobRecord(ending: attempt, node: node, at: now)
-        record.responseJSON = result.response.map(\.json)
+        record.responseJSON = result.response.map { $0.stored(seal) }
         var attemptError: [UInt8]?
         switch result.outcome {
         case .released, .putOff:
-            let ended = result.packed(.released, nil, node: node, at: now)
+            let ended = result.packed(.released, nil, node: node, at: now, seal)
             self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: Home(result))
             return
         case .suspended:
-            let ended = result.packed(.suspended, nil, node: node, at: now)
+            let ended = result.packed(.suspended, nil, node: node, at: now, seal)
             self = .suspend(lease, ended: ended, leavesBytes: result.leavesBytes)
             return
         case .asked(let question):
-            self = .ask(
-                Ask(
-                    lease: lease, question: question,
-                    ended: result.packed(.asked, nil, node: node, at: now), leavesBytes: result.leavesBytes))
+            let ended = result.packed(.asked, nil, node: node, at: now, seal)
+            self = .ask(Ask(lease, question, seal, ended: ended, leavesBytes: result.leavesBytes))
             return
         case .succeeded(let value):
             record.state = .succeeded
@@ -111,7 +122,7 @@ enum Ending: Sendable {
                 self = .retry(
                     Retry(
                         lease: lease, failedAttemptCount: record.failedAttemptCount, instant: instant,
-                        errorJSON: json, ended: result.packed(.failed, json, node: node, at: now),
+                        errorJSON: json, ended: result.packed(.failed, json, node: node, at: now, seal),
                         leavesBytes: result.leavesBytes, endedAt: record.finishedAt ?? now,
                         isWanted: attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false))
                 return
@@ -120,9 +131,10 @@ enum Ending: Sendable {
                 record.errorJSON = last.json
             }
         }
-        if result.leavesBytes, !result.ranFull { record.resumeData = seal(ResumePoint(of: attempt)) }
+        let leavesBytes = result.leavesBytes && !result.ranFull
+        record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
         if record.resumeData != nil { record.kept = result.kept }
-        let ended = result.packedLast(record, at: now)
+        let ended = result.packedLast(record, at: now, seal)
         self = .finish(
             FinishedJob(
                 lease, record, spec: attempt.spec, lastAttempt: ended, attemptError: attemptError))
@@ -157,20 +169,21 @@ extension Attempt {
 extension AttemptResult {
     /// The attempt as the job's row keeps it; nil when it was given back before it began.
     func packed(
-        _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp
+        _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp,
+        _ seal: SecretSeal
     ) -> [UInt8]? {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
-            outcome, errorJSON: errorJSON, kept: kept)
+            outcome, errorJSON: errorJSON, kept: kept, seal)
     }
 
     /// The one that ends its job, whose row names the node.
-    fileprivate func packedLast(_ record: JobRecord, at now: Timestamp) -> [UInt8]? {
+    fileprivate func packedLast(_ record: JobRecord, at now: Timestamp, _ seal: SecretSeal) -> [UInt8]? {
         switch outcome {
-        case .succeeded: packed(.succeeded, nil, node: nil, at: now)
-        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now)
-        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now)
+        case .succeeded: packed(.succeeded, nil, node: nil, at: now, seal)
+        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now, seal)
+        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now, seal)
         case .released, .suspended, .asked, .putOff: nil
         }
     }
@@ -246,11 +259,11 @@ final class FinishedJob: Sendable {
         attemptError = other.attemptError == nil ? nil : record.errorJSON
     }
 
-    /// A job that no node holds, as it ends without another attempt. `seal`: makes resume data of the bytes
-    /// that it has left; nil: nobody wants them.
+    /// A job that no node holds, as it ends without another attempt. `resumeData`: of the bytes that it has
+    /// left (`StoreConfiguration.resumeData`); nil: nobody wants them.
     convenience init(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
-        seal: (@Sendable (ResumePoint) -> String?)? = nil
+        resumeData: (@Sendable (JobRecord) -> String?)? = nil
     ) {
         let lease = Lease(
             job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
@@ -261,7 +274,7 @@ final class FinishedJob: Sendable {
         record.finishedAt = max(now, record.createdAt)
         record.errorJSON = error.json
         let spec = try? JobSpec(storedJSON: record.specJSON)
-        if let seal, let spec, stored.hasBytes { record.resumeData = seal(ResumePoint(record, spec)) }
+        if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
         if record.resumeData == nil { record.kept = nil }
         self.init(lease, record, spec: spec)
     }
@@ -290,11 +303,11 @@ final class FinishedJob: Sendable {
     /// A job that no node holds and whose time is over. What it has got is left to other jobs, as by an
     /// attempt whose time ends.
     convenience init(
-        overdue stored: StoredJob, at now: Timestamp, seal: @escaping @Sendable (ResumePoint) -> String?
+        overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (JobRecord) -> String?
     ) {
         let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
-        self.init(stored, .failed, error, at: now, seal: seal)
+        self.init(stored, .failed, error, at: now, resumeData: resumeData)
     }
 }
 
@@ -311,6 +324,16 @@ extension JobState {
         case .failed: .jobFailed
         case .cancelled: .jobCancelled
         case .waiting, .queued, .running, .suspended: nil
+        }
+    }
+}
+
+extension StoreConfiguration {
+    /// Makes resume data of what a job's row says; nil if its fields cannot be read.
+    var resumeData: @Sendable (JobRecord) -> String? {
+        { [seal, sealResumePoint] record in
+            guard let spec = try? JobSpec(storedJSON: record.specJSON, opening: seal) else { return nil }
+            return sealResumePoint(ResumePoint(record, spec))
         }
     }
 }

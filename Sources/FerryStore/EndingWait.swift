@@ -21,7 +21,10 @@ extension Ending {
 
         /// Nil: the attempt ended for another reason, or the job does not wait. `isHostKnown`: somebody
         /// looks for its host already. `jitter`: from 0 to 1.
-        init?(_ result: AttemptResult, isHostKnown: Bool, node: NodeID, now: Timestamp, jitter: Double) {
+        init?(
+            _ result: AttemptResult, isHostKnown: Bool, node: NodeID, now: Timestamp, jitter: Double,
+            _ seal: SecretSeal
+        ) {
             let attempt = result.attempt
             lease = Lease(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
             leavesBytes = result.leavesBytes
@@ -30,7 +33,7 @@ extension Ending {
                 isWanted = false
                 pauseFactor = Self.holdPause(attempt) * (0.8 + 0.4 * jitter)
                 errorJSON = hold.errorJSON
-                ended = result.packed(.failed, errorJSON, node: node, at: now)
+                ended = result.packed(.failed, errorJSON, node: node, at: now, seal)
                 return
             }
             isHeld = false
@@ -39,7 +42,7 @@ extension Ending {
             else { return nil }
             pauseFactor = isHostKnown && !result.endedElsewhere ? nil : 0.8 + 0.4 * jitter
             errorJSON = error.json
-            ended = result.packed(.failed, errorJSON, node: node, at: now)
+            ended = result.packed(.failed, errorJSON, node: node, at: now, seal)
             isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false
         }
 

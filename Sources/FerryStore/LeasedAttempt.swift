@@ -13,7 +13,9 @@ extension Attempt {
     convenience init?(_ stored: StoredJob, _ context: StoreContext) {
         let json = stored.record.specJSON
         let known = context.specs.take(stored.record.id, json: json)
-        guard let spec = known ?? (try? JobSpec(storedJSON: json)) else { return nil }
+        guard
+            let spec = known ?? (try? JobSpec(storedJSON: json, opening: context.configuration.seal))
+        else { return nil }
         var secrets = JobSecrets()
         if let sealed = stored.sealedSecrets {
             guard let opened = context.configuration.openSecrets(sealed) else { return nil }

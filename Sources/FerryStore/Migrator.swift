@@ -70,6 +70,7 @@ package enum Migrator {
         Migration(version: 33, name: "host_scopes", sql: PackageResources._033_host_scopes_sql),
         Migration(version: 34, name: "key_scope", sql: PackageResources._034_key_scope_sql),
         Migration(version: 35, name: "list_indexes", sql: PackageResources._035_list_indexes_sql),
+        Migration(version: 36, name: "sealed_documents", sql: PackageResources._036_sealed_documents_sql),
     ]
 
     // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a

@@ -29,7 +29,8 @@ struct QuestionRound {
             try connection.transaction { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.dueBegins, .int32(Self.askMax))
                 guard rows.rowCount > 0 else { return 0 }
-                return try connection.execute(Statements.askBegins, .begins(rows, now)).rowCount
+                let begins = Parameters.begins(rows, now, context.configuration.seal)
+                return try connection.execute(Statements.askBegins, begins).rowCount
             }
         }
         if askedCount > 0 { context.events.written(isWanted: true) }
@@ -55,7 +56,9 @@ struct QuestionRound {
     private func settle(_ countMax: Int32, _ first: inout DueQuestion?) throws(PostgresError) {
         let written = try lane.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                let due = DueQuestion.all(try connection.execute(Statements.dueQuestions, .int32(countMax)))
+                let due = DueQuestion.all(
+                    try connection.execute(Statements.dueQuestions, .int32(countMax)),
+                    context.configuration.seal)
                 first = due.first
                 var written: [WrittenAnswer] = []
                 for question in due {
@@ -75,11 +78,13 @@ struct DueQuestion {
     let question: JobQuestion?
 
     /// Rows of due_questions.sql.
-    fileprivate static func all(_ rows: borrowing ResultSet) -> [DueQuestion] {
+    fileprivate static func all(_ rows: borrowing ResultSet, _ seal: SecretSeal) -> [DueQuestion] {
         (0..<rows.rowCount).map { row in
             DueQuestion(
                 stored: StoredJob(rows, row, isWide: false),
-                question: rows.bytesOrNil(row, 20).flatMap { try? JobQuestion(storedJSON: $0) })
+                question: rows.bytesOrNil(row, 20).flatMap {
+                    try? JobQuestion(storedJSON: $0, opening: seal)
+                })
         }
     }
 
@@ -115,7 +120,9 @@ struct DueQuestion {
 
 extension Parameters {
     /// The parameters of ask_begins.sql for rows of due_begins.sql.
-    fileprivate static func begins(_ rows: borrowing ResultSet, _ now: Timestamp) -> Parameters {
+    fileprivate static func begins(
+        _ rows: borrowing ResultSet, _ now: Timestamp, _ seal: SecretSeal
+    ) -> Parameters {
         var jobs: [(id: JobID, question: JobQuestion)] = []
         for row in 0..<rows.rowCount {
             let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? .standard
@@ -123,7 +130,7 @@ extension Parameters {
         }
         var parameters = Parameters(capacity: jobs.count * 160)
         parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.question.encode()) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.question.encode(seal)) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.question.expiresAt) }
         return parameters
     }

@@ -22,7 +22,8 @@ extension ControlLane {
                 }
                 let record = stored.record
                 guard record.state == .waiting, let asked = record.questionJSON,
-                    let question = try? JobQuestion(storedJSON: asked), question.kind == kind,
+                    let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
+                    question.kind == kind,
                     askedAt == nil || question.askedAt == askedAt
                 else { return .failure(.invalidState(of: record)) }
                 let outcome = try ResolvedAnswer.resolve(
@@ -55,7 +56,10 @@ extension ControlLane {
 extension JobDraft {
     /// Nil: the row cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
-        guard let spec = try? JobSpec(storedJSON: stored.record.specJSON) else { return nil }
+        guard
+            let spec = try? JobSpec(
+                storedJSON: stored.record.specJSON, opening: context.configuration.seal)
+        else { return nil }
         var secrets = JobSecrets()
         if let sealed = stored.sealedSecrets {
             guard let opened = context.configuration.openSecrets(sealed) else { return nil }
@@ -80,7 +84,7 @@ extension Parameters {
         var parameters = Parameters(capacity: asks.count * 512)
         parameters.append(asks.map(\.lease))
         parameters.appendArray(.text, asks) { $0.append(text: $1.question.kind.waitingFor.rawValue) }
-        parameters.appendArray(.text, asks) { $0.append(text: $1.question.encode()) }
+        parameters.appendArray(.text, asks) { $0.append(text: $1.questionJSON) }
         parameters.appendArray(.timestamp, asks) { $0.append($1.question.expiresAt) }
         parameters.appendArray(.bytea, asks) { $0.append(bytea: $1.ended) }
         parameters.appendArray(.bool, asks) { $0.append(bool: $1.leavesBytes) }

@@ -60,8 +60,9 @@ struct ResolvedAnswer {
         guard let ending, let changed = try ControlLane.read([id], &connection)[id] else {
             return WrittenAnswer(finished: nil, hasDependents: false, asksAgain: asksAgain)
         }
-        let seal = ending.state == .failed ? context.configuration.sealResumePoint : nil
-        let job = FinishedJob(changed, ending.state, ending.error, at: context.clock.now(), seal: seal)
+        let resumeData = ending.state == .failed ? context.configuration.resumeData : nil
+        let job = FinishedJob(
+            changed, ending.state, ending.error, at: context.clock.now(), resumeData: resumeData)
         let rows = try connection.execute(Statements.finishJobs, .finished([job]))
         return WrittenAnswer(finished: job, hasDependents: rows.hasDependents, asksAgain: false)
     }
@@ -107,11 +108,11 @@ extension Parameters {
         var parameters = Parameters()
         parameters.append(stored.record.id)
         parameters.append(int32: stored.record.revision)
-        parameters.append(text: draft.spec.encodeStored())
+        parameters.append(text: draft.spec.encodeStored(context.configuration.seal))
         parameters.append(text: origin)
         parameters.appendSecrets(draft, before, context)
         if case .ask(let question, _) = resolution {
-            parameters.append(text: question.encode())
+            parameters.append(text: question.encode(context.configuration.seal))
             parameters.append(question.expiresAt)
         } else {
             parameters.appendNull()

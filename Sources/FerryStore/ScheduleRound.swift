@@ -64,7 +64,7 @@ struct ScheduleRound {
             if let occurrence = turn.submits {
                 let job = stored.job(
                     at: occurrence, id: context.identifiers.make(), traceparent: newTraceparent(),
-                    context.configuration.zones)
+                    context.configuration.zones, context.configuration.seal)
                 guard let job else {
                     advances.append(postponed(id, occurrence, "its job cannot be made"))
                     continue

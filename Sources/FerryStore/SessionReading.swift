@@ -51,7 +51,7 @@ extension StoreContext {
         let key = SessionKey(tenant: rows.text(row, 0), name: rows.text(row, 1))
         var secrets: JobSecrets? = JobSecrets()
         if let sealed = rows.bytesOrNil(row, 7) { secrets = configuration.openSecrets(sealed) }
-        let values = try? SessionConfiguration(storedJSON: rows.bytes(row, 6))
+        let values = try? SessionConfiguration(storedJSON: rows.bytes(row, 6), opening: configuration.seal)
         if values == nil || secrets == nil {
             logger.error(
                 "a session cannot be read; it takes no jobs",

@@ -30,6 +30,8 @@ package struct StoreConfiguration: Sendable {
     package var clock: DatabaseClock
     /// Where schedules find the rules of their places.
     package var zones: any TimeZoneSource = KnownTimeZones()
+    /// Encrypts what is not harmless in specs, sessions, responses, questions and attempts.
+    package var seal: SecretSeal
     /// Opens sealed secrets; nil when they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
     /// Opens the sealed keys of a webhook endpoint; nil when they cannot be opened.
@@ -61,10 +63,12 @@ package struct StoreConfiguration: Sendable {
 
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,
-        clock: DatabaseClock, logger: Logger, openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
+        clock: DatabaseClock, logger: Logger, seal: SecretSeal,
+        openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
         sealSecrets: @escaping @Sendable (JobSecrets) -> [UInt8],
         hashCredentials: @escaping @Sendable ([UInt8]) -> String
     ) {
+        self.seal = seal
         self.sealSecrets = sealSecrets
         self.hashCredentials = hashCredentials
         self.url = url

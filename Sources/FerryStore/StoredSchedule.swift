@@ -30,16 +30,17 @@ struct StoredSchedule: Sendable {
 
     /// The job of one run. Nil: the template is damaged, or its zone is not known here any more.
     func job(
-        at occurrence: Timestamp, id: JobID, traceparent: String, _ zones: some TimeZoneSource
+        at occurrence: Timestamp, id: JobID, traceparent: String, _ zones: some TimeZoneSource,
+        _ seal: SecretSeal
     ) -> NewJob? {
         guard let zone = zones.rules(named: record.spec.timeZone),
-            let template = try? JobSpec(storedJSON: record.jobJSON),
+            let template = try? JobSpec(storedJSON: record.jobJSON, opening: seal),
             let (spec, origin) = template.instance(
                 of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)
         else { return nil }
         // Its secrets are opened by whoever leases it.
         return NewJob(
-            id: id, tenant: record.tenant, spec: spec, specJSON: spec.encodeStored(),
+            id: id, tenant: record.tenant, spec: spec, specJSON: spec.encodeStored(seal),
             sealedSecrets: sealedSecrets, secrets: JobSecrets(), payload: payload, origin: origin,
             traceparent: traceparent, retryOf: nil)
     }

@@ -242,8 +242,8 @@ package final class WatchLane: LeaseHolder {
             }
             guard !stored.isEmpty else { return true }
             let now = context.clock.now()
-            let seal = context.configuration.sealResumePoint
-            let jobs = stored.map { FinishedJob(overdue: $0, at: now, seal: seal) }
+            let resumeData = context.configuration.resumeData
+            let jobs = stored.map { FinishedJob(overdue: $0, at: now, resumeData: resumeData) }
             let (done, hasDependents): ([JobID], Bool) = try lane.withConnection {
                 connection throws(PostgresError) in
                 let rows = try connection.execute(

@@ -39,6 +39,7 @@ extension DeliveryFailure {
             case CurlError.weirdServerReply, CurlError.writeError, CurlError.badContentEncoding,
                 CurlError.unsupportedProtocol:
                 .responseInvalid
+            case CurlError.tooLarge: .responseTooLarge
             case CurlError.malformedURL, CurlError.badFunctionArgument: .requestInvalid
             default: .internalError
             }
@@ -46,7 +47,7 @@ extension DeliveryFailure {
 }
 
 extension DeliveryDesk {
-    /// What libcurl says, in our words; `duration` in seconds. A status line is an answer even when its body
+    /// What libcurl says, in our words; `duration` in seconds. A whole head is an answer even when its body
     /// does not end well, but not to a question, which the body answers.
     static func read(
         _ outcome: Outcome, of delivery: Delivery, now: Timestamp
@@ -63,7 +64,7 @@ extension DeliveryDesk {
         case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
         case .failure(.failed(let error, let info)):
             let duration = Double(info.timings.total) / 1_000_000
-            if (200..<300).contains(info.status), delivery.question == nil {
+            if (200..<300).contains(info.status), info.hasWholeHead, delivery.question == nil {
                 return (.status(info.status, retryAfter: nil), "", duration)
             }
             return (.failure(DeliveryFailure(error)), "", duration)

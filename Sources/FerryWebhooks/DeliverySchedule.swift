@@ -17,6 +17,7 @@ package enum DeliveryFailure: String, Sendable, CaseIterable {
     case tlsFailed = "tls_failed"
     case certificateInvalid = "certificate_invalid"
     case responseInvalid = "response_invalid"
+    case responseTooLarge = "response_too_large"
     case blockedAddress = "blocked_address"
     case requestInvalid = "request_invalid"
     case secretUnreadable = "secret_unreadable"

@@ -18,7 +18,8 @@ struct AttemptsTests {
         let error = TransferError(.couldNotConnect, "No.", phase: .connecting, isRetryable: true)
         fixture.store.state.withLock {
             $0.attempts = [
-                AttemptRecord.packed(number: 1, node: nil, trace, .failed, errorJSON: error.json)
+                AttemptRecord.packed(
+                    number: 1, node: nil, trace, .failed, errorJSON: error.json, .inverted)
             ]
         }
         return (fixture, job)

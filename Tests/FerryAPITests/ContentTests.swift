@@ -20,7 +20,7 @@ struct ContentTests {
             expectedContentLength: nil)
         fixture.store.finish(id, .succeeded) {
             $0.resultJSON = result.json(job: id)
-            $0.responseJSON = response.json
+            $0.responseJSON = response.stored(.inverted)
             $0.body = body
         }
         return id

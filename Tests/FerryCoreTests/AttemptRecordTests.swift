@@ -6,7 +6,7 @@ import Testing
 struct AttemptRecordTests {
     private static let full: TransactionMetrics = {
         var metrics = TransactionMetrics(fetchStart: 1_500)
-        metrics.request = .init(method: "GET", url: "https://b.example/ü?x=1")
+        metrics.request = .init(method: "GET", url: "https://b.example/ü/x")
         metrics.status = 206
         for moment in TransactionMetrics.Moment.allCases {
             metrics.moments[moment] = Int64(moment.rawValue) * 70_000
@@ -41,7 +41,8 @@ struct AttemptRecordTests {
     func roundTrip() throws {
         let plain = TransactionMetrics(fetchStart: 0)
         let packed = AttemptRecord.packed(
-            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed, errorJSON: Array("{}".utf8))
+            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed, errorJSON: Array("{}".utf8),
+            .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         #expect(read.number == 12 && read.node == Self.node && read.outcome == .failed)
         #expect(read.startedAt == Timestamp(microseconds: 1_795_298_400_000_000))
@@ -57,7 +58,7 @@ struct AttemptRecordTests {
         metrics.tls = nil
         metrics.local = .init(address: "127.0.0.1", port: 40_000)
         let packed = AttemptRecord.packed(
-            number: 1, node: nil, Self.trace([metrics]), .succeeded, errorJSON: nil)
+            number: 1, node: nil, Self.trace([metrics]), .succeeded, errorJSON: nil, .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: Self.node))
         #expect(read.node == Self.node && read.diagnostics == nil && read.errorJSON == nil)
         #expect(packed.count < 110, "\(packed.count) bytes")
@@ -67,11 +68,12 @@ struct AttemptRecordTests {
     func keptBytes(_ total: Int64?) throws {
         let kept = KeptBytes(byteCount: 700_000, total: total)
         let packed = AttemptRecord.packed(
-            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, kept: kept)
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, kept: kept,
+            .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         #expect(read.kept == kept && read.transactions == [Self.full] && read.outcome == .suspended)
         let without = AttemptRecord.packed(
-            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil)
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, .inverted)
         #expect(try #require(AttemptRecord(packed: without, node: nil)).kept == nil)
         #expect(without.count < packed.count, "a record without them says nothing of them")
     }
@@ -80,7 +82,7 @@ struct AttemptRecordTests {
     func many() throws {
         let all = (0..<100).map { TransactionMetrics(fetchStart: Int64($0) * 1_000) }
         let packed = AttemptRecord.packed(
-            number: 1, node: nil, Self.trace(all), .succeeded, errorJSON: nil)
+            number: 1, node: nil, Self.trace(all), .succeeded, errorJSON: nil, .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         #expect(read.transactions == all.prefix(Limits.transactionCountMax - 1) + [all[99]])
         #expect(read.omittedTransactionCount == 100 - Limits.transactionCountMax)
@@ -89,7 +91,8 @@ struct AttemptRecordTests {
     @Test("damaged bytes are read as something else or not at all, and never beyond their end")
     func damage() {
         let packed = AttemptRecord.packed(
-            number: 3, node: Self.node, Self.trace([Self.full]), .failed, errorJSON: Array("{}".utf8))
+            number: 3, node: Self.node, Self.trace([Self.full]), .failed, errorJSON: Array("{}".utf8),
+            .inverted)
         for count in 0..<packed.count {
             #expect(AttemptRecord(packed: Array(packed.prefix(count)), node: nil) != read(packed))
         }
@@ -98,7 +101,8 @@ struct AttemptRecordTests {
             var bytes = packed
             bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
             if let record = AttemptRecord(packed: bytes, node: nil) {
-                _ = JobAttempts(Self.job(.failed), packed: [bytes]).json(showsDiagnostics: true)
+                _ = JobAttempts(Self.job(.failed), packed: [bytes]).json(
+                    showsDiagnostics: true, for: .redacted)
                 #expect(record.transactions.count <= bytes.count)
             }
         }
@@ -118,9 +122,10 @@ struct AttemptRecordTests {
     func refusedFile() throws {
         var trace = Self.trace([])
         trace.diagnostics = .init(curlCode: 0, curlMessage: "", osError: 30)
-        let packed = AttemptRecord.packed(number: 1, node: nil, trace, .failed, errorJSON: Array("{}".utf8))
+        let packed = AttemptRecord.packed(
+            number: 1, node: nil, trace, .failed, errorJSON: Array("{}".utf8), .inverted)
         let answer = try JSON.parse(
-            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true))
+            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true, for: .redacted))
         let diagnostics = try #require(answer["data"]?.array?.first?["diagnostics"])
         #expect(diagnostics["curl_code"] == .null && diagnostics["curl_message"] == .null)
         #expect(diagnostics["os_error"]?.integer == 30)
@@ -132,9 +137,9 @@ struct AttemptRecordTests {
         metrics.moments[.requestStart] = 500_000
         let packed = AttemptRecord.packed(
             number: 1, node: nil, Self.trace([metrics]), .failed,
-            errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json)
+            errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, .inverted)
         let answer = try JSON.parse(
-            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true))
+            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true, for: .redacted))
         let attempt = try #require(answer["data"]?.array?.first)
         #expect(attempt["error"]?["code"]?.string == "timed_out" && attempt["outcome"]?.string == "failed")
         #expect(attempt["node"]?.string == Self.node.description)
@@ -166,7 +171,7 @@ struct AttemptRecordTests {
         attempts.add(.init(number: 8, startedAt: Timestamp(microseconds: 9), transactions: log))
         #expect(attempts.attempts[1].transactions == [Self.full])
         let many = (70..<119).map {
-            AttemptRecord.packed(number: $0, node: nil, Self.trace([]), .released, errorJSON: nil)
+            AttemptRecord.packed(number: $0, node: nil, Self.trace([]), .released, errorJSON: nil, .inverted)
         }
         #expect(JobAttempts(Self.job(.waiting), packed: many).omittedCount == 69)
         #expect(JobAttempts(Self.job(.waiting), packed: Array(many.prefix(48))).omittedCount == 0)

@@ -24,7 +24,7 @@ struct EventTests {
             attempt: 2, failedAttemptCount: 0, node: nil, createdAt: instant(0), startedAt: instant(1),
             finishedAt: nil, nextAttemptAt: instant(66), retryOf: nil, specJSON: spec.encodeStored(),
             responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
-        record.questionJSON = question.encode()
+        record.questionJSON = question.encode(.inverted)
         return record
     }
 

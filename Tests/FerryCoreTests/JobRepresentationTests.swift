@@ -160,7 +160,7 @@ struct JobRepresentationTests {
                 .init("Via", "1"), .init("via", "2"), .init("Set-Cookie", "a"), .init("set-cookie", "b"),
             ],
             mimeType: nil, suggestedFilename: nil, expectedContentLength: nil)
-        let json = try JSON.parse(response.json)
+        let json = try JSON.parse(SealedDocument.whole(response.stored(.inverted), .inverted))
         #expect(json["headers"]?["Via"] == .string("1, 2"))
         #expect(json["headers"]?["Set-Cookie"] == .string("a\nb"))
     }

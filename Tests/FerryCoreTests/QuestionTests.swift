@@ -50,7 +50,7 @@ struct QuestionTests {
     func roundTrip() throws {
         for subject in subjects {
             let question = JobQuestion(subject, askedAt: now, timeout: 60)
-            #expect(try JobQuestion(storedJSON: question.encode()) == question)
+            #expect(try JobQuestion(storedJSON: question.encode(.inverted)) == question)
             #expect(question.expiresAt == now + 60)
         }
     }

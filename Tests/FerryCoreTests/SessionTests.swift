@@ -119,9 +119,67 @@ struct SessionTests {
         }
     }
 
+    @Test("the session's fields keep the origins to which they may go, and a job's own fields do not")
+    func origins() throws {
+        let scope = try scope(
+            #"""
+            {"http_additional_headers":{"Authorization":"hush","X-A":"1","X-B":"2"},
+             "http_additional_headers_origins":["https://*.a.example","http://b.example:81"]}
+            """#)
+        let record = try #require(scope.record("s"))
+        let stored = try SessionConfiguration(storedJSON: record.configuration.encodeStored())
+        #expect(stored == record.configuration && stored.headerOrigins?.count == 2)
+        let job = try job(
+            #"""
+            {"kind":"data","session":"s","request":{"url":"https://c.example/","headers":{"X-B":"own"}}}
+            """#, in: scope)
+        let rule = try #require(job.spec.request.additionalHeaders)
+        #expect(rule.names == ["authorization", "x-a"] && rule.trustsProxy)
+        #expect(try JobSpec(storedJSON: job.spec.encodeStored()).request.additionalHeaders == rule)
+        let inside = try WebURL.parse("https://x.a.example/")
+        let outside = try WebURL.parse("https://c.example/")
+        #expect(rule.allows("AUTHORIZATION", to: inside, isKnownEnd: true))
+        #expect(!rule.allows("Authorization", to: outside, isKnownEnd: true))
+        #expect(rule.allows("X-B", to: outside, isKnownEnd: true))
+        let draft = JobDraft(job.spec, job.secrets)
+        let patched = try draft.merging(
+            try JSON.parse(Array(#"{"request":{"headers":{"x-a":"mine"}}}"#.utf8)), refusal: { _ in nil })
+        #expect(patched.spec.request.additionalHeaders?.names == ["authorization"])
+        #expect(patched.secrets.headers == job.secrets.headers)
+        let proxied = try self.job(
+            #"""
+            {"kind":"data","session":"s","request":{"url":"http://b.example:81/",
+             "proxy":{"url":"http://p.example:3128"}}}
+            """#, in: scope)
+        let own = try #require(proxied.spec.request.additionalHeaders)
+        let plain = try WebURL.parse("http://b.example:81/")
+        #expect(!own.allows("X-A", to: plain, isKnownEnd: false))
+        #expect(own.allows("X-A", to: plain, isKnownEnd: true))
+        let free = try self.job(
+            #"{"kind":"data","session":"s","request":{"url":"https://c.example/"}}"#,
+            in: try self.scope(#"{"http_additional_headers":{"X-A":"1"}}"#))
+        #expect(free.spec.request.additionalHeaders == nil)
+    }
+
     @Test(
         "what is wrong is refused with its pointer",
         arguments: [
+            (
+                #"{"http_additional_headers_origins":"https://a.example"}"#,
+                "#/http_additional_headers_origins", "wrong_type"
+            ),
+            (
+                #"{"http_additional_headers_origins":["https://a.example","a.example"]}"#,
+                "#/http_additional_headers_origins/1", "invalid_value"
+            ),
+            (
+                #"{"http_additional_headers_origins":["https://a.example","https://A.example:443"]}"#,
+                "#/http_additional_headers_origins/1", "duplicate"
+            ),
+            (
+                #"{"http_additional_headers_origins":[7]}"#, "#/http_additional_headers_origins/0",
+                "wrong_type"
+            ),
             (#"{"kind":"ephemeral"}"#, "#/kind", "not_supported"),
             (#"{"kind":"x"}"#, "#/kind", "invalid_value"),
             (#"{"weight":0}"#, "#/weight", "out_of_range"), (#"{"weight":"1"}"#, "#/weight", "wrong_type"),

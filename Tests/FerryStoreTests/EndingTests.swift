@@ -21,7 +21,7 @@ struct EndingTests {
     ) -> Ending {
         Ending(
             result(attempt, outcome), node: TestNode.identifiers.make(),
-            now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5)
+            now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5, .inverted)
     }
 
     private func events(of job: FinishedJob) -> [EventRecord] {

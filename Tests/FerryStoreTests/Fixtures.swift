@@ -91,7 +91,7 @@ final class TestNode: Sendable {
         self.slots = SlotLedger(capacity: slots)
         var configuration = StoreConfiguration(
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
-            clock: DatabaseClock(), logger: logger,
+            clock: DatabaseClock(), logger: logger, seal: .inverted,
             openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) },
             sealSecrets: { Array(($0.webhookSecret ?? "").utf8) }, hashCredentials: { "\($0.count)" })
         configuration.openWebhookKeys = { WebhookKeys(json: $0) }

@@ -101,7 +101,8 @@ struct ScheduleLaneTests {
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
-                logger: Logger(label: "test"), openSecrets: { _ in nil }, sealSecrets: { _ in [] },
+                logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
+                sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
         return DiscretionaryRound(context: context, now: context.clock.now())
     }
@@ -194,7 +195,7 @@ struct ScheduleLaneTests {
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: slots, clock: DatabaseClock(), logger: Logger(label: "test"),
-                openSecrets: { _ in nil }, sealSecrets: { _ in [] },
+                seal: .inverted, openSecrets: { _ in nil }, sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
         let round = DiscretionaryRound(context: context, now: context.clock.now())
         #expect(slots.reserve(upTo: 4) == 4)

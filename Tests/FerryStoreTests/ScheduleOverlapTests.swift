@@ -31,7 +31,8 @@ struct ScheduleOverlapTests {
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: SlotLedger(capacity: 0), clock: DatabaseClock(),
-                logger: Logger(label: "test"), openSecrets: { _ in nil }, sealSecrets: { _ in [] },
+                logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
+                sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
         try context.readSessions(&connection)
         let round = ScheduleRound(context: context, countMax: 10, now: context.clock.now())

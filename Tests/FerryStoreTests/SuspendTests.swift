@@ -229,7 +229,8 @@ struct SuspendTests {
         let trace = AttemptTrace(startedAt: instant, finishedAt: instant)
         let packed = { (number: Int32, kept: KeptBytes?) in
             AttemptRecord.packed(
-                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept)
+                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept,
+                .inverted)
         }
         let latest = packed(2, KeptBytes(byteCount: 5, total: nil))
         let lost: [UInt8] = [2] + Array(repeating: 8, count: 28)

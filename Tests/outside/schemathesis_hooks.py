@@ -66,6 +66,11 @@ def _simplify(request):
         if isinstance(names, list) and 0 < len(names) <= 100 and len({str(name) for name in names}) == len(names) \
                 and all(isinstance(name, str) and 0 < len(name) <= 255 for name in names):
             proxy["no_proxy"] = ["internal.example"]
+    origins = request.get("http_additional_headers_origins")
+    if isinstance(origins, list) and 0 < len(origins) <= 100 and len({str(one) for one in origins}) == len(origins) \
+            and all(isinstance(one, str) and re.fullmatch(r"https?://[^@\s/?#\\]{1,255}", one, re.IGNORECASE)
+                    for one in origins):
+        request["http_additional_headers_origins"] = ["https://*.shop.example:8443"]
     if request.get("auth") is not None and isinstance(headers, dict):
         for name in [name for name in headers if name.lower() == "authorization" and isinstance(headers[name], str)
                      and re.fullmatch("[!-~]([ -~]{0,1000}[!-~])?", headers[name])]:

@@ -63,7 +63,18 @@ let answerSchemas = #"""
         "session": {"type": "string"},
         "description": {"type": ["string", "null"]},
         "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
-        "request": {"type": "object", "required": ["url", "method", "headers"]},
+        "request": {
+          "type": "object", "required": ["url", "method", "headers"],
+          "properties": {
+            "url": {"$ref": "#/components/schemas/ShownURL"},
+            "headers": {
+              "type": "object",
+              "additionalProperties": {
+                "oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}]
+              }
+            }
+          }
+        },
         "mirrors": {"type": "array"},
         "destination": {"type": ["object", "null"]},
         "source": {"type": ["object", "null"]}, "integrity": {"type": "object"},
@@ -107,6 +118,17 @@ let answerSchemas = #"""
         }
       }
     },
+    "ShownURL": {
+      "type": "string",
+      "description": "Clients and admins see all of it. For viewers, events and webhooks *** stands for \#
+    user information and for each value of the query.",
+      "examples": ["https://store.example/a.csv?X-Amz-Expires=***&X-Amz-Signature=***"]
+    },
+    "Hidden": {
+      "type": "object", "required": ["set"], "additionalProperties": false,
+      "properties": {"set": {"const": true}},
+      "description": "There is a value, and it is not shown."
+    },
     "TransferResponse": {
       "type": "object",
       "description": "What the server said, of the last hop.",
@@ -114,8 +136,13 @@ let answerSchemas = #"""
         "status", "url", "headers", "mime_type", "suggested_filename", "expected_content_length"
       ],
       "properties": {
-        "status": {"type": "integer"}, "url": {"type": "string"},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        "status": {"type": "integer"}, "url": {"$ref": "#/components/schemas/ShownURL"},
+        "headers": {
+          "type": "object",
+          "additionalProperties": {"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}]},
+          "description": "Clients and admins see all values; viewers, events and webhooks those of fields \#
+    that carry no credential."
+        },
         "mime_type": {"type": ["string", "null"]},
         "suggested_filename": {"type": ["string", "null"]},
         "expected_content_length": {"type": ["integer", "null"]},

@@ -74,7 +74,7 @@ let attemptSchemas = #"""
       "properties": {
         "request": {
           "type": ["object", "null"], "required": ["method", "url"],
-          "properties": {"method": {"type": "string"}, "url": {"type": "string"}}
+          "properties": {"method": {"type": "string"}, "url": {"$ref": "#/components/schemas/ShownURL"}}
         },
         "response": {
           "type": ["object", "null"], "required": ["status"],

@@ -138,7 +138,8 @@ let jobRequestSchemas = #"""
           "description": "Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, \#
     Upgrade, Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token and \#
     of names that contain token, secret, password or api-key are encrypted and shown as {\"set\": \#
-    true}. At most 16 KiB."
+    true}. Of others, clients and admins see the values, and viewers, events and webhooks those of fields \#
+    that carry no credential. At most 16 KiB."
         },
         "cache_policy": {"const": "use_protocol_cache_policy"},
         "timeout_for_request": {

@@ -28,7 +28,8 @@ let questionSchemas = #"""
         "redirect": {
           "type": ["object", "null"], "required": ["status", "url", "method"],
           "properties": {
-            "status": {"type": "integer"}, "url": {"type": "string"}, "method": {"type": "string"}
+            "status": {"type": "integer"}, "url": {"$ref": "#/components/schemas/ShownURL"},
+            "method": {"type": "string"}
           }
         },
         "challenge": {

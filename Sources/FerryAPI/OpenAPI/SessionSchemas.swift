@@ -61,6 +61,16 @@ let sessionSchemas = #"""
           "description": "Sent unless the job's request names the field itself. Not those that a job may \#
     not set, nor Content-Type, Content-Encoding, Range and the conditions of a request."
         },
+        "http_additional_headers_origins": {
+          "type": ["array", "null"], "maxItems": 100, "uniqueItems": true,
+          "items": {
+            "type": "string", "maxLength": 8192,
+            "pattern": "^[hH][tT][tT][pP][sS]?://[^@\\s/?#\\\\]{1,255}$"
+          },
+          "description": "The only origins that get http_additional_headers: scheme://host[:port]. The \#
+    first label of a name may be an asterisk (https://*.example.org: any names below example.org). null: \#
+    all origins, also those that a client names in a job."
+        },
         "proxy": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/ProxyRequest"}]},
         "tls_minimum_version": {"enum": ["1.2", "1.3"], "default": "1.2"},
         "tls_maximum_version": {"enum": ["1.2", "1.3", null]}
@@ -69,7 +79,13 @@ let sessionSchemas = #"""
         "required": ["tls_minimum_version", "tls_maximum_version"],
         "properties": {"tls_minimum_version": {"const": "1.3"}, "tls_maximum_version": {"const": "1.2"}}
       },
-      "examples": [{"weight": 2, "http_additional_headers": {"User-Agent": "reports/1"}}]
+      "examples": [
+        {"weight": 2, "http_additional_headers": {"User-Agent": "reports/1"}},
+        {
+          "http_additional_headers": {"Authorization": "Bearer shop-token"},
+          "http_additional_headers_origins": ["https://shop.example", "https://*.shop.example:8443"]
+        }
+      ]
     },
     "Session": {
       "type": "object",
@@ -80,7 +96,7 @@ let sessionSchemas = #"""
         "http_maximum_connections_per_host", "max_bytes_per_second", "retention", "acknowledgement",
         "sends_launch_events", "timeout_for_request", "timeout_for_resource", "priority",
         "network_service_type", "discretionary", "waits_for_connectivity",
-        "http_additional_headers", "proxy", "tls_minimum_version",
+        "http_additional_headers", "http_additional_headers_origins", "proxy", "tls_minimum_version",
         "tls_maximum_version", "jobs"
       ],
       "properties": {
@@ -113,7 +129,9 @@ let sessionSchemas = #"""
         "timeout_for_request": {"type": "number"}, "timeout_for_resource": {"type": "number"},
         "priority": {"type": "number"}, "network_service_type": {"type": "string"},
         "discretionary": {"type": "boolean"}, "waits_for_connectivity": {"type": "boolean"},
-        "http_additional_headers": {"type": "object"}, "proxy": {"type": ["object", "null"]},
+        "http_additional_headers": {"type": "object"},
+        "http_additional_headers_origins": {"type": ["array", "null"], "items": {"type": "string"}},
+        "proxy": {"type": ["object", "null"]},
         "tls_minimum_version": {"type": "string"}, "tls_maximum_version": {"type": ["string", "null"]},
         "jobs": {
           "type": ["object", "null"],

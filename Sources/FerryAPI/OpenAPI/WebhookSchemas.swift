@@ -12,7 +12,8 @@ let webhookSchemas = #"""
         "id": {"type": "string"}, "event": {"type": "string"}, "type": {"type": "string"},
         "job": {"type": ["string", "null"]}, "webhook": {"type": ["string", "null"]},
         "session": {"type": ["string", "null"]}, "sequence": {"type": "integer"},
-        "url": {"type": "string"}, "state": {"enum": ["pending", "accepted", "given_up"]},
+        "url": {"$ref": "#/components/schemas/ShownURL"},
+        "state": {"enum": ["pending", "accepted", "given_up"]},
         "occurred_at": {"type": "string", "format": "date-time"},
         "next_try_at": {"type": ["string", "null"], "format": "date-time"},
         "tries": {
@@ -184,7 +185,7 @@ private let webhookShown = #"""
         "revision": {"type": "integer", "minimum": 1},
         "created_at": {"type": "string", "format": "date-time"},
         "updated_at": {"type": "string", "format": "date-time"},
-        "url": {"type": "string"},
+        "url": {"$ref": "#/components/schemas/ShownURL"},
         "events": {"type": "array", "items": {"type": "string"}},
         "session": {"type": ["string", "null"]},
         "metadata": {"type": "object", "additionalProperties": {"type": "string"}},

@@ -1,6 +1,6 @@
--- Limits of scopes: what limits the requests of everybody, of one tenant, or of one tenant below one first path
--- segment of an origin. A row exists while the scope is limited. It replaces the limits in `hosts`, which keeps
--- what is known of an origin and decides about its scopes.
+-- Limits of scopes: what limits the requests of everybody, of one tenant, or of one tenant below one first
+-- path segment of an origin. A row exists while the scope is limited. It replaces the limits in `hosts`,
+-- which keeps what is known of an origin and decides about its scopes.
 CREATE TABLE host_limits (
     -- scheme://host:port
     origin text NOT NULL,
@@ -53,9 +53,9 @@ ALTER TABLE hosts
     DROP COLUMN connection_limit, DROP COLUMN blocked_until, DROP COLUMN request_rate,
     DROP COLUMN request_credit, DROP COLUMN request_credit_at;
 
--- What the limits of a narrow lot leave: those of the scopes that hold for all its jobs. Of a lot without a path
--- these are the limits of the tenant and the origin; jobs of paths that are limited by themselves are stepped over
--- there. Connections of the session count in all lots of the session and origin together.
+-- What the limits of a narrow lot leave: those of the scopes that hold for all its jobs. Of a lot without a
+-- path these are the limits of the tenant and the origin; jobs of paths that are limited by themselves are
+-- stepped over there. Connections of the session count in all lots of the session and origin together.
 CREATE VIEW narrow_lots AS
 SELECT l.id AS lot, l.tenant, l.session, l.origin, l.path, l.home,
     (SELECT count(*) FROM jobs r

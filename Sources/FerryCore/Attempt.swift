@@ -221,7 +221,8 @@ package struct AttemptResult: Sendable {
             revision: revision, tenant: attempt.tenant, createdAt: attempt.createdAt,
             startedAt: attempt.startedAt, spec: spec, specJSON: specJSON, secrets: attempt.secrets,
             payload: attempt.payload, origin: attempt.origin, scopePath: attempt.scopePath,
-            traceparent: attempt.traceparent, retryOf: attempt.retryOf, isCancelRequested: attempt.isCancelRequested, home: attempt.home)
+            traceparent: attempt.traceparent, retryOf: attempt.retryOf,
+            isCancelRequested: attempt.isCancelRequested, home: attempt.home)
         return result
     }
 

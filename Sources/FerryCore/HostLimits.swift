@@ -81,8 +81,8 @@ package final class HostLimits: Sendable {
         }
     }
 
-    /// The scope with the same tenant, origin and first path segment whose path is limited by itself, whatever its
-    /// credentials. `nil` if there is none.
+    /// The scope with the same tenant, origin and first path segment whose path is limited by itself,
+    /// whatever its credentials. `nil` if there is none.
     package func limitedScope(like scope: RequestScope) -> RequestScope? {
         guard hasAny.load(ordering: .acquiring) else { return nil }
         let path = state.withLock { state in

@@ -1,5 +1,5 @@
-/// The requests to one origin about which Ferry decides together, from wide to narrow: all of them, those of one
-/// tenant, or those of one tenant below one first path segment with the same credentials.
+/// The requests to one origin about which Ferry decides together, from wide to narrow: all of them, those of
+/// one tenant, or those of one tenant below one first path segment with the same credentials.
 package struct HostScope: Hashable, Sendable {
     /// Empty: every tenant.
     package let tenant: String
@@ -30,7 +30,8 @@ package struct HostScope: Hashable, Sendable {
     }
 }
 
-/// The narrowest scope that requests share: one tenant, one origin, one first path segment, the same credentials.
+/// The narrowest scope that requests share: one tenant, one origin, one first path segment, the same
+/// credentials.
 package struct RequestScope: Hashable, Sendable {
     package let tenant: String
     /// `scheme://host:port`.
@@ -48,8 +49,8 @@ package struct RequestScope: Hashable, Sendable {
         self.path = path
     }
 
-    /// The path of a request to `url`, a URL as `WebURL.string` spells it. `credentials`: a hash of what the request
-    /// authenticates with, or `nil` if it sends no credentials.
+    /// The path of a request to `url`, a URL as `WebURL.string` spells it. `credentials`: a hash of what the
+    /// request authenticates with, or `nil` if it sends no credentials.
     package static func path(ofURL url: String, credentials: String?) -> String {
         let bytes = url.utf8
         // After `scheme://authority`.
@@ -83,8 +84,8 @@ package struct RequestScope: Hashable, Sendable {
 }
 
 extension JobSecrets {
-    /// What a request authenticates with, for a hash: secret header fields, password, token and client key. `nil` if it
-    /// sends no credentials.
+    /// What a request authenticates with, for a hash: secret header fields, password, token and client key.
+    /// `nil` if it sends no credentials.
     package var credentialBytes: [UInt8]? {
         let connection = connection
         let others = [connection?.password, connection?.token, connection?.clientKey]

@@ -197,8 +197,8 @@ package protocol ResultSink: Sendable {
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// A request of an attempt that may go on without it was refused, or one that was `unanswered` is not.
     func answered(_ answer: HostAnswer)
-    /// An attempt's request has had no response for seconds. Returns `false` if that matters to no other job now: it is
-    /// to be told again.
+    /// An attempt's request has had no response for seconds. Returns `false` if that matters to no other job
+    /// now: it is to be told again.
     func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
     /// Nothing has moved for a while: others may have its slot. False: too many wait like that.
     func lendSlot(of attempt: Attempt) -> Bool
@@ -209,8 +209,8 @@ package protocol ResultSink: Sendable {
 /// Admits the connections that attempts want beyond the one to their own origin that each begins with: of
 /// parts, mirrors and redirects. Any thread. What an attempt has is given back with its result.
 package protocol ConnectionDesk: Sendable {
-    /// Asks for one more connection of an attempt, for requests of a scope. Returns `nil` if the answer comes to `reply`
-    /// later: once, on a thread that must not block.
+    /// Asks for one more connection of an attempt, for requests of a scope. Returns `nil` if the answer comes
+    /// to `reply` later: once, on a thread that must not block.
     func ask(
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionAnswer) -> Void
     ) -> ConnectionAnswer?

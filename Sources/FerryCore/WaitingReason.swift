@@ -127,8 +127,8 @@ package struct WaitingReason: Sendable, Equatable {
         case .hostRate(let rate, let scope):
             self.init(
                 .hostRate,
-                "Its host gets \(decimalText(rate)) requests per second\(scope.ofWhom); it starts when its turn "
-                    + "comes.")
+                "Its host gets \(decimalText(rate)) requests per second\(scope.ofWhom); it starts when its "
+                    + "turn comes.")
         case .hostBackoff(let until, let scope):
             self.init(
                 .hostBackoff, "Its host is backed off\(scope.forWhom); it starts after next_check_at.",
@@ -252,7 +252,9 @@ package struct QueueConditions: Sendable {
         if spec.awaitsHost, let away = job.origin.flatMap({ hostAway($0) }) {
             return ("Its host cannot be reached; it starts in a good moment after that", away.nextProbeAt)
         }
-        switch hosts.flatMap({ hosts in job.scope(hosts).map { hosts.reason(for: $0, sessionLimit: nil, at: now) } }) {
+        switch hosts.flatMap({ hosts in
+            job.scope(hosts).map { hosts.reason(for: $0, sessionLimit: nil, at: now) }
+        }) {
         case .hostPaused?: return ("Its host is paused; it starts in a good moment after that", nil)
         case .hostBackoff(let until, _)?:
             return ("Its host is backed off; it starts in a good moment after that", until)
@@ -290,8 +292,8 @@ extension JobRecord {
         knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
     }
 
-    /// The scope of its request. A record does not know its credentials: if requests to its path are limited with
-    /// some credentials only, those are taken to be its own.
+    /// The scope of its request. A record does not know its credentials: if requests to its path are limited
+    /// with some credentials only, those are taken to be its own.
     fileprivate func scope(_ hosts: HostLimits) -> RequestScope? {
         guard let url = knownSpec.flatMap({ try? WebURL.parse($0.request.url) }) else { return nil }
         let path = RequestScope.path(ofURL: url.string, credentials: nil)

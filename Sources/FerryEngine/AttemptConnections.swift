@@ -1,7 +1,7 @@
 import FerryCore
 
-/// The connections of one attempt by scope: which it may have, which are in use, and what was asked for. A pure
-/// value; times are monotonic nanoseconds.
+/// The connections of one attempt by scope: which it may have, which are in use, and what was asked for. A
+/// pure value; times are monotonic nanoseconds.
 struct AttemptConnections {
     /// The scope whose one connection came with the lease.
     let own: RequestScope

@@ -3,15 +3,16 @@ import FerryCore
 /// To whom parts may connect: the job was admitted with one connection to its own origin, and every other one
 /// is asked for.
 extension SegmentedTransfer {
-    /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that is known
-    /// later, `fill` is called again.
+    /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that
+    /// is known later, `fill` is called again.
     func connect(to source: Int) -> RequestScope? {
         guard sources[source].heldUntil <= now else { return nil }
         let url = sources[source].hop.url
         return connect(to: url) ? connectionScope(of: url) : nil
     }
 
-    /// The scope whose connection a request uses. Every request to the job's own origin uses those of the job's scope.
+    /// The scope whose connection a request uses. Every request to the job's own origin uses those of the
+    /// job's scope.
     private func connectionScope(of url: WebURL) -> RequestScope {
         url.origin == attempt.origin ? attempt.scope : attempt.scope(of: url)
     }

@@ -76,12 +76,13 @@ package enum HostSignal: Sendable, Equatable {
 }
 
 extension JobSpec.RequestSpec {
-    /// Seconds that connecting, and the whole exchange, may take before a timeout says something about the host.
+    /// Seconds that connecting, and the whole exchange, may take before a timeout says something about the
+    /// host.
     static let connectSecondsMin = 10.0
     static let exchangeSecondsMin = 60.0
 
-    /// Whether an error may come from the job's own settings, so that it says nothing to other jobs: its proxy, its
-    /// TLS settings, a timeout shorter than the default.
+    /// Whether an error may come from the job's own settings, so that it says nothing to other jobs: its
+    /// proxy, its TLS settings, a timeout shorter than the default.
     func causes(_ error: TransferError) -> Bool {
         let isConnecting = [.resolving, .connecting, .securing].contains(error.phase)
         switch error.code {

@@ -1,8 +1,8 @@
 package import FerryCore
 
-/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when something
-/// limits them, or those of one path there when the path is limited by itself. Jobs that one node alone can do have
-/// lots of their own.
+/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when
+/// something limits them, or those of one path there when the path is limited by itself. Jobs that one node
+/// alone can do have lots of their own.
 package struct Lot: Sendable, Hashable {
     package let id: Int64
     package let tenant: String
@@ -102,9 +102,9 @@ package struct LotSchedule: Sendable {
     // MARK: What queues
 
     /// The lot may have queued jobs, the first of them as urgent as `head`. `weight`: of its session.
-    /// `limit`: what it can give at once. `limited`: the widest scope that limits its requests, or `nil` if only its
-    /// session does. A blocked lot stays blocked. When too many are known, another one
-    /// is forgotten for it, which is returned, or it is not taken in.
+    /// `limit`: what it can give at once. `limited`: the widest scope that limits its requests, or `nil` if
+    /// only its session does. A blocked lot stays blocked. When too many are known, another one is forgotten
+    /// for it, which is returned, or it is not taken in.
     @discardableResult
     package mutating func add(
         _ lot: Lot, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
@@ -139,7 +139,9 @@ package struct LotSchedule: Sendable {
     /// Nothing of a scope of the origin can be claimed before, whatever the lot.
     package mutating func block(origin: String, _ scope: HostScope, until instant: Timestamp) {
         for id in lotsOf[origin] ?? [] where !blocked.contains(id) {
-            guard let lot = known[id]?.lot, scope.contains(tenant: lot.tenant, path: lot.path) else { continue }
+            guard let lot = known[id]?.lot, scope.contains(tenant: lot.tenant, path: lot.path) else {
+                continue
+            }
             block(id, until: instant)
         }
     }
@@ -157,8 +159,8 @@ package struct LotSchedule: Sendable {
         unblock(id)
     }
 
-    /// Blocked lots of an origin are tried again: one of its requests has ended. `isHeld`: whether nothing of a lot may
-    /// begin all the same.
+    /// Blocked lots of an origin are tried again: one of its requests has ended. `isHeld`: whether nothing of
+    /// a lot may begin all the same.
     package mutating func wake(origin: String, unless isHeld: (Lot) -> Bool = { _ in false }) {
         guard !blocked.isEmpty, let lots = lotsOf[origin] else { return }
         for id in lots {
@@ -174,9 +176,8 @@ package struct LotSchedule: Sendable {
 
     // MARK: Claims
 
-    /// From where up to `count` jobs are to be claimed, each lot once, and at most one of those that a scope of an origin
-    /// limits together, or of a tenant's there.
-    /// Everything that is returned has to be settled.
+    /// From where up to `count` jobs are to be claimed, each lot once, and at most one of those that a scope
+    /// of an origin limits together, or of a tenant's there. Everything that is returned has to be settled.
     package mutating func plan(_ count: Int) -> [Ask] {
         if known.count == 1, let only = known.values.first {
             return planAlone(only, count)

@@ -22,8 +22,8 @@ struct Claims: Sendable {
     /// Others of which they are diverted, and nothing is claimed.
     var stretches: [Lot] = []
     var narrow: [Narrow] = []
-    /// Narrow lots without a path that may have jobs of paths that are limited by themselves: those are stepped
-    /// over, and the first of them are diverted.
+    /// Narrow lots without a path that may have jobs of paths that are limited by themselves: those are
+    /// stepped over, and the first of them are diverted.
     var mixed: Set<Int64> = []
     /// Begin to look after this lot; nil: no look.
     var lookAfter: Int64?
@@ -84,7 +84,8 @@ struct Claims: Sendable {
     }
 
     private var diverted: [Int64] {
-        wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id) + (mayDivert ? mixed.sorted() : [])
+        wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id)
+            + (mayDivert ? mixed.sorted() : [])
     }
     private var diverts: Bool {
         !limited.isEmpty || !stretches.isEmpty || hasHosts && mayDivert && !suspects.isEmpty

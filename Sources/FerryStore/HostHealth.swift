@@ -229,7 +229,8 @@ extension HostHealth.Entry {
         reports.values.reduce(0) { $0 + $1[keyPath: path] }
     }
 
-    /// The scope under which requests are told: with too many of them those of their tenant, or of the whole origin.
+    /// The scope under which requests are told: with too many of them those of their tenant, or of the whole
+    /// origin.
     func scope(for request: RequestScope) -> HostScope {
         if reports[request.scope] != nil { return request.scope }
         let tenant = HostScope(tenant: request.tenant)

@@ -102,8 +102,10 @@ final class HostLane: Sendable {
         doubt(&progress, now)
         var reports = health.takeReports(Self.reportMax)
         // What a node misses that is cut off says nothing of hosts.
-        if progress.reach.isCutOff { reports = reports.mapValues { $0.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
-                .filter { !$1.isEmpty } }
+        if progress.reach.isCutOff {
+            reports = reports.mapValues { $0.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
+                .filter { !$1.isEmpty }
+        }
         let isDue = progress.nextDue.map { $0 <= now } ?? false
         if !reports.isEmpty || !progress.probes.isEmpty || isDue {
             let round = HostRound(

@@ -166,7 +166,9 @@ extension ResultSet {
         let (tenants, paths, counts) = (textArray(row, 3), textArray(row, 4), int32Array(row, 5))
         var all: [HostScope: Int] = [:]
         for index in tenants.indices {
-            guard let tenant = tenants[index], let path = paths[index], let count = counts[index] else { continue }
+            guard let tenant = tenants[index], let path = paths[index], let count = counts[index] else {
+                continue
+            }
             all[HostScope(tenant: tenant, path: path)] = Int(count)
         }
         return all
@@ -174,8 +176,8 @@ extension ResultSet {
 }
 
 extension [HostScope: ScopeReport] {
-    /// How many hosts there may be before this one is remembered. A name that nobody knows counts less: anybody can
-    /// make one up.
+    /// How many hosts there may be before this one is remembered. A name that nobody knows counts less:
+    /// anybody can make one up.
     fileprivate var hostCountMax: Int {
         let isUnknown = values.allSatisfy {
             $0.unreachableCode == .hostNotFound && $0.answered == 0 && $0.throttled == 0 && $0.lost == 0

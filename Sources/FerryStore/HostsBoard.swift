@@ -2,13 +2,13 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// Keeps `HostLimits` as the table `host_limits` says: read at each heartbeat, and when a node notifies that it has
-/// changed.
+/// Keeps `HostLimits` as the table `host_limits` says: read at each heartbeat, and when a node notifies that
+/// it has changed.
 enum HostsBoard {
     /// What is notified when the limits of an origin have changed.
     static let notification = "hosts"
-    /// Scopes that are known at most, about 4 MB. Claims look at the table itself: a scope that is not known here is
-    /// limited all the same.
+    /// Scopes that are known at most, about 4 MB. Claims look at the table itself: a scope that is not known
+    /// here is limited all the same.
     static let countMax: Int32 = 20_000
 
     /// Whether anything has changed. `reading`: of `HostLimits.beginReading`.

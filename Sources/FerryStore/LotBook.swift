@@ -82,7 +82,8 @@ final class LotBook: Sendable {
 extension LotBook.Name {
     init(_ lot: Lot) {
         self.init(
-            tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "", path: lot.path, home: lot.home)
+            tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "", path: lot.path, home: lot.home
+        )
     }
 }
 
@@ -114,7 +115,8 @@ extension SessionSnapshot {
 }
 
 extension StoreContext {
-    /// The lot that a job belongs to: a narrow one if something limits it. `home`: the only node that can do it.
+    /// The lot that a job belongs to: a narrow one if something limits it. `home`: the only node that can do
+    /// it.
     func lotName(
         _ scope: RequestScope, session: String, home: NodeID? = nil, _ sessions: SessionSnapshot
     ) -> LotBook.Name {

@@ -40,7 +40,8 @@ extension QueueView {
         guard claimed == permits.count else { return .empty }
         if let until = permits.blockedUntil {
             // A limit of a narrower scope is of no matter to the other lots of a wider one.
-            if let (key, isPaced) = widest(of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
+            if let (key, isPaced) = widest(
+                of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
             {
                 schedule.block(origin: key.origin, key.scope, until: until)
                 paced[key] = isPaced ? until : nil
@@ -55,7 +56,8 @@ extension QueueView {
         return .blocked(until: until)
     }
 
-    /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it was.
+    /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it
+    /// was.
     private func widest(
         of lot: Lot, where isSo: (HostLimit) -> Bool
     ) -> (key: ScopeKey, isPaced: Bool)? {

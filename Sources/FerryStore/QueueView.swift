@@ -253,19 +253,12 @@ struct QueueView {
             schedule.settle(ask, claimed: leased.count, depth, head: leased.last)
         }
         for narrow in claims.narrow {
+            let depth = depth(narrow, claims, outcome, now)
             let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
-            let permits = outcome.permits[narrow.ask.lot.id]
-            var depth = depth(narrow.ask, leased.count, permits, now)
-            // More of it waits for its host with the next diversion.
-            let waits =
-                !claims.mayDivert
-                && (claims.hasAway && isAway(narrow.ask.lot) || claims.mixed.contains(narrow.ask.lot.id)
-                    && leased.count < permits?.count ?? 0)
-            if waits || outcome.diverted.contains(narrow.ask.lot.id) {
-                depth = .blocked(until: now + Double(nextDiversion - Sys.monotonicNanoseconds()) / 1e9)
-            }
-            if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
-            schedule.settle(narrow.ask, claimed: leased.count, depth, head: leased.last)
+            let rests = isClosed && depth == .empty
+            schedule.settle(
+                narrow.ask, claimed: leased.count,
+                rests ? .blocked(until: now + closedPause(nanoseconds)) : depth, head: leased.last)
         }
         if !stretches.isEmpty { settleStretches(claims, outcome) }
         let sessions = context.sessions.current
@@ -283,6 +276,21 @@ struct QueueView {
             }
         }
         if claims.lookAfter != nil { settleLook(outcome, nanoseconds) }
+    }
+
+    private mutating func depth(
+        _ narrow: Claims.Narrow, _ claims: Claims, _ outcome: Claims.Outcome, _ now: Timestamp
+    ) -> LotSchedule.Depth {
+        let lot = narrow.ask.lot
+        let (count, permits) = (outcome.leased[lot.id]?.count ?? 0, outcome.permits[lot.id])
+        let depth = depth(narrow.ask, count, permits, now)
+        // More of it waits for its host, or is moved to the lots of limited paths, with the next diversion.
+        let waits =
+            !claims.mayDivert
+            && (claims.hasAway && isAway(lot)
+                || claims.mixed.contains(lot.id) && count < permits?.count ?? 0)
+        guard waits || outcome.diverted.contains(lot.id) else { return depth }
+        return .blocked(until: now + Double(nextDiversion - Sys.monotonicNanoseconds()) / 1e9)
     }
 
     /// Where a claim of the lot has begun, and until when the next one goes on from there.

@@ -35,8 +35,8 @@ package struct SecretBox: Sendable {
         self.key = Digest.of(key)
     }
 
-    /// A hash of what must not be readable in the database: the first 32 bits of HMAC-SHA256 under this key, in
-    /// hexadecimal. It tells values apart and proves nothing about them.
+    /// A hash of what must not be readable in the database: the first 32 bits of HMAC-SHA256 under this key,
+    /// in hexadecimal. It tells values apart and proves nothing about them.
     package func shortHash(_ plain: [UInt8]) -> String {
         let digits = Array("0123456789abcdef")
         return String(

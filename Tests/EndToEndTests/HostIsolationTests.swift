@@ -18,7 +18,8 @@ struct HostIsolationTests {
         ])
     }
 
-    /// An origin that answers 503 below `/bad`, 429 with `Retry-After: 3600` below `/quota`, and 200 elsewhere.
+    /// An origin that answers 503 below `/bad`, 429 with `Retry-After: 3600` below `/quota`, and 200
+    /// elsewhere.
     private static func origin() throws -> ScriptedOrigin {
         try ScriptedOrigin { connection in
             while let request = connection.readRequest() {

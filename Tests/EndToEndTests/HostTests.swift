@@ -151,7 +151,8 @@ struct HostTests {
         _ = try submit(origin.url, 0..<10, ferry)
         func read() throws -> [String: JSON] {
             let one = try host(origin.url, ferry)
-            return Dictionary(uniqueKeysWithValues: ["state", "scopes", "decisions"].map { ($0, one[$0] ?? .null) })
+            return Dictionary(
+                uniqueKeysWithValues: ["state", "scopes", "decisions"].map { ($0, one[$0] ?? .null) })
         }
         var before: [String: JSON] = [:]
         var since = monotonicNanoseconds()
@@ -260,8 +261,8 @@ struct HostTests {
     }
 }
 
-/// An origin that answers with 429 and `Retry-After` until `endThrottling`, unless that is 0, and with two bytes
-/// from then on.
+/// An origin that answers with 429 and `Retry-After` until `endThrottling`, unless that is 0, and with two
+/// bytes from then on.
 private final class ThrottlingOrigin: Sendable {
     /// When it said 429.
     let throttled = Signal<Timestamp>()

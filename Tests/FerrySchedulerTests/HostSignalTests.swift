@@ -5,7 +5,8 @@ import Testing
 @Suite("What the end of an attempt says about a host")
 struct HostSignalTests {
     private static let other = "https://other.example:443"
-    private static let job = IdentifierGenerator { Timestamp(microseconds: 1_790_000_000_000_000) }.make() as JobID
+    private static let job =
+        IdentifierGenerator { Timestamp(microseconds: 1_790_000_000_000_000) }.make() as JobID
 
     private static func attempt(
         timeout: Double = 60, _ change: (inout JobSpec.RequestSpec) -> Void = { _ in }

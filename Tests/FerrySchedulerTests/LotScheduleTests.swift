@@ -134,7 +134,8 @@ struct LotScheduleTests {
         for (id, session) in [(Int64(-1), "s"), (-2, "t")] {
             let tenant = isOneTenant ? "a" : session
             schedule.add(
-                Lot(id: id, tenant: tenant, session: session, origin: "http://a:80"), head: instant(0), limit: 4,
+                Lot(id: id, tenant: tenant, session: session, origin: "http://a:80"), head: instant(0),
+                limit: 4,
                 limited: isOneTenant ? HostScope(tenant: "a") : .origin)
         }
         #expect(schedule.plan(10).map(\.count) == [4])

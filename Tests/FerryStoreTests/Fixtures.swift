@@ -248,7 +248,8 @@ func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
 /// A valid job; what matters to a case is named by it.
 func newJob(
     tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
-    host: String = "example.org", path: String = "a", metadata: [JobSpec.Pair] = [], beginAt: Timestamp? = nil,
+    host: String = "example.org", path: String = "a", metadata: [JobSpec.Pair] = [],
+    beginAt: Timestamp? = nil,
     serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
     webhook: Bool = false, webhookEvents: [EventType]? = nil,

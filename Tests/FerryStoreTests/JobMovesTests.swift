@@ -137,7 +137,7 @@ struct JobMovesTests {
                 + "'{f}', '{NULL}', 10"),
         Move(
             statement: Statements.claimLimitedJobs, input: .lease,
-            arguments: "'\(node)', now(), false, false",
+            arguments: "'\(node)', now(), false, false, false",
             before: "SET LOCAL ferry.permits = '\(lot);10';"),
         Move(statement: Statements.reclaimJobs, input: .release, arguments: "'\(node)', '{}'"),
         Move(statement: Statements.rescueJobs, input: .release, arguments: "'{}', '{}', 10, '{}', true"),

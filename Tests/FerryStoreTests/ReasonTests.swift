@@ -112,7 +112,8 @@ struct ReasonTests {
         let origin = "https://other.example:443"
         let reasons: [(QueueReason, WaitingReason.Code)] = [
             (.hostPaused, .hostPaused), (.hostBackoff(until: .distantFuture, of: .origin), .hostBackoff),
-            (.hostLimit(3, of: .origin), .hostLimit), (.hostRate(3, of: .origin), .hostRate), (.sessionLimit(2), .sessionLimit),
+            (.hostLimit(3, of: .origin), .hostLimit), (.hostRate(3, of: .origin), .hostRate),
+            (.sessionLimit(2), .sessionLimit),
             (.noFreeSlot, .hostLimit),
         ]
         let job = try node.submit(newJob()).id

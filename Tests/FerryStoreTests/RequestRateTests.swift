@@ -87,7 +87,9 @@ struct RequestRateTests {
         let attempt = try node.attempt()
         let answers = Mailbox<ConnectionAnswer>()
         let ask: () throws -> ConnectionAnswer = {
-            let answer = node.store.connections.ask(attempt, for: attempt.scope(at: Self.origin)) { answers.send($0) }
+            let answer = node.store.connections.ask(attempt, for: attempt.scope(at: Self.origin)) {
+                answers.send($0)
+            }
             if let answer { return answer }
             return try #require(answers.wait(milliseconds: 60_000).first)
         }
@@ -120,7 +122,9 @@ struct RequestRateTests {
         for start in stride(from: 0, to: jobs.count, by: 500) {
             _ = try node.submit(Array(jobs[start..<start + 500])).get()
         }
-        eventually("it has a pace") { node.hosts.limit(at: Self.origin, HostScope(tenant: "acme", path: "/a"))?.requestRate != nil }
+        eventually("it has a pace") {
+            node.hosts.limit(at: Self.origin, HostScope(tenant: "acme", path: "/a"))?.requestRate != nil
+        }
         let record = try wait { node.store.control.host(Self.origin, reply: $0) }.get()
         #expect(record.state == "normal" && record.scopes.map(\.path) == ["/a"])
         #expect(record.scopes.first?.requestRateLimit != nil)

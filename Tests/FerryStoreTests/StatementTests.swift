@@ -94,9 +94,10 @@ struct StatementTests {
             let text = "\(statement.name):\n" + plan.joined(separator: "\n")
             for (index, line) in plan.enumerated() {
                 guard
-                    let table = ["jobs", "deliveries", "idempotency_keys", "lots", "hosts", "host_limits"].first(where: {
-                        line.contains(" on \($0) ")
-                    })
+                    let table = ["jobs", "deliveries", "idempotency_keys", "lots", "hosts", "host_limits"]
+                        .first(where: {
+                            line.contains(" on \($0) ")
+                        })
                 else { continue }
                 #expect(!line.contains("Seq Scan on \(table)"), "\(text)")
                 // In order, until enough rows are found; everything else must look its rows up.

@@ -78,7 +78,7 @@ let hostSchemas = #"""
         "max_requests_per_second": {"type": ["number", "null"]},
         "scopes": {
           "type": "array", "items": {"$ref": "#/components/schemas/HostScope"},
-          "description": "The tenants, and paths of tenants, whose requests are limited apart from the host's."
+          "description": "Tenants, and paths of tenants, whose requests are limited by themselves."
         },
         "decisions": {
           "type": "array", "items": {"$ref": "#/components/schemas/HostDecision"},
@@ -113,7 +113,8 @@ let hostSchemas = #"""
     "HostDecision": {
       "type": "object",
       "required": [
-        "at", "kind", "tenant", "path", "limit_before", "limit_after", "in_flight", "jobs_per_second", "bytes_per_second",
+        "at", "kind", "tenant", "path", "limit_before", "limit_after", "in_flight", "jobs_per_second",
+        "bytes_per_second",
         "throttled", "lost", "sentence"
       ],
       "properties": {
@@ -130,7 +131,9 @@ let hostSchemas = #"""
         "in_flight": {"type": ["integer", "null"]},
         "jobs_per_second": {"type": ["number", "null"]}, "bytes_per_second": {"type": ["number", "null"]},
         "throttled": {"type": "integer"}, "lost": {"type": "integer"},
-        "request_rate_before": {"type": ["number", "null"], "description": "Requests per second; null is no limit."},
+        "request_rate_before": {
+          "type": ["number", "null"], "description": "Requests per second; null is no limit."
+        },
         "request_rate_after": {"type": ["number", "null"]},
         "sentence": {"type": "string"}
       }

@@ -1,9 +1,10 @@
--- Moves the first queued jobs of lots to narrower ones: of wide lots those whose session, or one of whose scopes, is
--- limited, to lots of their origin; those whose path is limited by itself to lots of that path, also out of lots of
--- their origin. Costs no attempt. A lot that is not there yet is made, and its jobs follow with the next call. Locks:
--- the queued rows that nobody else has locked, then the lots. $1 lots without a path, $2 whether their session is
--- limited, $3 how many rows of each are looked at. Returns the lot, then number (null: it was made), tenant, session,
--- origin, node and path of the narrower one, and the first urgency.
+-- Moves the first queued jobs of lots to narrower ones: of wide lots those whose session, or one of whose
+-- scopes, is limited, to lots of their origin; those whose path is limited by itself to lots of that path,
+-- also out of lots of their origin. Costs no attempt. A lot that is not there yet is made, and its jobs
+-- follow with the next call. Locks: the queued rows that nobody else has locked, then the lots. $1 lots
+-- without a path, $2 whether their session is limited, $3 how many rows of each are looked at. Returns the
+-- lot, then number (null: it was made), tenant, session, origin, node and path of the narrower one, and the
+-- first urgency.
 WITH met AS (
     SELECT w.lot, w.is_limited, j.id, j.tenant, j.session, j.origin, j.scope_path, j.urgency,
         coalesce(j.home::text, '') AS home

@@ -1,6 +1,6 @@
--- Moves what a node runs to narrow lots where something limits it, so that it is counted: it began before the limit
--- was known here. Lots as in divert_jobs.sql, without a path. Locks: those rows, then the lots. $1 the node, $2 wide
--- lots whose session is limited. Returns how many are left for the next call.
+-- Moves what a node runs to narrow lots where something limits it, so that it is counted: it began before the
+-- limit was known here. Lots as in divert_jobs.sql, without a path. Locks: those rows, then the lots. $1 the
+-- node, $2 wide lots whose session is limited. Returns how many are left for the next call.
 WITH limited AS MATERIALIZED (
     SELECT j.id, j.tenant, j.session, j.origin, j.home, l.id AS narrow
     FROM (

@@ -1,7 +1,7 @@
 -- Finds lots by their names, and makes those that are not there. Locks: their rows. $1 tenants, $2 sessions,
--- $3 origins, empty for the wide lot, $4 the nodes that they are for, or null: any, $5 the paths that they are
--- for, empty: every one that is not limited by itself. Returns number, tenant,
--- session, origin, node and path of each, once.
+-- $3 origins, empty for the wide lot, $4 the nodes that they are for, or null: any, $5 the paths that they
+-- are for, empty: every one that is not limited by itself. Returns number, tenant, session, origin, node and
+-- path of each, once.
 INSERT INTO lots AS l (id, tenant, session, origin, home, path)
 SELECT CASE WHEN u.origin = '' THEN nextval('lot_numbers') ELSE -nextval('lot_numbers') END, u.tenant,
     u.session, u.origin, u.home, u.path

@@ -1,8 +1,9 @@
--- Takes narrow lots for this transaction, with the widest scope that limits them, so that nobody else can claim from
--- what that scope limits. Lots that somebody has are left out, and so are those whose scope or session another lot
--- before them takes. Lots of one session and origin, each for another path or node, are counted together: the oldest
--- of them stands for all. A statement of its own: read_permits.sql has to see what whoever had them has committed.
--- Locks: the lots, then rows of host_limits, in order of their names. $1 lots.
+-- Takes narrow lots for this transaction, with the widest scope that limits them, so that nobody else can
+-- claim from what that scope limits. Lots that somebody has are left out, and so are those whose scope or
+-- session another lot before them takes. Lots of one session and origin, each for another path or node, are
+-- counted together: the oldest of them stands for all. A statement of its own: read_permits.sql has to see
+-- what whoever had them has committed. Locks: the lots, then rows of host_limits, in order of their names. $1
+-- lots.
 WITH asked AS MATERIALIZED (
     SELECT l.id, l.origin, u.place, (
         -- An expression: the names lead there, and no index of numbers.

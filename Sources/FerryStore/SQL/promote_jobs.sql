@@ -1,6 +1,7 @@
 -- Queues jobs whose time has come, unless somebody is to be asked first. Locks: due rows that nobody else has
 -- locked, then this connection's row of job_counts. $1 how many at most. Returns id, lot, tenant, session and
--- origin of the lot (empty: it is a wide one), the node that it is for or null, its path (empty: any), urgency.
+-- origin of the lot (empty: it is a wide one), the node that it is for or null, its path (empty: any),
+-- urgency.
 WITH changed AS (
     UPDATE jobs j SET
         state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,
@@ -17,6 +18,7 @@ WITH changed AS (
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued
 )
 SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, home,
-    CASE WHEN lot < 0 THEN coalesce((SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[c.lot])), '') ELSE '' END,
+    CASE WHEN lot < 0 THEN coalesce((
+        SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[c.lot])), '') ELSE '' END,
     urgency
 FROM changed c

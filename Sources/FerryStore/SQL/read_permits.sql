@@ -1,8 +1,8 @@
--- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits leave,
--- and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1 lots, $2 how
--- many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node. Keeps the result for
--- claim_limited_jobs.sql, and returns it: lots, counts, and until when nothing begins of them: for as long as they
--- are held, at most a year, or until their rates allow the next request.
+-- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits
+-- leave, and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1
+-- lots, $2 how many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node.
+-- Keeps the result for claim_limited_jobs.sql, and returns it: lots, counts, and until when nothing begins of
+-- them: for as long as they are held, at most a year, or until their rates allow the next request.
 WITH permits AS MATERIALIZED (
     SELECT a.lot, n.tenant, n.origin, n.path, n.blocked_until,
         CASE

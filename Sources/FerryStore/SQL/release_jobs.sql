@@ -29,6 +29,7 @@ WITH changed AS (
         suspended = c.suspended + excluded.suspended
 )
 SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, home,
-    CASE WHEN lot < 0 THEN coalesce((SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[c.lot])), '') ELSE '' END,
+    CASE WHEN lot < 0 THEN coalesce((
+        SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[c.lot])), '') ELSE '' END,
     urgency
 FROM changed c

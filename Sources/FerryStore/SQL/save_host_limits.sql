@@ -1,7 +1,7 @@
--- Writes the limits of the scopes of hosts that this transaction has locked; scopes that are not named are limited no
--- longer. Locks: their rows, in order of origin, tenant and path, as claims do (lock_lots.sql: the widest first). $1
--- origins. One array element a scope: $2 origins, $3 tenants, $4 paths, $5 requests at once or null, $6 until when
--- they are held or null, $7 requests per second or null.
+-- Writes the limits of the scopes of hosts that this transaction has locked; scopes that are not named are
+-- limited no longer. Locks: their rows, in order of origin, tenant and path, as claims do (lock_lots.sql: the
+-- widest first). $1 origins. One array element a scope: $2 origins, $3 tenants, $4 paths, $5 requests at once
+-- or null, $6 until when they are held or null, $7 requests per second or null.
 WITH held AS MATERIALIZED (
     SELECT origin, tenant, path FROM host_limits
     WHERE origin = ANY ($1::text[]) ORDER BY origin, tenant, path FOR UPDATE

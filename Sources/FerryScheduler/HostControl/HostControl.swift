@@ -109,7 +109,9 @@ package struct HostControl: Codable, Sendable, Equatable {
         measure(whole, now)
         var decisions = holdScopes(now)
         if !whole.isEmpty, breaker.take(whole, by: node, inFlight: inFlight.values.reduce(0, +), now: now) {
-            decisions.append(decision(.unreachable, report: whole, now, reason(at: now) ?? ""))
+            var missed = ScopeReport()
+            missed.lost = whole.unreachable
+            decisions.append(decision(.unreachable, report: missed, now, reason(at: now) ?? ""))
         }
         decisions += noteSilence(reports, now)
         decisions += look(now)
@@ -242,7 +244,7 @@ package struct HostControl: Codable, Sendable, Equatable {
             at: now, kind: kind, scope: scope, limitBefore: old.connectionLimit,
             limitAfter: after.connectionLimit, inFlight: inFlight(in: scope),
             answeredPerSecond: answeredPerSecond, bytesPerSecond: bytesPerSecond,
-            throttled: report.throttled, lost: report.lost + report.unreachable,
+            throttled: report.throttled, lost: report.lost,
             rateBefore: old.requestRate, rateAfter: after.requestRate, sentence: sentence)
     }
 }

@@ -46,8 +46,22 @@ SELECT c.origin, c.path, c.job, c.attempt, c.tenant, c.session, c.count FROM con
 WHERE (
     SELECT j.state = 'running' AND j.attempt = c.attempt FROM jobs j WHERE j.id = ANY (ARRAY[c.job]));
 
--- Conditions made for another kind of decision.
-UPDATE hosts SET condition = '{}', due_at = now();
+-- Its decisions name no scope.
+DELETE FROM host_decisions;
+
+-- What operators have set stays; what was found out about hosts was for another kind of decision.
+INSERT INTO host_limits (origin, connection_limit, blocked_until, request_rate)
+SELECT origin, (condition::jsonb ->> 'max')::integer,
+    CASE WHEN condition::jsonb ->> 'paused' = '1' THEN timestamptz '9999-12-31T23:59:59Z' END,
+    (condition::jsonb ->> 'request_rate')::double precision
+FROM hosts
+WHERE condition::jsonb ?| ARRAY['max', 'paused', 'request_rate'];
+UPDATE hosts SET due_at = now(), unreachable = NULL, is_awaited = false, condition = jsonb_build_object(
+    'settings', jsonb_strip_nulls(jsonb_build_object(
+        'connectionsMin', condition::jsonb -> 'min', 'connectionsMax', condition::jsonb -> 'max',
+        'isPaused', CASE WHEN condition::jsonb ->> 'paused' = '1' THEN true END,
+        'bytesPerSecondMax', condition::jsonb -> 'rate',
+        'requestsPerSecondMax', condition::jsonb -> 'request_rate')))::text;
 DROP INDEX hosts_limited;
 ALTER TABLE hosts
     DROP COLUMN connection_limit, DROP COLUMN blocked_until, DROP COLUMN request_rate,

@@ -1,6 +1,6 @@
 /// The requests to one origin about which Ferry decides together, from wide to narrow: all of them, those of
 /// one tenant, or those of one tenant below one first path segment with the same credentials.
-package struct HostScope: Hashable, Sendable {
+package struct HostScope: Hashable, Codable, Sendable {
     /// Empty: every tenant.
     package let tenant: String
     /// The first path segment and a hash of the credentials (`RequestScope.path`). Empty: every path.

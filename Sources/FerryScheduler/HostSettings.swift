@@ -1,5 +1,5 @@
 /// What an operator has said about a host. Without any, the service decides by itself.
-package struct HostSettings: Sendable, Equatable {
+package struct HostSettings: Codable, Sendable, Equatable {
     package var connectionsMin: Int?
     package var connectionsMax: Int?
     package var isPaused = false

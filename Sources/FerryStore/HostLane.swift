@@ -112,8 +112,7 @@ final class HostLane: Sendable {
                 node: context.configuration.node, reports: reports, probes: progress.probes,
                 probeCountMax: freeProbeCount(progress),
                 leftToOthers: Set(progress.leftToOthers.keys),
-                missingSince: hasOthers ? health.missingSeconds.map { now + -$0 } : nil, now: now,
-                jitter: Double.random(in: 0...1))
+                missingSince: hasOthers ? health.missingSeconds.map { now + -$0 } : nil, now: now)
             do {
                 let outcome = try lane.withConnection { connection throws(PostgresError) in
                     try commit(round, &connection)

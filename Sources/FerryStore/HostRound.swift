@@ -20,7 +20,6 @@ struct HostRound {
     /// Since when this node reaches nobody although there are others; nil: it reaches some, or is alone.
     let missingSince: Timestamp?
     let now: Timestamp
-    let jitter: Double
 
     struct Outcome {
         var hosts: [String: HostControl] = [:]
@@ -80,7 +79,7 @@ struct HostRound {
             outcome.reachedByOthers.append(origin)
             told = told.mapValues(\.withoutMisses)
         }
-        decisions += host.take(told, by: node, inFlight: row.inFlight, now: now, jitter: jitter)
+        decisions += host.take(told, by: node, inFlight: row.inFlight, now: now)
         if host.unreachableSince == now { outcome.lost.append(origin) }
         let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
         let errands = host.errands(at: now, mayProbe: mayProbe)

@@ -1,15 +1,26 @@
 package import FerryCore
 
-/// What one node has seen of one scope since it last told the others. Additive.
-package struct ScopeReport: Sendable, Equatable {
+/// What was seen of one scope: by one node since it last told the others, or in a window of time. Additive.
+package struct ScopeReport: Codable, Sendable, Equatable {
     /// The jobs that something happened to: whether they are at least two is all that matters.
-    package enum Jobs: Sendable, Equatable {
+    package enum Jobs: RawRepresentable, Codable, Sendable, Equatable {
         case none
         case one(JobID)
         case several
 
-        package mutating func add(_ job: JobID) { add(.one(job)) }
+        package init(rawValue: String) {
+            self = rawValue.isEmpty ? .none : JobID(rawValue).map { .one($0) } ?? .several
+        }
 
+        package var rawValue: String {
+            switch self {
+            case .none: ""
+            case .one(let job): job.description
+            case .several: "several"
+            }
+        }
+
+        /// Adds the jobs that something else happened to.
         package mutating func add(_ other: Jobs) {
             if self == .none { self = other } else if other != .none, other != self { self = .several }
         }
@@ -38,24 +49,24 @@ package struct ScopeReport: Sendable, Equatable {
     package init() {}
 
     package var isEmpty: Bool { self == ScopeReport() }
-    package var failed: Int { throttled + lost }
     /// Whether anything was throttled, lost, silent or not reached.
     package var isTrouble: Bool { failed + silent + unreachable > 0 }
+    var failed: Int { throttled + lost }
+    var ended: Int { answered + failed }
+    /// The part of those that ended which failed, and failures for each answer.
+    var failedShare: Double { ended == 0 ? 0 : Double(failed) / Double(ended) }
+    var failureOdds: Double { answered == 0 ? .infinity : Double(failed) / Double(answered) }
 
     /// The same without what a node that is cut off cannot know: connections that failed, and silence.
     package var withoutMisses: ScopeReport {
         var report = self
-        report.unreachable = 0
-        report.unreachableCode = nil
-        report.silent = 0
-        report.silentJobs = .none
+        (report.unreachable, report.unreachableCode) = (0, nil)
+        (report.silent, report.silentJobs) = (0, .none)
         return report
     }
 
     /// Adds the end of an attempt, or its silence. `seconds`: the duration of the attempt.
-    package mutating func add(
-        _ signal: HostSignal, job: JobID, seconds: Double = 0, bytes: Int64 = 0
-    ) {
+    package mutating func add(_ signal: HostSignal, job: JobID, seconds: Double = 0, bytes: Int64 = 0) {
         self.bytes += bytes
         switch signal {
         case .answered:
@@ -66,17 +77,17 @@ package struct ScopeReport: Sendable, Equatable {
             throttled += 1
             throttleStatus = status
             failedSeconds += seconds
-            failedJobs.add(job)
+            failedJobs.add(.one(job))
             guard let asked, asked > 0 else { return }
             retryAfter = min(asked, retryAfter ?? asked)
-            retryAfterJobs.add(job)
+            retryAfterJobs.add(.one(job))
         case .lost:
             lost += 1
             failedSeconds += seconds
-            failedJobs.add(job)
+            failedJobs.add(.one(job))
         case .silent:
             silent += 1
-            silentJobs.add(job)
+            silentJobs.add(.one(job))
         case .unreachable(let code):
             unreachable += 1
             unreachableCode = code
@@ -84,19 +95,15 @@ package struct ScopeReport: Sendable, Equatable {
         }
     }
 
-    /// Adds another report of the same scope. Which of both came first is not known: if either has an answer,
-    /// the silence and `Retry-After` of both are dropped unless they are of the one with the answer.
+    /// Adds another report. Which of both came first is not known: an answer in one of them ends the silence
+    /// and the `Retry-After` of the other.
     package mutating func add(_ other: ScopeReport) {
-        if other.answered > 0, answered == 0 { forgetSilence() }
-        if other.answered == 0 || answered == 0 {
-            if answered == 0 || other.answered > 0 {
-                retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).min()
-                retryAfterJobs.add(other.retryAfterJobs)
-                silent += other.silent
-                silentJobs.add(other.silentJobs)
-            }
-        } else {
-            forgetSilence()
+        if other.answered > 0 { forgetSilence() }
+        if answered == 0 {
+            retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).min()
+            retryAfterJobs.add(other.retryAfterJobs)
+            silent += other.silent
+            silentJobs.add(other.silentJobs)
         }
         answered += other.answered
         answeredSeconds += other.answeredSeconds
@@ -111,9 +118,7 @@ package struct ScopeReport: Sendable, Equatable {
     }
 
     private mutating func forgetSilence() {
-        retryAfter = nil
-        retryAfterJobs = .none
-        silent = 0
-        silentJobs = .none
+        (retryAfter, retryAfterJobs) = (nil, .none)
+        (silent, silentJobs) = (0, .none)
     }
 }

@@ -24,7 +24,7 @@ struct HostConnectionTests {
     @Test("one probe at a time, with growing pauses; when it succeeds jobs are let go in growing numbers")
     func probes() {
         var host = HostControl()
-        let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start, jitter: 0)
+        let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start)
         #expect(decisions.map(\.kind) == [.unreachable] && host.state(at: start) == .unreachable)
         var now = start
         var pauses: [Double] = []
@@ -47,7 +47,7 @@ struct HostConnectionTests {
             host.released(count, of: count)
             #expect(host.errands(at: now).releases == 0)
             if index != 1, index != 4 {
-                _ = host.take([path: answered], inFlight: [path: 1], now: now, jitter: 0)
+                _ = host.take([path: answered], inFlight: [path: 1], now: now)
             }
             now = now + 0.5
         }
@@ -59,44 +59,44 @@ struct HostConnectionTests {
     @Test("a probe without a report is made again; a relapse keeps the pauses long")
     func relapse() {
         var host = HostControl()
-        _ = host.take([path: unreachable(2, .hostNotFound)], inFlight: [:], now: start, jitter: 0)
+        _ = host.take([path: unreachable(2, .hostNotFound)], inFlight: [:], now: start)
         #expect(host.errands(at: start + 1).probes)
         #expect(host.errands(at: start + 1 + CircuitBreaker.probeLeaseSeconds).probes)
         _ = host.probed(.hostNotFound, at: start + 70)
         _ = host.probed(.hostNotFound, at: start + 80)
         _ = host.probed(nil, at: start + 90)
         #expect(host.errands(at: start + 90).releases == 2)
-        _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 94, jitter: 0)
+        _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 94)
         #expect(host.state(at: start + 94) == .recovering, "a probe has just reached it")
-        _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 95, jitter: 0)
+        _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 95)
         #expect(host.state(at: start + 95) == .unreachable && host.nextProbeAt == start + 99)
     }
 
     @Test("connections that fail say nothing while others are answered, and all after five seconds")
     func partlyReached() {
         var host = HostControl()
-        #expect(host.take([path: unreachable(2)], inFlight: [path: 9], now: start, jitter: 0).isEmpty)
-        _ = host.take([path: answered], inFlight: [path: 9], now: start + 1, jitter: 0)
+        #expect(host.take([path: unreachable(2)], inFlight: [path: 9], now: start).isEmpty)
+        _ = host.take([path: answered], inFlight: [path: 9], now: start + 1)
         for seconds in [2.0, 3, 5.9] {
             #expect(
-                host.take([path: unreachable(2)], inFlight: [path: 8], now: start + seconds, jitter: 0)
+                host.take([path: unreachable(2)], inFlight: [path: 8], now: start + seconds)
                     .isEmpty)
         }
-        let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start + 6, jitter: 0)
+        let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start + 6)
         #expect(decisions.map(\.kind) == [.unreachable])
         var slow = HostControl()
         for seconds in [0.0, 1, 2, 3, 4, 4.9] {
             #expect(
-                slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + seconds, jitter: 0)
+                slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + seconds)
                     .isEmpty)
         }
-        #expect(!slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + 5, jitter: 0).isEmpty)
+        #expect(!slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + 5).isEmpty)
     }
 
     @Test("a probe for which no job waits is made while attempts have just ended, then no more")
     func unawaited() {
         var host = HostControl()
-        _ = host.take([path: unreachable(1)], inFlight: [path: 1], now: start, jitter: 0)
+        _ = host.take([path: unreachable(1)], inFlight: [path: 1], now: start)
         for seconds in 1...4 {
             #expect(host.errands(at: start + Double(seconds)).probes)
             host.stopProbing(at: start + Double(seconds))
@@ -111,7 +111,7 @@ struct HostConnectionTests {
     func witness() {
         var host = HostControl()
         let (here, there) = (NodeID(high: 1, low: 1), NodeID(high: 1, low: 2))
-        _ = host.take([path: answered], by: there, inFlight: [:], now: start + 5, jitter: 0)
+        _ = host.take([path: answered], by: there, inFlight: [:], now: start + 5)
         #expect(host.isReached(byOthersThan: here, after: start + 4))
         #expect(!host.isReached(byOthersThan: here, after: start + 5))
         #expect(!host.isReached(byOthersThan: there, after: start + 4))

@@ -35,15 +35,15 @@ struct HostControlTests {
         var host = HostControl()
         var one = ScopeReport()
         for _ in 0..<5 { one.add(told(60), job: job(1)) }
-        #expect(host.take([path: one], inFlight: [path: 3], now: start, jitter: 0).isEmpty)
+        #expect(host.take([path: one], inFlight: [path: 3], now: start).isEmpty)
         let decisions = host.take(
-            [path: report(told(20), told(30))], inFlight: [path: 3], now: start + 1, jitter: 0)
+            [path: report(told(20), told(30))], inFlight: [path: 3], now: start + 1)
         #expect(decisions.map(\.kind) == [.backedOff] && decisions.first?.scope == path)
         #expect(host.limits(at: start + 2)[path]?.blockedUntil == start + 21)
         #expect(host.state(of: path, at: start + 2) == .backingOff && host.state(at: start + 2) == .normal)
         // A response to what began before says nothing new.
         #expect(
-            host.take([path: report(told(90), told(90))], inFlight: [path: 1], now: start + 5, jitter: 0)
+            host.take([path: report(told(90), told(90))], inFlight: [path: 1], now: start + 5)
                 .isEmpty)
         _ = host.errands(at: start + 21)
         #expect(host.limits(at: start + 21)[path]?.blockedUntil == nil)
@@ -54,18 +54,18 @@ struct HostControlTests {
     @Test("an answer in between ends the series of Retry-After")
     func answerBetween() {
         var host = HostControl()
-        _ = host.take([path: report(told(20))], inFlight: [path: 3], now: start, jitter: 0)
-        _ = host.take([path: report(.answered)], inFlight: [path: 3], now: start + 1, jitter: 0)
+        _ = host.take([path: report(told(20))], inFlight: [path: 3], now: start)
+        _ = host.take([path: report(.answered)], inFlight: [path: 3], now: start + 1)
         var other = ScopeReport()
         other.add(told(20), job: job(9))
-        #expect(host.take([path: other], inFlight: [path: 3], now: start + 3, jitter: 0).isEmpty)
+        #expect(host.take([path: other], inFlight: [path: 3], now: start + 3).isEmpty)
         #expect(host.limits(at: start + 3).isEmpty)
     }
 
     @Test("a host may ask for an hour at most")
     func longest() {
         var host = HostControl()
-        _ = host.take([path: report(told(1e9), told(1e9))], inFlight: [:], now: start, jitter: 0)
+        _ = host.take([path: report(told(1e9), told(1e9))], inFlight: [:], now: start)
         #expect(host.limits(at: start)[path]?.blockedUntil == start + HostControl.holdSecondsMax)
     }
 
@@ -74,16 +74,15 @@ struct HostControlTests {
         var host = HostControl()
         let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
         _ = host.take(
-            [path: report(told(20), told(20))], inFlight: [path: 1, other: 1], now: start, jitter: 0)
+            [path: report(told(20), told(20))], inFlight: [path: 1, other: 1], now: start)
         #expect(host.limits(at: start).keys.sorted { $0.path < $1.path } == [path])
         let decisions = host.take(
-            [second: report(told(10), told(10))], inFlight: [path: 1, second: 1, other: 1], now: start + 1,
-            jitter: 0)
+            [second: report(told(10), told(10))], inFlight: [path: 1, second: 1, other: 1], now: start + 1)
         #expect(decisions.map(\.scope) == [second, HostScope(tenant: "a")])
         #expect(
             host.limits(at: start + 1)[HostScope(tenant: "a")]?.blockedUntil == start + 11, "the shorter one")
         #expect(host.limits(at: start + 1)[.origin] == nil, "another tenant uses it")
-        _ = host.take([other: report(told(5), told(5))], inFlight: [other: 1], now: start + 2, jitter: 0)
+        _ = host.take([other: report(told(5), told(5))], inFlight: [other: 1], now: start + 2)
         #expect(host.limits(at: start + 2)[.origin]?.blockedUntil == start + 7)
     }
 
@@ -92,9 +91,9 @@ struct HostControlTests {
     @Test("the first failures set the window and the rate to what was answered")
     func shown() {
         var host = HostControl()
-        _ = host.take([path: report(answered: 0, failed: 1)], inFlight: [path: 10], now: start, jitter: 0)
+        _ = host.take([path: report(answered: 0, failed: 1)], inFlight: [path: 10], now: start)
         let decisions = host.take(
-            [path: report(answered: 40, failed: 30)], inFlight: [path: 10], now: start + 1, jitter: 0)
+            [path: report(answered: 40, failed: 30)], inFlight: [path: 10], now: start + 1)
         #expect(decisions.map(\.kind) == [.limited])
         let limit = host.limits(at: start + 1)[path]
         #expect(limit?.requestRate == 40)
@@ -109,7 +108,7 @@ struct HostControlTests {
         for _ in 0..<20 { one.add(busy, job: job(1)) }
         for second in 0..<5 {
             #expect(
-                host.take([path: one], inFlight: [path: 1], now: start + Double(second), jitter: 0).isEmpty)
+                host.take([path: one], inFlight: [path: 1], now: start + Double(second)).isEmpty)
         }
     }
 
@@ -120,18 +119,18 @@ struct HostControlTests {
         var host = HostControl()
         var now = start
         for _ in 0..<2 {
-            _ = host.take([path: report(failed: 50)], inFlight: [path: 50], now: now, jitter: 0)
+            _ = host.take([path: report(failed: 50)], inFlight: [path: 50], now: now)
             now = now + 1
         }
         #expect(host.limits(at: now)[path] == HostControl.Limit(connectionLimit: 1, requestRate: 1))
         for _ in 0..<120 {
-            _ = host.take([path: report(failed: 1)], inFlight: [path: 0], now: now, jitter: 0)
+            _ = host.take([path: report(failed: 1)], inFlight: [path: 0], now: now)
             now = now + 1
         }
         #expect(host.limits(at: now)[path]?.requestRate == TokenBucket.rateMin)
         var rates: [Double?] = []
         for _ in 0..<12 {
-            _ = host.take([path: report(answered: 5)], inFlight: [path: 1], now: now, jitter: 0)
+            _ = host.take([path: report(answered: 5)], inFlight: [path: 1], now: now)
             rates.append(host.limits(at: now)[path]?.requestRate)
             now = now + 1
         }
@@ -144,8 +143,8 @@ struct HostControlTests {
         func acting(_ reports: [HostScope: ScopeReport]) -> Set<HostScope> {
             var host = HostControl()
             let inFlight = reports.mapValues { _ in 5 }
-            _ = host.take(reports, inFlight: inFlight, now: start, jitter: 0)
-            let decisions = host.take(reports, inFlight: inFlight, now: start + 1, jitter: 0)
+            _ = host.take(reports, inFlight: inFlight, now: start)
+            let decisions = host.take(reports, inFlight: inFlight, now: start + 1)
             return Set(decisions.map(\.scope))
         }
         let (ax, ay) = (path, HostScope(tenant: "a", path: "y"))
@@ -177,25 +176,25 @@ struct HostControlTests {
     @Test("a silent scope gets one more than it has, one more each 15 s, and all again with an answer")
     func silence() {
         var host = HostControl()
-        #expect(host.take([path: silent(2)], inFlight: [path: 10], now: start, jitter: 0).isEmpty)
-        let limited = host.take([path: silent(3)], inFlight: [path: 10], now: start + 1, jitter: 0)
+        #expect(host.take([path: silent(2)], inFlight: [path: 10], now: start).isEmpty)
+        let limited = host.take([path: silent(3)], inFlight: [path: 10], now: start + 1)
         #expect(limited.map(\.kind) == [.limited] && limited.first?.limitAfter == 11)
         #expect(limited.first?.scope == path && host.state(of: path, at: start + 1) == .limited)
         #expect(host.reason(of: path, at: start + 1)?.contains("answers none") ?? false)
-        _ = host.take([path: silent(3)], inFlight: [path: 11], now: start + 10, jitter: 0)
+        _ = host.take([path: silent(3)], inFlight: [path: 11], now: start + 10)
         #expect(host.limits(at: start)[path]?.connectionLimit == 11)
         #expect(host.dueAt(start + 10).map { $0 <= start + 16 } ?? false)
-        _ = host.take([:], inFlight: [path: 9], now: start + 20, jitter: 0)
+        _ = host.take([:], inFlight: [path: 9], now: start + 20)
         #expect(host.limits(at: start)[path]?.connectionLimit == 11, "what ends makes room")
-        _ = host.take([:], inFlight: [path: 11], now: start + 21, jitter: 0)
+        _ = host.take([:], inFlight: [path: 11], now: start + 21)
         #expect(host.limits(at: start)[path]?.connectionLimit == 12)
-        let answered = host.take([path: report(.answered)], inFlight: [path: 12], now: start + 30, jitter: 0)
+        let answered = host.take([path: report(.answered)], inFlight: [path: 12], now: start + 30)
         #expect(answered.map(\.kind) == [.released] && host.limits(at: start + 30).isEmpty)
-        #expect(host.take([path: silent(3)], inFlight: [path: 12], now: start + 33, jitter: 0).isEmpty)
+        #expect(host.take([path: silent(3)], inFlight: [path: 12], now: start + 33).isEmpty)
         #expect(
-            host.take([path: silent(3)], inFlight: [path: 2], now: start + 40, jitter: 0).first?.limitAfter
+            host.take([path: silent(3)], inFlight: [path: 2], now: start + 40).first?.limitAfter
                 == 4)
-        #expect(host.take([:], inFlight: [:], now: start + 41, jitter: 0).map(\.kind) == [.released])
+        #expect(host.take([:], inFlight: [:], now: start + 41).map(\.kind) == [.released])
     }
 
     @Test("silence spreads to the tenant and the origin only if nothing that is used in them answers")
@@ -203,20 +202,20 @@ struct HostControlTests {
         let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
         var host = HostControl()
         let inFlight = [path: 5, second: 5, other: 5]
-        _ = host.take([other: report(.answered)], inFlight: inFlight, now: start, jitter: 0)
+        _ = host.take([other: report(.answered)], inFlight: inFlight, now: start)
         var decisions = host.take(
-            [path: silent(3), second: silent(3)], inFlight: inFlight, now: start + 2, jitter: 0)
+            [path: silent(3), second: silent(3)], inFlight: inFlight, now: start + 2)
         #expect(decisions.map(\.scope) == [HostScope(tenant: "a")])
-        decisions = host.take([other: silent(3)], inFlight: inFlight, now: start + 20, jitter: 0)
+        decisions = host.take([other: silent(3)], inFlight: inFlight, now: start + 20)
         #expect(decisions.map(\.scope) == [.origin] && decisions.first?.limitAfter == 16)
     }
 
     @Test("a host whose transfers take long is silent only after twice their mean")
     func usualSilence() {
         var host = HostControl()
-        _ = host.take([path: report(answered: 2, seconds: 20)], inFlight: [path: 9], now: start, jitter: 0)
-        #expect(host.take([path: silent(3)], inFlight: [path: 9], now: start + 39, jitter: 0).isEmpty)
-        #expect(!host.take([path: silent(3)], inFlight: [path: 9], now: start + 41, jitter: 0).isEmpty)
+        _ = host.take([path: report(answered: 2, seconds: 20)], inFlight: [path: 9], now: start)
+        #expect(host.take([path: silent(3)], inFlight: [path: 9], now: start + 39).isEmpty)
+        #expect(!host.take([path: silent(3)], inFlight: [path: 9], now: start + 41).isEmpty)
     }
 
     // MARK: Operators and memory
@@ -247,11 +246,11 @@ struct HostControlTests {
     @Test("a host is forgotten a minute after the last report, or after ten minutes without trouble")
     func forgotten() {
         var host = HostControl()
-        _ = host.take([path: report(.lost)], inFlight: [path: 1], now: start, jitter: 0)
+        _ = host.take([path: report(.lost)], inFlight: [path: 1], now: start)
         #expect(!host.isForgettable(at: start + 59) && host.isForgettable(at: start + 60))
         for second in 1..<600 {
             _ = host.take(
-                [path: report(.answered)], inFlight: [path: 5], now: start + Double(second), jitter: 0)
+                [path: report(.answered)], inFlight: [path: 5], now: start + Double(second))
             #expect(!host.isForgettable(at: start + Double(second)))
         }
         #expect(
@@ -263,13 +262,12 @@ struct HostControlTests {
         var host = HostControl()
         for second in 0..<3 {
             _ = host.take(
-                [path: report(answered: 40, failed: 30)], inFlight: [path: 10], now: start + Double(second),
-                jitter: 0)
+                [path: report(answered: 40, failed: 30)], inFlight: [path: 10], now: start + Double(second))
         }
         #expect(host.limits(at: start)[path] != nil)
         for second in 3..<620 {
             _ = host.take(
-                [path: report(answered: 1)], inFlight: [path: 1], now: start + Double(second), jitter: 0)
+                [path: report(answered: 1)], inFlight: [path: 1], now: start + Double(second))
         }
         #expect(host.limits(at: start).isEmpty)
     }
@@ -287,7 +285,7 @@ struct HostControlTests {
                 }
             }
             _ = host.take(
-                reports, inFlight: reports.mapValues { _ in 1 }, now: start + Double(round), jitter: 0)
+                reports, inFlight: reports.mapValues { _ in 1 }, now: start + Double(round))
         }
         #expect(host.json.count < 512 * 400 && HostControl(json: host.json) == host)
         #expect(host.limits(at: start + 2).count <= HostControl.scopeCountMax)
@@ -319,7 +317,7 @@ struct HostControlTests {
                     }
                     inFlight[scope] = Int(random.next() % 64)
                 }
-                _ = host.take(reports, inFlight: inFlight, now: now, jitter: Double(random.next() % 9) / 8)
+                _ = host.take(reports, inFlight: inFlight, now: now)
                 let errands = host.errands(at: now)
                 if errands.probes { _ = host.probed(random.next() % 2 == 0 ? nil : .timedOut, at: now) }
                 if errands.releases > 0 { host.released(Int(random.next() % 5), of: errands.releases) }

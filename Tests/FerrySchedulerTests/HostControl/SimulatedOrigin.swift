@@ -238,7 +238,7 @@ struct SimulatedOrigin {
         for (index, stream) in streams.enumerated() {
             running[HostScope(tenant: stream.tenant, path: stream.path), default: 0] += inFlight[index]
         }
-        decisions += control.take(told, by: nil, inFlight: running, now: now, jitter: 0.5)
+        decisions += control.take(told, by: nil, inFlight: running, now: now)
         _ = control.errands(at: now)
         limits = control.limits(at: now)
         credits = credits.filter { limits[$0.key]?.requestRate != nil }

@@ -40,6 +40,7 @@ LIMITS = {
     "body of a batch": ["batchByteCountMax", "batchJobCountMax"],
     "URL of a job": ["urlByteCountMax"],
     "header fields of a job": ["headerCountMax", "headerByteCountMax"],
+    "`http_additional_headers_origins` of a session": ["additionalHeaderOriginCountMax"],
     "`request.auth`": ["userByteCountMax", "passwordByteCountMax", "tokenByteCountMax"],
     "each PEM text": ["pemByteCountMax"],
     "`request.tls.pins`": ["pinCountMax", "proxyBypassCountMax"],

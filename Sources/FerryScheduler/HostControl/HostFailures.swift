@@ -32,7 +32,7 @@ extension HostControl {
         return decisions
     }
 
-    /// The share of failures that is usual in a scope: what is so in the scopes around it is so there as well.
+    /// The share of failures that is usual in a scope, which is also that of the scopes around it.
     private func usual(of scope: HostScope) -> Double {
         scope.upward.map { controls[$0]?.usual ?? 0 }.max() ?? 0
     }
@@ -83,7 +83,10 @@ extension HostControl {
             let windows = part == scope ? [self.windows[scope]].compactMap(\.self) : windows(in: part)
             let sum = Evidence(windows, at: now)
             if share * Double(sum.seen.ended) < Double(EvidenceWindow.failedCountMin) { others += windows }
-            fineness = max(fineness, sum.fineness(where: share))
+            // Where most requests fail, one that is answered is no sign that its part is fine.
+            if sum.seen.ended > 1 {
+                fineness = max(fineness, sum.fineness(where: share))
+            }
             if sum.seen.failed > 0, sum.seen.failedShare >= share / 2 { failingCount += 1 }
         }
         fineness = max(fineness, Evidence(others, at: now).fineness(where: share))

@@ -29,7 +29,8 @@ extension HostControl {
             }
             return control.isUnanswered
                 ? "The host answers none of \(words); these are limited to \(limit.words) until it does."
-                : "The host failed too many of \(words); these are limited to \(limit.words), which it can answer."
+                : "The host failed too many of \(words); these are limited to \(limit.words), which it "
+                    + "can answer."
         }
     }
 

@@ -173,6 +173,24 @@ struct HostControlTests {
         return report
     }
 
+    @Test("of many paths with one request each, one that is answered does not make its path fine")
+    func onePathEach() {
+        var host = HostControl()
+        var number: UInt64 = 0
+        var decisions: [HostDecision] = []
+        for second in 0..<2 {
+            var reports: [HostScope: ScopeReport] = [:]
+            for index in 0..<30 {
+                number += 1
+                var report = ScopeReport()
+                report.add(index < 3 ? .answered : busy, job: job(number), seconds: 0.01)
+                reports[HostScope(tenant: "a", path: "p\(number)")] = report
+            }
+            decisions += host.take(reports, inFlight: [:], now: start + Double(second))
+        }
+        #expect(decisions.map(\.kind) == [.limited] && decisions.first?.scope == HostScope(tenant: "a"))
+    }
+
     @Test("a silent scope gets one more than it has, one more each 15 s, and all again with an answer")
     func silence() {
         var host = HostControl()

@@ -210,6 +210,12 @@ class Origin:
         head += "" if plan.validator == "none" else "Accept-Ranges: bytes\r\n"
         if status.startswith("206"):
             head += f"Content-Range: bytes {first}-{last}/{len(body)}\r\n"
+        if not part:
+            # The client has the whole response with its head, whatever fault was planned.
+            visit.end = time.monotonic()
+            writer.write(head.encode() + b"\r\n")
+            await writer.drain()
+            return True
         writer.write(head.encode() + b"\r\n")
         cut = int(len(part) * float(argument)) if fault in ("cut", "reset", "silence") else len(part)
         step = max(1, len(part) // 12) if fault == "slow" else 1 << 18

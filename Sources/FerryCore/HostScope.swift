@@ -30,6 +30,18 @@ package struct HostScope: Hashable, Codable, Sendable {
     }
 }
 
+/// A scope with its origin.
+package struct OriginScope: Hashable, Sendable {
+    /// `scheme://host:port`.
+    package let origin: String
+    package let scope: HostScope
+
+    package init(origin: String, scope: HostScope) {
+        self.origin = origin
+        self.scope = scope
+    }
+}
+
 /// The narrowest scope that requests share: one tenant, one origin, one first path segment, the same
 /// credentials.
 package struct RequestScope: Hashable, Sendable {

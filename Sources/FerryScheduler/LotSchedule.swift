@@ -60,10 +60,6 @@ package struct LotSchedule: Sendable {
         /// The widest scope that limits its requests.
         var limited: HostScope?
     }
-    private struct OriginScope: Hashable {
-        let origin: String
-        let scope: HostScope
-    }
     private struct Session {
         var weight = 1.0
         /// By the urgency of their first job.

@@ -40,7 +40,7 @@ extension QueueView {
         guard claimed == permits.count else { return .empty }
         if let until = permits.blockedUntil {
             // A limit of a narrower scope is of no matter to the other lots of a wider one.
-            if let (key, isPaced) = widest(
+            if let (key, isPaced) = onlyScope(
                 of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
             {
                 schedule.block(origin: key.origin, key.scope, until: until)
@@ -50,7 +50,7 @@ extension QueueView {
         }
         let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
         let until = now + min(pause, Self.fullPauseMax)
-        if let (key, _) = widest(of: ask.lot, where: { $0.connectionLimit != nil }) {
+        if let (key, _) = onlyScope(of: ask.lot, where: { $0.connectionLimit != nil }) {
             schedule.block(origin: key.origin, key.scope, until: until)
         }
         return .blocked(until: until)
@@ -58,15 +58,15 @@ extension QueueView {
 
     /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it
     /// was.
-    private func widest(
+    private func onlyScope(
         of lot: Lot, where isSo: (HostLimit) -> Bool
-    ) -> (key: ScopeKey, isPaced: Bool)? {
+    ) -> (key: OriginScope, isPaced: Bool)? {
         guard let scope = lot.scope else { return nil }
-        let limited = scope.scopes.compactMap { one -> (ScopeKey, Bool)? in
+        let limited = scope.scopes.compactMap { one -> (OriginScope, Bool)? in
             guard let limit = context.configuration.hosts.limit(at: scope.origin, one), isSo(limit) else {
                 return nil
             }
-            return (ScopeKey(origin: scope.origin, scope: one), limit.requestRate != nil)
+            return (OriginScope(origin: scope.origin, scope: one), limit.requestRate != nil)
         }
         return limited.count == 1 ? limited[0] : nil
     }
@@ -81,7 +81,7 @@ extension QueueView {
             lot.scope?.scopes.contains { one in
                 guard let limit = hosts.limit(at: origin, one) else { return false }
                 return limit.blockedUntil ?? now > now
-                    || limit.requestRate != nil && paced[ScopeKey(origin: origin, scope: one)] != nil
+                    || limit.requestRate != nil && paced[OriginScope(origin: origin, scope: one)] != nil
             } ?? false
         }
     }

@@ -22,11 +22,7 @@ struct QueueView {
     /// What was charged for the jobs that are leased, in seconds of a slot.
     private var charged: [JobID: Double] = [:]
     /// When the rate of a scope allows its next request.
-    var paced: [ScopeKey: Timestamp] = [:]
-    struct ScopeKey: Hashable {
-        let origin: String
-        let scope: HostScope
-    }
+    var paced: [OriginScope: Timestamp] = [:]
     /// `Backlog.mark` of the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.

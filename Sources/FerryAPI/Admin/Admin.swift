@@ -3,7 +3,7 @@ internal import HTTPServer
 
 extension API {
     /// `GET /v1/admin/status`
-    func readStatus(_ call: Call) {
+    func readStatus(_ call: RequestContext) {
         ports.status.status { [self] result in
             switch result {
             case .failure(let error): call.fail(error)
@@ -63,7 +63,7 @@ extension API {
     }
 
     /// `GET /v1/admin/nodes`
-    func listNodes(_ call: Call) {
+    func listNodes(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, before) = try call.page { cursor throws(Problem) -> NodeID in try position(cursor) }
             ports.status.nodes { result in

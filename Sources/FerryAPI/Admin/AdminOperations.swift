@@ -13,12 +13,12 @@ package protocol ServiceControl: Sendable {
 
 extension API {
     /// `POST /v1/admin/pause`
-    func pauseService(_ call: Call) { pause(true, call) }
+    func pauseService(_ call: RequestContext) { pause(true, call) }
 
     /// `POST /v1/admin/resume`
-    func resumeService(_ call: Call) { pause(false, call) }
+    func resumeService(_ call: RequestContext) { pause(false, call) }
 
-    private func pause(_ isPaused: Bool, _ call: Call) {
+    private func pause(_ isPaused: Bool, _ call: RequestContext) {
         call.answering { () throws(Problem) in
             try needEmptyObject(call)
             ports.operations.pause(isPaused) { result in
@@ -36,12 +36,12 @@ extension API {
     }
 
     /// `POST /v1/admin/nodes/{id}/drain`
-    func drainNode(_ call: Call) { drain(true, call) }
+    func drainNode(_ call: RequestContext) { drain(true, call) }
 
     /// `POST /v1/admin/nodes/{id}/resume`
-    func resumeNode(_ call: Call) { drain(false, call) }
+    func resumeNode(_ call: RequestContext) { drain(false, call) }
 
-    private func drain(_ drains: Bool, _ call: Call) {
+    private func drain(_ drains: Bool, _ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(NodeID.self)
             try needEmptyObject(call)
@@ -58,7 +58,7 @@ extension API {
     }
 
     /// `GET /v1/admin/tenants`
-    func listTenants(_ call: Call) {
+    func listTenants(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, name) = try call.page { cursor throws(Problem) -> String in
                 try NameCursor.tenant.name(cursor, where: APIKey.isTenant)

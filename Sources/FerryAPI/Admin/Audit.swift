@@ -19,7 +19,7 @@ extension Route {
 
 extension API {
     /// Carries the request out once it is kept who asked for what; without that nothing is done.
-    func audit(_ call: Call, _ route: Route) {
+    func audit(_ call: RequestContext, _ route: Route) {
         let head = call.request.head
         let entry = AuditEntry(
             id: identifiers.make(), requestedAt: ports.clock.now(),
@@ -44,7 +44,7 @@ extension API {
     }
 
     /// `GET /v1/admin/audit`
-    func listAudit(_ call: Call) {
+    func listAudit(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, before) = try call.page { cursor throws(Problem) -> AuditID in try position(cursor) }
             ports.audit.audit(before: before, limit: limit + 1) { result in

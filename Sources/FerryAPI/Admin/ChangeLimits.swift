@@ -14,12 +14,12 @@ package protocol LimitStore: Sendable {
 
 extension API {
     /// `GET /v1/admin/limits`
-    func readLimits(_ call: Call) {
+    func readLimits(_ call: RequestContext) {
         ports.limits.limits { answer($0, call) }
     }
 
     /// `PATCH /v1/admin/limits`: a merge patch.
-    func changeLimits(_ call: Call) {
+    func changeLimits(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let patch = try call.mergePatch()
             do throws(InvalidFields) {
@@ -36,7 +36,7 @@ extension API {
     }
 }
 
-private func answer(_ result: Result<TransferLimits, StoreError>, _ call: Call) {
+private func answer(_ result: Result<TransferLimits, StoreError>, _ call: RequestContext) {
     switch result {
     case .failure(let error): call.fail(error)
     case .success(let limits):

@@ -3,7 +3,7 @@ internal import HTTPServer
 
 extension API {
     /// `POST /v1/admin/keys`: this answer, and those to the same request again, hold the key.
-    func createKey(_ call: Call) {
+    func createKey(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let text = makeKey()
             let key = try newKey(try call.json(), hash: digest(ofKey: text))
@@ -25,7 +25,7 @@ extension API {
     }
 
     private func newKey(_ json: JSON, hash: [UInt8]) throws(Problem) -> APIKey {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         var key: APIKey?
         if var fields = FieldReader(json, at: "#", complaints) {
             for name in ["name", "role"] where !fields.has(name) {
@@ -52,7 +52,7 @@ extension API {
     }
 
     /// `GET /v1/admin/keys`
-    func listKeys(_ call: Call) {
+    func listKeys(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, before) = try call.page { cursor throws(Problem) -> KeyID in try position(cursor) }
             ports.keys.keys(before: before, limit: limit + 1) { result in
@@ -68,7 +68,7 @@ extension API {
     }
 
     /// `GET /v1/admin/keys/{id}`
-    func readKey(_ call: Call) {
+    func readKey(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             ports.keys.key(try call.identifier(KeyID.self)) { result in
                 switch result {
@@ -80,7 +80,7 @@ extension API {
     }
 
     /// `DELETE /v1/admin/keys/{id}`
-    func revokeKey(_ call: Call) {
+    func revokeKey(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(KeyID.self)
             guard call.fields.contains("If-Match") else { return revoke(id, call) }
@@ -96,7 +96,7 @@ extension API {
         }
     }
 
-    private func revoke(_ id: KeyID, _ call: Call) {
+    private func revoke(_ id: KeyID, _ call: RequestContext) {
         ports.keys.revoke(id) { [self] result in
             switch result {
             case .failure(let error): call.fail(error)
@@ -108,7 +108,7 @@ extension API {
 
 /// `text`: the key itself.
 private func sendKey(
-    _ key: APIKey, _ status: Int, _ call: Call, text: String? = nil,
+    _ key: APIKey, _ status: Int, _ call: RequestContext, text: String? = nil,
     _ extra: [(name: String, value: String)] = []
 ) {
     let json = key.json()

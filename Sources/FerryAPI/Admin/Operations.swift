@@ -4,11 +4,11 @@ internal import OpenSSL
 
 extension API {
     /// `GET /livez`: the process can answer.
-    func live(_ call: Call) { sendText(200, "ok\n", call) }
+    func live(_ call: RequestContext) { sendText(200, "ok\n", call) }
 
     /// `GET /readyz`: and so can what it depends on. `?verbose` names each check, as Kubernetes' API server
     /// does.
-    func ready(_ call: Call) {
+    func ready(_ call: RequestContext) {
         let verbose = call.query.first { $0.name == "verbose" }?.value
         let isVerbose = verbose != nil
         guard verbose?.unicodeScalars.count ?? 0 <= Limits.nameByteCountMax else {
@@ -31,7 +31,7 @@ extension API {
         return check.isRequired ? "[-]\(check.name) failed\n" : "[!]\(check.name) failed, not required\n"
     }
 
-    private func sendText(_ status: Int, _ text: String, _ call: Call) {
+    private func sendText(_ status: Int, _ text: String, _ call: RequestContext) {
         let fields = HTTPFields([
             ("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"),
         ])
@@ -39,7 +39,7 @@ extension API {
     }
 
     /// `GET /metrics`
-    func metrics(_ call: Call) {
+    func metrics(_ call: RequestContext) {
         let fields = HTTPFields([
             ("Content-Type", "text/plain; version=0.0.4; charset=utf-8"), ("Cache-Control", "no-store"),
         ])
@@ -47,12 +47,12 @@ extension API {
     }
 
     /// `GET /openapi.json`
-    func openapi(_ call: Call) {
+    func openapi(_ call: RequestContext) {
         send(openAPIDocument, "application/json", call, [])
     }
 
     /// `GET /docs`
-    func docs(_ call: Call) {
+    func docs(_ call: RequestContext) {
         // The page may run its own script and read the document, and nothing else.
         send(
             docsPage, "text/html; charset=utf-8", call,
@@ -66,7 +66,7 @@ extension API {
     }
 
     private func send(
-        _ bytes: [UInt8], _ type: String, _ call: Call, _ extra: [(name: String, value: String)]
+        _ bytes: [UInt8], _ type: String, _ call: RequestContext, _ extra: [(name: String, value: String)]
     ) {
         let tag = "\"\(hexEncoded(Array(Digest.of(bytes).prefix(16))))\""
         let basics = [("ETag", tag), ("Cache-Control", "no-cache")]

@@ -51,7 +51,7 @@ final class EventStreams: EventSink {
     // MARK: Opening
 
     /// Answers with a stream, or says why not. `after`: the last event that the client has seen.
-    func open(_ subject: EventStream.Subject, after: EventID?, _ call: Call) {
+    func open(_ subject: EventStream.Subject, after: EventID?, _ call: RequestContext) {
         guard let stream = enter(subject) else {
             return call.fail(
                 Problem(
@@ -95,12 +95,12 @@ final class EventStreams: EventSink {
     }
 
     /// The last answer of a stream that could not be opened.
-    private func refuse(_ stream: EventStream, _ error: StoreError, _ call: Call) {
+    private func refuse(_ stream: EventStream, _ error: StoreError, _ call: RequestContext) {
         leave(stream)
         call.fail(error)
     }
 
-    private func answer(_ stream: EventStream, _ call: Call) {
+    private func answer(_ stream: EventStream, _ call: RequestContext) {
         let fields = HTTPFields([
             ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
         ])
@@ -110,7 +110,7 @@ final class EventStreams: EventSink {
     // MARK: A job's
 
     /// The job as it is, or what the client has missed; then what happens to it, until it has ended.
-    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ call: Call) {
+    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ call: RequestContext) {
         guard let after else { return beginJob(id, stream, call) }
         follow(id, after: after, stream) { [self] result in
             switch result {
@@ -128,7 +128,7 @@ final class EventStreams: EventSink {
         }
     }
 
-    private func beginJob(_ id: JobID, _ stream: EventStream, _ call: Call) {
+    private func beginJob(_ id: JobID, _ stream: EventStream, _ call: RequestContext) {
         events.lastEvent { [self] last in
             guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
             jobs.job(id, tenant: stream.subject.query.tenant) { [self] found in
@@ -175,7 +175,7 @@ final class EventStreams: EventSink {
 
     // MARK: The log's
 
-    private func openLog(after: EventID?, _ stream: EventStream, _ call: Call) {
+    private func openLog(after: EventID?, _ stream: EventStream, _ call: RequestContext) {
         let query = stream.subject.query
         guard let after else {
             return events.lastEvent { [self] last in

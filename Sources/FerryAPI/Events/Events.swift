@@ -3,7 +3,7 @@ internal import HTTPServer
 
 extension API {
     /// `GET /v1/events`
-    func listEvents(_ call: Call) {
+    func listEvents(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             if wantsStream(call) { return try streamEvents(of: nil, call) }
             let query = try eventQuery(call)
@@ -14,7 +14,7 @@ extension API {
     }
 
     /// `GET /v1/jobs/{id}/events`
-    func listJobEvents(_ call: Call) {
+    func listJobEvents(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             if wantsStream(call) { return try streamEvents(of: id, call) }
@@ -28,7 +28,7 @@ extension API {
     // MARK: Streams
 
     /// Events of a job; nil: of the tenant, or of one of its sessions.
-    private func streamEvents(of job: JobID?, _ call: Call) throws(Problem) {
+    private func streamEvents(of job: JobID?, _ call: RequestContext) throws(Problem) {
         var query = EventQuery(tenant: call.principal.tenant)
         var showsProgress = true
         for (name, value) in call.query {
@@ -48,7 +48,7 @@ extension API {
         try open(EventStream.Subject(query: query, job: job, showsProgress: showsProgress), call)
     }
 
-    private func open(_ subject: EventStream.Subject, _ call: Call) throws(Problem) {
+    private func open(_ subject: EventStream.Subject, _ call: RequestContext) throws(Problem) {
         var after: EventID?
         if let text = call.fields["Last-Event-ID"], !text.isEmpty {
             guard let id = EventID(text) else {
@@ -61,7 +61,7 @@ extension API {
 }
 
 private func sendEvents(
-    _ result: Result<ListPage<EventEntry, EventKindTag>, StoreError>, _ limit: Int, _ call: Call
+    _ result: Result<ListPage<EventEntry, EventKindTag>, StoreError>, _ limit: Int, _ call: RequestContext
 ) {
     switch result {
     case .failure(let error): call.fail(error)
@@ -75,7 +75,7 @@ private func sendEvents(
 
 /// Whether the client asks for server-sent events before JSON (RFC 9110 §12.5.1, without weights: nobody
 /// gives them here).
-private func wantsStream(_ call: Call) -> Bool {
+private func wantsStream(_ call: RequestContext) -> Bool {
     let types = (call.fields["Accept"] ?? "").split(separator: ",").map { range in
         range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
     }
@@ -83,7 +83,7 @@ private func wantsStream(_ call: Call) -> Bool {
     return types.firstIndex(of: "application/json").map { stream < $0 } ?? true
 }
 
-private func eventQuery(_ call: Call) throws(Problem) -> EventQuery {
+private func eventQuery(_ call: RequestContext) throws(Problem) -> EventQuery {
     var query = EventQuery(tenant: call.principal.tenant)
     for (name, value) in call.query {
         switch name {

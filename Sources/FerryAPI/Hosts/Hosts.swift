@@ -15,7 +15,7 @@ package protocol HostStore: Sendable {
 
 extension API {
     /// `GET /v1/admin/hosts`
-    func listHosts(_ call: Call) {
+    func listHosts(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, after) = try call.page(hostPosition)
             ports.hosts.hosts(after: after ?? "", limit: limit + 1) { result in
@@ -32,7 +32,7 @@ extension API {
     }
 
     /// `GET /v1/admin/hosts/{host}`
-    func readHost(_ call: Call) {
+    func readHost(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             ports.hosts.host(try origin(call)) { result in
                 switch result {
@@ -44,7 +44,7 @@ extension API {
     }
 
     /// `PATCH /v1/admin/hosts/{host}`: a merge patch.
-    func changeHost(_ call: Call) {
+    func changeHost(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let origin = try origin(call)
             let json = try call.mergePatch()
@@ -71,7 +71,7 @@ extension API {
     }
 }
 
-private func origin(_ call: Call) throws(Problem) -> String {
+private func origin(_ call: RequestContext) throws(Problem) -> String {
     guard let reference = call.parameters.first.flatMap(HostReference.init) else {
         throw Problem(
             .invalidParameter,
@@ -86,7 +86,7 @@ private func hostPosition(_ cursor: String) throws(Problem) -> String {
     return cursor
 }
 
-private func sendHost(_ host: HostRecord, _ call: Call) {
+private func sendHost(_ host: HostRecord, _ call: RequestContext) {
     var writer = JSONWriter(reservingCapacity: 4_096)
     host.write(into: &writer)
     let json = writer.bytes

@@ -2,7 +2,7 @@ package import FerryCore
 internal import HTTPServer
 
 /// Takes answers to what is asked about jobs.
-package protocol QuestionTaker: Sendable {
+package protocol AnswerSink: Sendable {
     /// `resolve` may be asked more than once; what it throws is the inner failure. A job about which nothing
     /// of this kind is asked, or not since `askedAt`, is `invalidState`.
     func answer(
@@ -14,15 +14,15 @@ package protocol QuestionTaker: Sendable {
 
 extension API {
     /// `POST /v1/jobs/{id}/begin`
-    func answerBegin(_ call: Call) { answer(.begin, call) }
+    func answerBegin(_ call: RequestContext) { answer(.begin, call) }
 
     /// `POST /v1/jobs/{id}/redirect`
-    func answerRedirect(_ call: Call) { answer(.redirect, call) }
+    func answerRedirect(_ call: RequestContext) { answer(.redirect, call) }
 
     /// `POST /v1/jobs/{id}/challenge`
-    func answerChallenge(_ call: Call) { answer(.challenge, call) }
+    func answerChallenge(_ call: RequestContext) { answer(.challenge, call) }
 
-    private func answer(_ kind: JobQuestion.Kind, _ call: Call) {
+    private func answer(_ kind: JobQuestion.Kind, _ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             let body = try call.json()

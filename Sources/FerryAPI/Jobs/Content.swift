@@ -40,7 +40,7 @@ private struct ContentDescription {
 
 extension API {
     /// `GET /v1/jobs/{id}/content`
-    func readContent(_ call: Call) {
+    func readContent(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             ports.reader.job(id, tenant: call.principal.tenant) { [self] result in
@@ -51,7 +51,7 @@ extension API {
         }
     }
 
-    private func sendContent(of job: JobRecord, _ call: Call) throws(Problem) {
+    private func sendContent(of job: JobRecord, _ call: RequestContext) throws(Problem) {
         guard job.state == .succeeded else { throw Problem(StoreError.invalidState(of: job)) }
         guard let content = JobContent(job) else {
             throw Problem(.noContent, "This job left nothing that could be fetched.")
@@ -91,7 +91,7 @@ extension API {
 /// Sends everything or the range that is asked for (RFC 9110 §14). Calls `body` exactly once, with offset and
 /// length.
 private func sendPart(
-    _ description: ContentDescription, _ byteCount: Int64, _ call: Call,
+    _ description: ContentDescription, _ byteCount: Int64, _ call: RequestContext,
     _ body: (Int64, Int64) -> Response.Body
 ) {
     // A range is only for GET, and only of the same bytes: If-Range wants the strong tag.

@@ -7,7 +7,7 @@ private let stopWait = 1.0
 
 extension API {
     /// `POST /v1/jobs/{id}/cancel`
-    func cancelJob(_ call: Call) {
+    func cancelJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             let keepsBytes = try cancelBody(call)
@@ -22,8 +22,8 @@ extension API {
     }
 
     /// `produce_resume_data`.
-    private func cancelBody(_ call: Call) throws(Problem) -> Bool {
-        let complaints = Complaints()
+    private func cancelBody(_ call: RequestContext) throws(Problem) -> Bool {
+        let complaints = ValidationErrors()
         var keepsBytes = false
         if var fields = FieldReader(try call.json(isOptional: true), at: "#", complaints) {
             keepsBytes = fields.bool("produce_resume_data") ?? false
@@ -34,7 +34,7 @@ extension API {
     }
 
     /// `POST /v1/jobs/{id}/suspend`
-    func suspendJob(_ call: Call) {
+    func suspendJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             try needEmptyObject(call)
@@ -47,7 +47,7 @@ extension API {
     }
 
     /// `POST /v1/jobs/{id}/resume`
-    func resumeJob(_ call: Call) {
+    func resumeJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             try needEmptyObject(call)
@@ -63,7 +63,7 @@ extension API {
     }
 
     /// `POST /v1/jobs/{id}/acknowledge`
-    func acknowledgeJob(_ call: Call) {
+    func acknowledgeJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             try needEmptyObject(call)
@@ -78,7 +78,7 @@ extension API {
 
     /// Answers when the job has come to a state that `isDone`, or does not come to it in time.
     private func answerStop(
-        _ result: Result<JobRecord, StoreError>, _ id: JobID, _ call: Call,
+        _ result: Result<JobRecord, StoreError>, _ id: JobID, _ call: RequestContext,
         isDone: @escaping @Sendable (JobState) -> Bool
     ) {
         switch result {
@@ -95,7 +95,7 @@ extension API {
     }
 
     /// `DELETE /v1/jobs/{id}`
-    func deleteJob(_ call: Call) {
+    func deleteJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             call.changing { [self] revision, reply in

@@ -6,7 +6,7 @@ private let lineTypes = ["application/x-ndjson", "application/ndjson", "applicat
 
 extension API {
     /// `POST /v1/jobs/batch`: all or nothing.
-    func submitJobs(_ call: Call) {
+    func submitJobs(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             try call.needMediaType(["application/json"] + lineTypes)
             let idempotency = try idempotency(call)
@@ -18,7 +18,7 @@ extension API {
         }
     }
 
-    private func submitBatch(_ call: Call, _ idempotency: Submission.Idempotency?) throws(Problem) {
+    private func submitBatch(_ call: RequestContext, _ idempotency: Submission.Idempotency?) throws(Problem) {
         let documents = try documents(call)
         guard (1...Limits.batchJobCountMax).contains(documents.count) else {
             throw Problem(
@@ -41,11 +41,11 @@ extension API {
             } catch {
                 earlier.identifiers.append(identifiers.make())
                 errors += error.errors
-                if errors.count >= Complaints.countMax { break }
+                if errors.count >= ValidationErrors.countMax { break }
             }
         }
         guard errors.isEmpty else {
-            let invalid = InvalidFields(Array(errors.prefix(Complaints.countMax)))
+            let invalid = InvalidFields(Array(errors.prefix(ValidationErrors.countMax)))
             return unlessKnown(idempotency, call, then: { sendBatch($0, call) }) {
                 call.fail(Problem(invalid))
             }
@@ -63,9 +63,9 @@ extension API {
         }
     }
 
-    private func documents(_ call: Call) throws(Problem) -> [JSON] {
+    private func documents(_ call: RequestContext) throws(Problem) -> [JSON] {
         if try isMediaType(call.fields, lineTypes) { return try lines(call) }
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         var jobs: [JSON]?
         if var fields = FieldReader(try call.parse(call.request.body), at: "#", complaints) {
             if !fields.has("jobs") { fields.complain("jobs", "required", "A batch needs jobs.") }
@@ -77,7 +77,7 @@ extension API {
     }
 
     /// One document a line; empty lines do not count. One document too many is read, and nothing after it.
-    private func lines(_ call: Call) throws(Problem) -> [JSON] {
+    private func lines(_ call: RequestContext) throws(Problem) -> [JSON] {
         var documents: [JSON] = []
         var valuesLeft = JSON.valueCountMax
         var lines = Lines(call.request.body)
@@ -125,7 +125,7 @@ private final class EarlierJobs {
     subscript(place: Int) -> JobID? { identifiers.indices.contains(place) ? identifiers[place] : nil }
 }
 
-private func sendBatch(_ accepted: Submission.Accepted, _ call: Call) {
+private func sendBatch(_ accepted: Submission.Accepted, _ call: RequestContext) {
     var writer = JSONWriter(reservingCapacity: 64 * accepted.jobs.count + 16)
     writer.beginObject()
     writer.name("data")

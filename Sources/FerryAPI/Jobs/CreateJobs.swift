@@ -5,7 +5,7 @@ internal import Synchronization
 
 extension API {
     /// `POST /v1/jobs`
-    func submitJob(_ call: Call) {
+    func submitJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let sessions = scope(call)
             let json = try call.json()
@@ -27,12 +27,12 @@ extension API {
     }
 
     /// The sessions of whoever calls, as this node knows them.
-    func scope(_ call: Call) -> SessionScope {
+    func scope(_ call: RequestContext) -> SessionScope {
         SessionScope(ports.sessions.sessionBoard.current, tenant: call.principal.tenant)
     }
 
     /// `POST /v1/jobs/{id}/retry`: the same job again, as a new one.
-    func retryJob(_ call: Call) {
+    func retryJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             try needEmptyObject(call)
@@ -60,7 +60,7 @@ extension API {
 
     /// What cannot be accepted, unless it was accepted before: a session, the egress policy or the job to
     /// repeat may have changed since, or be gone.
-    private func refuse(_ call: Call, _ key: Submission.Idempotency?, _ problem: Problem) {
+    private func refuse(_ call: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem) {
         unlessKnown(key, call) { [self] accepted in
             guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
             replay(first, of: nil, call) { error in
@@ -73,7 +73,7 @@ extension API {
 
     /// `time`: when it was, or is, asked for.
     private func repeated(
-        _ source: RetrySource, at time: Timestamp, _ call: Call
+        _ source: RetrySource, at time: Timestamp, _ call: RequestContext
     ) throws(Problem) -> NewJob {
         guard var spec = try? JobSpec(storedJSON: source.record.specJSON, opening: ports.secrets),
             let url = try? WebURL.parse(spec.request.url)
@@ -102,7 +102,7 @@ extension API {
     }
 
     func validate(
-        _ json: JSON, at prefix: String, _ call: Call, _ sessions: SessionScope,
+        _ json: JSON, at prefix: String, _ call: RequestContext, _ sessions: SessionScope,
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) -> ValidatedJob {
         let job = try ValidatedJob(
@@ -113,20 +113,20 @@ extension API {
     }
 
     /// What resume data says, if it was given to this tenant.
-    private func resumePoint(_ text: String, _ call: Call) -> ResumePoint? {
+    private func resumePoint(_ text: String, _ call: RequestContext) -> ResumePoint? {
         guard let point = ports.openResumeData(text), point.tenant == call.principal.tenant else {
             return nil
         }
         return point
     }
 
-    func needEmptyObject(_ call: Call) throws(Problem) {
-        let complaints = Complaints()
+    func needEmptyObject(_ call: RequestContext) throws(Problem) {
+        let complaints = ValidationErrors()
         FieldReader(try call.json(isOptional: true), at: "#", complaints)?.finish()
         if !complaints.isEmpty { throw Problem(InvalidFields(complaints.errors)) }
     }
 
-    func newJob(_ job: ValidatedJob, _ call: Call, trace: String, retryOf: JobID?) -> NewJob {
+    func newJob(_ job: ValidatedJob, _ call: RequestContext, trace: String, retryOf: JobID?) -> NewJob {
         NewJob(
             id: identifiers.make(), tenant: call.principal.tenant, spec: job.spec,
             specJSON: job.spec.encodeStored(ports.secrets),
@@ -135,7 +135,7 @@ extension API {
     }
 
     /// The key of a request, in the scope of its tenant.
-    func idempotency(_ call: Call) throws(Problem) -> Submission.Idempotency? {
+    func idempotency(_ call: RequestContext) throws(Problem) -> Submission.Idempotency? {
         guard let key = try idempotencyKey(call.fields) else { return nil }
         let route = "\(call.request.head.method) \(call.request.head.path)"
         var digest = Digest(.sha256)
@@ -148,7 +148,7 @@ extension API {
     /// `asOf`: what the same request made at a time before; nil: nobody knows that any more. `again`: reads
     /// the request anew, when a session has got another configuration meanwhile.
     private func submit(
-        _ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
+        _ job: NewJob, _ call: RequestContext, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
         asOf: @escaping @Sendable (Timestamp) -> NewJob?, again: @escaping @Sendable () -> Void
     ) {
         guard let seconds = preferredWait(call.fields), seconds > 0 else {
@@ -170,7 +170,7 @@ extension API {
 
     /// `Prefer: wait`: the answer follows the acceptance and the end of the wait, whichever comes last.
     private func submitAndWait(
-        _ job: NewJob, _ call: Call, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
+        _ job: NewJob, _ call: RequestContext, idempotency: Submission.Idempotency?, sessionEpoch: Int64?,
         seconds: Double, asOf: @escaping @Sendable (Timestamp) -> NewJob?,
         again: @escaping @Sendable () -> Void
     ) {
@@ -210,7 +210,7 @@ extension API {
     /// says: the job may have been deleted since, and the database may be away. An error would be a reason to
     /// submit it again.
     private func sendAccepted(
-        _ job: NewJob, _ accepted: Submission.Accepted, _ call: Call, asOf: (Timestamp) -> NewJob?
+        _ job: NewJob, _ accepted: Submission.Accepted, _ call: RequestContext, asOf: (Timestamp) -> NewJob?
     ) {
         guard let first = accepted.jobs.first else { return call.fail(StoreError.failed) }
         guard accepted.isReplay else {
@@ -225,7 +225,7 @@ extension API {
     /// The first answer again. `job`: what the request made then; nil: its row alone tells, also what
     /// somebody has changed since. `otherwise`: when the row cannot be read.
     private func replay(
-        _ first: Submission.Accepted.Job, of job: NewJob?, _ call: Call,
+        _ first: Submission.Accepted.Job, of job: NewJob?, _ call: RequestContext,
         otherwise: @escaping @Sendable (StoreError) -> Void
     ) {
         let tenant = call.principal.tenant
@@ -256,7 +256,7 @@ extension API {
         }
     }
 
-    private func sendCreated(_ record: JobRecord, isReplay: Bool, _ call: Call, waited: Double?) {
+    private func sendCreated(_ record: JobRecord, isReplay: Bool, _ call: RequestContext, waited: Double?) {
         let applied: [(name: String, value: String)] =
             waited.map { [("Preference-Applied", "wait=\(Int($0))")] } ?? []
         send(

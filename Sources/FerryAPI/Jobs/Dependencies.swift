@@ -1,7 +1,7 @@
 package import FerryCore
 
 /// Knows jobs that others name.
-package protocol DependencyKeeper: Sendable {
+package protocol DependencyReader: Sendable {
     /// Answers with those of these jobs that the tenant does not have.
     func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
 
@@ -18,7 +18,7 @@ extension API {
     /// Goes on once it is known that the jobs are there whose files these send and on which they depend;
     /// otherwise says which are not. `place`: the pointer to a job.
     func afterReferences(
-        of jobs: [NewJob], _ call: Call, _ key: Submission.Idempotency?,
+        of jobs: [NewJob], _ call: RequestContext, _ key: Submission.Idempotency?,
         place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
     ) {
         let refuse = { @Sendable [self] (missing: [JobID]) in
@@ -42,7 +42,7 @@ extension API {
     /// The same for the files that one job sends: of a schedule, or that is submitted once more. `place`: the
     /// pointer to the job.
     func afterSources(
-        of spec: JobSpec, _ call: Call, _ key: Submission.Idempotency?, place: String,
+        of spec: JobSpec, _ call: RequestContext, _ key: Submission.Idempotency?, place: String,
         then: @escaping @Sendable () -> Void
     ) {
         let sources = Set(spec.sourceJobs.map(\.job))
@@ -60,7 +60,7 @@ extension API {
     }
 
     private func afterDependencies(
-        of jobs: [NewJob], _ call: Call, _ refuse: @escaping @Sendable ([JobID]) -> Void,
+        of jobs: [NewJob], _ call: RequestContext, _ refuse: @escaping @Sendable ([JobID]) -> Void,
         then: @escaping @Sendable () -> Void
     ) {
         guard jobs.contains(where: { !$0.spec.schedule.dependsOn.isEmpty }) else { return then() }
@@ -79,7 +79,7 @@ extension API {
     /// Goes on when the key was accepted before: it gets its first answer again, whatever has changed or was
     /// deleted since.
     func unlessKnown(
-        _ key: Submission.Idempotency?, _ call: Call,
+        _ key: Submission.Idempotency?, _ call: RequestContext,
         then: @escaping @Sendable (Submission.Accepted) -> Void, refuse: @escaping @Sendable () -> Void
     ) {
         guard let key else { return refuse() }
@@ -96,7 +96,7 @@ extension API {
 private func unknownJobs(
     _ missing: Set<JobID>, of jobs: [JobSpec], place: (Int) -> String
 ) -> InvalidFields {
-    let complaints = Complaints()
+    let complaints = ValidationErrors()
     for (number, job) in jobs.enumerated() {
         for source in job.sourceJobs where missing.contains(source.job) {
             complaints.add(place(number) + source.pointer, "invalid_value", noSuchJob)

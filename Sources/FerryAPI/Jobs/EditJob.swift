@@ -13,7 +13,7 @@ package protocol JobEditor: Sendable {
 
 extension API {
     /// `PATCH /v1/jobs/{id}`: a merge patch.
-    func editJob(_ call: Call) {
+    func editJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             let patch = try call.mergePatch()

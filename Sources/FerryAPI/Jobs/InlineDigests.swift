@@ -9,7 +9,7 @@ extension ValidatedJob {
         guard !integrity.isEmpty, let payload, let count = spec.inlineFileByteCount, count <= payload.count
         else { return }
         let file = Array(payload.suffix(count))
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         func check(_ name: String, _ expected: String?, _ actual: () -> [UInt8]) {
             guard let expected, hexEncoded(actual()) != expected else { return }
             complaints.add(

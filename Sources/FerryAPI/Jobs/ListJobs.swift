@@ -3,12 +3,12 @@ internal import HTTPServer
 
 extension API {
     /// `GET /v1/jobs`
-    func listJobs(_ call: Call) {
+    func listJobs(_ call: RequestContext) {
         call.answering { () throws(Problem) in list(try jobQuery(call), call) }
     }
 
     /// `GET /v1/sessions/{id}/jobs`
-    func listSessionJobs(_ call: Call) {
+    func listSessionJobs(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             var query = try jobQuery(call)
             query.session = try call.sessionKey().name
@@ -16,7 +16,7 @@ extension API {
         }
     }
 
-    private func list(_ query: JobQuery, _ call: Call) {
+    private func list(_ query: JobQuery, _ call: RequestContext) {
         var page = query
         // One more than asked tells whether there is a next page.
         page.limit += 1
@@ -28,7 +28,8 @@ extension API {
         }
     }
 
-    private func sendPage(_ found: ListPage<JobRecord, JobKindTag>, _ query: JobQuery, _ call: Call) {
+    private func sendPage(_ found: ListPage<JobRecord, JobKindTag>, _ query: JobQuery, _ call: RequestContext)
+    {
         let page = Page(found, limit: query.limit) { $0.id }
         page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
             write(record, for: call.disclosure, into: &writer)
@@ -37,7 +38,7 @@ extension API {
 }
 
 /// Reads filters, limit and cursor; what is wrong is a 400.
-func jobQuery(_ call: Call) throws(Problem) -> JobQuery {
+func jobQuery(_ call: RequestContext) throws(Problem) -> JobQuery {
     var query = JobQuery(tenant: call.principal.tenant)
     for (name, value) in call.query {
         switch name {

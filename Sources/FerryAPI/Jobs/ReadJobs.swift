@@ -3,7 +3,7 @@ internal import HTTPServer
 
 extension API {
     /// `GET /v1/jobs/{id}`
-    func readJob(_ call: Call) {
+    func readJob(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             let tenant = call.principal.tenant
@@ -17,7 +17,7 @@ extension API {
     }
 
     /// `GET /v1/jobs/{id}/attempts`
-    func readAttempts(_ call: Call) {
+    func readAttempts(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             let principal = call.principal
@@ -34,7 +34,7 @@ extension API {
         }
     }
 
-    private func sendRead(_ result: Result<JobRecord, StoreError>, _ call: Call, waited: Double?) {
+    private func sendRead(_ result: Result<JobRecord, StoreError>, _ call: RequestContext, waited: Double?) {
         switch result {
         case .failure(let error): call.fail(error)
         case .success(let record):
@@ -45,8 +45,10 @@ extension API {
     }
 
     /// Sends a job as it is shown everywhere, with its entity tag.
-    func send(_ record: JobRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = [])
-    {
+    func send(
+        _ record: JobRecord, _ status: Int, _ call: RequestContext,
+        _ extra: [(name: String, value: String)] = []
+    ) {
         call.send(status, tag: entityTag(revision: record.revision), extra) {
             var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
             write(record, for: call.disclosure, into: &writer)

@@ -14,7 +14,7 @@ package protocol WindowStore: Sendable {
 
 extension API {
     /// `GET /v1/admin/windows`
-    func readWindows(_ call: Call) {
+    func readWindows(_ call: RequestContext) {
         ports.windows.windows { [self] result in
             switch result {
             case .failure(let error): call.fail(error)
@@ -24,7 +24,7 @@ extension API {
     }
 
     /// `PATCH /v1/admin/windows`: a merge patch.
-    func changeWindows(_ call: Call) {
+    func changeWindows(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let patch = try call.mergePatch()
             let zones = ports.zones
@@ -43,7 +43,7 @@ extension API {
         }
     }
 
-    private func sendWindows(_ windows: OffPeakWindows, _ call: Call) {
+    private func sendWindows(_ windows: OffPeakWindows, _ call: RequestContext) {
         let view = windows.view(at: ports.clock.now(), ports.zones)
         call.send(200, tag: entityTag(changeable: windows.json, shown: view)) { view }
     }

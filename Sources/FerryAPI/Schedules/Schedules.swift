@@ -37,7 +37,7 @@ package protocol ScheduleStore: Sendable {
 
 extension API {
     /// `POST /v1/schedules`
-    func createSchedule(_ call: Call) {
+    func createSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let idempotency = try idempotency(call)
             let valid: ValidatedSchedule
@@ -62,7 +62,7 @@ extension API {
 
     /// What cannot be accepted, unless it was accepted before: time, a session or the egress policy may have
     /// made it wrong since.
-    private func refuseSchedule(_ call: Call, _ key: Submission.Idempotency?, _ problem: Problem) {
+    private func refuseSchedule(_ call: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem) {
         guard let key else { return call.fail(problem) }
         ports.schedules.schedule(createdWith: key) { result in
             switch result {
@@ -73,7 +73,7 @@ extension API {
         }
     }
 
-    private func validatedSchedule(_ call: Call) throws(Problem) -> ValidatedSchedule {
+    private func validatedSchedule(_ call: RequestContext) throws(Problem) -> ValidatedSchedule {
         let json = try call.json()
         let sessions = scope(call)
         do throws(InvalidFields) {
@@ -93,7 +93,7 @@ extension API {
     }
 
     /// `GET /v1/schedules`
-    func listSchedules(_ call: Call) {
+    func listSchedules(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, before) = try call.page { cursor throws(Problem) -> ScheduleID in try position(cursor)
             }
@@ -112,7 +112,7 @@ extension API {
     }
 
     /// `GET /v1/schedules/{id}`
-    func readSchedule(_ call: Call) {
+    func readSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             ports.schedules.schedule(id, tenant: call.principal.tenant) { answer($0, call) }
@@ -120,7 +120,7 @@ extension API {
     }
 
     /// `PUT /v1/schedules/{id}`: everything that it is to be, its job included.
-    func replaceSchedule(_ call: Call) {
+    func replaceSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             let valid = try validatedSchedule(call)
@@ -132,7 +132,7 @@ extension API {
     }
 
     /// `DELETE /v1/schedules/{id}`
-    func deleteSchedule(_ call: Call) {
+    func deleteSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             call.changing { [self] revision, reply in
@@ -147,7 +147,7 @@ extension API {
     }
 
     /// `POST /v1/schedules/{id}/run`
-    func runSchedule(_ call: Call) {
+    func runSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             try needEmptyObject(call)
@@ -168,7 +168,7 @@ extension API {
     }
 
     /// `POST /v1/schedules/{id}/pause`
-    func pauseSchedule(_ call: Call) {
+    func pauseSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             try needEmptyObject(call)
@@ -177,7 +177,7 @@ extension API {
     }
 
     /// `POST /v1/schedules/{id}/resume`. Without the rules of its zone nobody could say when it runs.
-    func resumeSchedule(_ call: Call) {
+    func resumeSchedule(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(ScheduleID.self)
             try needEmptyObject(call)
@@ -196,7 +196,7 @@ extension API {
         }
     }
 
-    private func enable(_ id: ScheduleID, _ call: Call, _ isEnabled: Bool) {
+    private func enable(_ id: ScheduleID, _ call: RequestContext, _ isEnabled: Bool) {
         change(id, call, template: nil) { spec in
             var spec = spec
             spec.isEnabled = isEnabled
@@ -205,7 +205,7 @@ extension API {
     }
 
     private func change(
-        _ id: ScheduleID, _ call: Call, template: JobTemplate?,
+        _ id: ScheduleID, _ call: RequestContext, template: JobTemplate?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec
     ) {
         call.changing { [self] revision, reply in
@@ -218,21 +218,22 @@ extension API {
     }
 }
 
-private func answer(_ result: Result<ScheduleRecord, StoreError>, _ call: Call) {
+private func answer(_ result: Result<ScheduleRecord, StoreError>, _ call: RequestContext) {
     switch result {
     case .failure(let error): call.fail(error)
     case .success(let record): sendSchedule(record, 200, call)
     }
 }
 
-private func sendCreatedSchedule(_ created: Created<ScheduleRecord>, _ call: Call) {
+private func sendCreatedSchedule(_ created: Created<ScheduleRecord>, _ call: RequestContext) {
     sendSchedule(
         created.record, 201, call,
         [("Location", "/v1/schedules/\(created.record.id)")] + (created.isReplay ? replayed : []))
 }
 
 private func sendSchedule(
-    _ record: ScheduleRecord, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []
+    _ record: ScheduleRecord, _ status: Int, _ call: RequestContext,
+    _ extra: [(name: String, value: String)] = []
 ) {
     call.send(status, tag: entityTag(revision: record.revision), extra) {
         var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)

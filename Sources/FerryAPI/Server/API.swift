@@ -37,7 +37,7 @@ package struct ReadinessCheck: Sendable, Equatable {
 
 /// Everything that the API asks; the wiring gives the real ones, tests their doubles.
 package struct APIPorts: Sendable {
-    package var intake: any JobIntake
+    package var intake: any SubmissionSink
     package var reader: any JobReader
     package var control: any JobControl
     package var content: any ContentStore
@@ -48,9 +48,9 @@ package struct APIPorts: Sendable {
     package var limits: any LimitStore
     package var hosts: any HostStore
     package var editor: any JobEditor
-    package var dependencies: any DependencyKeeper
+    package var dependencies: any DependencyReader
     package var sessions: any SessionStore
-    package var questions: any QuestionTaker
+    package var questions: any AnswerSink
     package var schedules: any ScheduleStore
     package var windows: any WindowStore
     /// The places that schedules know.
@@ -85,7 +85,7 @@ package struct APIPorts: Sendable {
     package var uptime: @Sendable () -> Double
 
     package init(
-        store: any JobIntake & JobReader & JobControl & JobEditor & DependencyKeeper & QuestionTaker
+        store: any SubmissionSink & JobReader & JobControl & JobEditor & DependencyReader & AnswerSink
             & EventReader & DeliveryReader & KeyStore & LimitStore & HostStore & StatusSource & SessionStore
             & ServiceControl & AuditLog & WebhookStore & ScheduleStore & WindowStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
@@ -132,7 +132,7 @@ package final class API: RequestHandler {
     let logger: Logger
     let identifiers: IdentifierGenerator
     let keyTable: KeyTable
-    let batches = BatchLane()
+    let batches = BatchThread()
     let streams: EventStreams
     let node: NodeAbilities
     let bodies: BodyBudget
@@ -222,7 +222,7 @@ package final class API: RequestHandler {
             if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
             let query = try queryRules[index].items(head)
             if route.body != .none { try needPlainBody(head.fields) }
-            let call = Call(
+            let call = RequestContext(
                 request: request, parameters: try parameters(head, route), query: query,
                 principal: principal,
                 disclosure: principal.role < .client ? .redacted : .full(ports.secrets), responder: responder)

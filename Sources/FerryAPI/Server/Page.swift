@@ -37,7 +37,7 @@ struct Page<Record> {
     }
 
     /// Ends early when that is long enough.
-    func send(_ call: Call, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void) {
+    func send(_ call: RequestContext, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void) {
         sendPage(call, reservingCapacity: reservingCapacity) { writer in
             for (index, record) in zip(shown.indices, shown) {
                 write(record, &writer)
@@ -53,7 +53,7 @@ struct Page<Record> {
 
 /// `Link` repeats the query with the next cursor (RFC 8288).
 func sendPage(
-    _ call: Call, nextCursor: String?, reservingCapacity: Int, _ write: (inout JSONWriter) -> Void
+    _ call: RequestContext, nextCursor: String?, reservingCapacity: Int, _ write: (inout JSONWriter) -> Void
 ) {
     sendPage(call, reservingCapacity: reservingCapacity) { writer in
         write(&writer)
@@ -62,7 +62,8 @@ func sendPage(
 }
 
 /// `write` says where the next page begins.
-private func sendPage(_ call: Call, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?) {
+private func sendPage(_ call: RequestContext, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?)
+{
     var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
     writer.beginObject()
     writer.name("data")
@@ -79,7 +80,7 @@ private func sendPage(_ call: Call, reservingCapacity: Int, _ write: (inout JSON
     call.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
 }
 
-extension Call {
+extension RequestContext {
     /// `limit` and `cursor` of a list that is asked for nothing else.
     func page<Position>(
         _ read: (String) throws(Problem) -> Position

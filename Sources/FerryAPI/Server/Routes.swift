@@ -24,11 +24,11 @@ struct Route: Sendable {
     /// The least role; nil: open to everyone.
     let role: Role?
     let body: BodyRule
-    let handle: @Sendable (API) -> @Sendable (Call) -> Void
+    let handle: @Sendable (API) -> @Sendable (RequestContext) -> Void
 
     init(
         _ operation: Operation, _ method: String, _ pattern: String, _ role: Role?, _ body: BodyRule = .none,
-        handle: @escaping @Sendable (API) -> @Sendable (Call) -> Void
+        handle: @escaping @Sendable (API) -> @Sendable (RequestContext) -> Void
     ) {
         self.operation = operation
         self.method = method

@@ -3,7 +3,7 @@ internal import HTTPServer
 
 extension API {
     /// `GET /v1/sessions`
-    func listSessions(_ call: Call) {
+    func listSessions(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, name) = try call.page { cursor throws(Problem) -> String in
                 try NameCursor.session.name(cursor, where: SessionName.isValid)
@@ -26,7 +26,7 @@ extension API {
     }
 
     /// `GET /v1/sessions/{id}`
-    func readSession(_ call: Call) {
+    func readSession(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let key = try call.sessionKey()
             ports.sessions.session(key) { result in
@@ -39,7 +39,7 @@ extension API {
     }
 
     /// `PUT /v1/sessions/{id}`: creates it, finds it as it is, or changes it.
-    func putSession(_ call: Call) {
+    func putSession(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let name = call.parameters.first ?? ""
             guard SessionName.isValid(name) else {
@@ -78,7 +78,7 @@ extension API {
     }
 
     /// `POST /v1/sessions/{id}/invalidate`
-    func invalidateSession(_ call: Call) {
+    func invalidateSession(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let key = try call.sessionKey()
             let mode = try invalidation(try call.json())
@@ -100,7 +100,7 @@ extension API {
     }
 
     private func invalidation(_ json: JSON) throws(Problem) -> SessionInvalidation {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         var mode: SessionInvalidation?
         if var fields = FieldReader(json, at: "#", complaints) {
             if !fields.has("mode") {
@@ -114,7 +114,7 @@ extension API {
     }
 
     /// `DELETE /v1/sessions/{id}`
-    func deleteSession(_ call: Call) {
+    func deleteSession(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let key = try call.sessionKey()
             call.changing { [self] revision, reply in
@@ -129,7 +129,7 @@ extension API {
     }
 }
 
-extension Call {
+extension RequestContext {
     /// The session in the path; what cannot be one names nothing.
     func sessionKey() throws(Problem) -> SessionKey {
         guard let name = parameters.first, SessionName.isValid(name) else {
@@ -146,7 +146,8 @@ extension Call {
 }
 
 private func answer(
-    _ session: SessionOverview, _ status: Int, _ call: Call, _ extra: [(name: String, value: String)] = []
+    _ session: SessionOverview, _ status: Int, _ call: RequestContext,
+    _ extra: [(name: String, value: String)] = []
 ) {
     call.send(status, tag: entityTag(revision: session.revision), extra) {
         var writer = JSONWriter(reservingCapacity: 1_024)

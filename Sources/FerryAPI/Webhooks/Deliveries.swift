@@ -3,7 +3,7 @@ internal import HTTPServer
 
 extension API {
     /// `GET /v1/jobs/{id}/deliveries`
-    func listDeliveries(_ call: Call) {
+    func listDeliveries(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(JobID.self)
             let (limit, before) = try call.page { cursor throws(Problem) -> DeliveryID in try position(cursor)
@@ -23,7 +23,7 @@ extension API {
     }
 
     /// `GET /v1/deliveries/{id}`
-    func readDelivery(_ call: Call) {
+    func readDelivery(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(DeliveryID.self)
             ports.deliveries.delivery(id, tenant: call.principal.tenant) { sendDelivery($0, call) }
@@ -31,7 +31,7 @@ extension API {
     }
 
     /// `POST /v1/deliveries/{id}/redeliver`
-    func redeliver(_ call: Call) {
+    func redeliver(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(DeliveryID.self)
             try needEmptyObject(call)
@@ -40,7 +40,7 @@ extension API {
     }
 }
 
-func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: Call) {
+func sendDelivery(_ result: Result<DeliveryRecord, StoreError>, _ call: RequestContext) {
     switch result {
     case .failure(let error): call.fail(error)
     case .success(let delivery):

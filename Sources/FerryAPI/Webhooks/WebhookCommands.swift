@@ -9,7 +9,7 @@ private let deliveryTypes = EventType.allCases.map(\.rawValue) + [WebhookPing.ty
 
 extension API {
     /// `POST /v1/webhooks/{id}/rotate_secret`: this answer shows the new secret.
-    func rotateSecret(_ call: Call) {
+    func rotateSecret(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             let overlap = try overlap(call)
@@ -30,8 +30,8 @@ extension API {
     }
 
     /// `overlap_seconds`.
-    private func overlap(_ call: Call) throws(Problem) -> Double {
-        let complaints = Complaints()
+    private func overlap(_ call: RequestContext) throws(Problem) -> Double {
+        let complaints = ValidationErrors()
         var overlap = standardOverlap
         if var fields = FieldReader(try call.json(isOptional: true), at: "#", complaints) {
             overlap = fields.number("overlap_seconds", in: 0...Limits.webhookOverlapMax) ?? overlap
@@ -42,7 +42,7 @@ extension API {
     }
 
     /// `POST /v1/webhooks/{id}/test`: a real request, signed; the answer shows what came back.
-    func testWebhook(_ call: Call) {
+    func testWebhook(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             try needEmptyObject(call)
@@ -58,7 +58,7 @@ extension API {
     }
 
     /// Any node may send it, so that it is looked for where every node sees it.
-    private func awaitPing(_ id: DeliveryID, tenant: String, _ call: Call) {
+    private func awaitPing(_ id: DeliveryID, tenant: String, _ call: RequestContext) {
         let deliveries = ports.deliveries
         let waiters = ports.waiters
         // Waits like a job: of a name only it matters that nobody else has it.
@@ -74,7 +74,7 @@ extension API {
     }
 
     /// `POST /v1/webhooks/{id}/replay`
-    func replayDeliveries(_ call: Call) {
+    func replayDeliveries(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             let range = try replayRange(call)
@@ -98,9 +98,9 @@ extension API {
     private enum ReplayOnly: String, CaseIterable { case failed }
 
     private func replayRange(
-        _ call: Call
+        _ call: RequestContext
     ) throws(Problem) -> (since: Timestamp, until: Timestamp?, onlyFailed: Bool) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         var range: (since: Timestamp, until: Timestamp?, onlyFailed: Bool)?
         if var fields = FieldReader(try call.json(), at: "#", complaints) {
             if !fields.has("since") { fields.complain("since", "required", "Say since when.") }
@@ -122,7 +122,7 @@ extension API {
     }
 
     /// `GET /v1/webhooks/{id}/deliveries`
-    func listWebhookDeliveries(_ call: Call) {
+    func listWebhookDeliveries(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             var limit = Limits.listLimitDefault

@@ -4,7 +4,7 @@ internal import OpenSSL
 
 extension API {
     /// `POST /v1/webhooks`: this answer, and those to the same request again, show the secret.
-    func createWebhook(_ call: Call) {
+    func createWebhook(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let json = try call.json()
             let idempotency = try idempotency(call)
@@ -39,7 +39,7 @@ extension API {
     /// What cannot be accepted, unless it was accepted before: the egress policy may have become stricter
     /// since.
     private func refuse(
-        _ json: JSON, _ call: Call, _ key: Submission.Idempotency?, _ problem: Problem
+        _ json: JSON, _ call: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem
     ) {
         guard let key, let endpoint = try? WebhookEndpoint(json, refusal: { _ in nil }) else {
             return call.fail(problem)
@@ -54,7 +54,7 @@ extension API {
     }
 
     /// The first answer again.
-    private func replay(_ first: MadeWebhook, of endpoint: WebhookEndpoint, _ call: Call) {
+    private func replay(_ first: MadeWebhook, of endpoint: WebhookEndpoint, _ call: RequestContext) {
         guard let key = ports.openWebhookKeys(first.sealedKeys)?.newest else {
             return call.fail(StoreError.failed)
         }
@@ -63,7 +63,7 @@ extension API {
     }
 
     /// `GET /v1/webhooks`
-    func listWebhooks(_ call: Call) {
+    func listWebhooks(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let (limit, before) = try call.page { cursor throws(Problem) -> WebhookID in try position(cursor)
             }
@@ -82,7 +82,7 @@ extension API {
     }
 
     /// `GET /v1/webhooks/{id}`
-    func readWebhook(_ call: Call) {
+    func readWebhook(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             ports.webhooks.webhook(id, tenant: call.principal.tenant) { [self] result in
@@ -95,7 +95,7 @@ extension API {
     }
 
     /// `PATCH /v1/webhooks/{id}`: a merge patch.
-    func editWebhook(_ call: Call) {
+    func editWebhook(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             let patch = try call.mergePatch()
@@ -111,7 +111,7 @@ extension API {
     }
 
     /// `DELETE /v1/webhooks/{id}`
-    func deleteWebhook(_ call: Call) {
+    func deleteWebhook(_ call: RequestContext) {
         call.answering { () throws(Problem) in
             let id = try call.identifier(WebhookID.self)
             call.changing { [self] revision, reply in
@@ -127,7 +127,7 @@ extension API {
     }
 
     func changeWebhook(
-        _ id: WebhookID, _ call: Call,
+        _ id: WebhookID, _ call: RequestContext,
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
         done: @escaping @Sendable (WebhookRecord) -> Void
     ) {
@@ -144,7 +144,7 @@ extension API {
     }
 
     func sendWebhook(
-        _ record: WebhookRecord, _ status: Int, _ call: Call, secret: WebhookSecret? = nil,
+        _ record: WebhookRecord, _ status: Int, _ call: RequestContext, secret: WebhookSecret? = nil,
         _ extra: [(name: String, value: String)] = []
     ) {
         let location = status == 201 ? [(name: "Location", value: "/v1/webhooks/\(record.id)")] : []

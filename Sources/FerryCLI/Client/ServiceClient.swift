@@ -62,7 +62,7 @@ struct ServiceClient {
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
         idempotencyKey: String? = nil, ifMatch: String? = nil
     ) throws(ClientFailure) -> RawAnswer {
-        var exchange = Exchange(url: base + path)
+        var exchange = BufferedRequest(url: base + path)
         exchange.method = method
         exchange.headers = headers
         if let idempotencyKey { exchange.headers.append(.init("Idempotency-Key", idempotencyKey)) }

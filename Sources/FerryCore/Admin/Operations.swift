@@ -1,5 +1,5 @@
 /// What operators want of a node, as it was at one moment.
-package struct OperatorWishes: Sendable, Equatable {
+package struct OperatorSettings: Sendable, Equatable {
     /// Grows with every change: of two looks the one with the smaller number was too early.
     package let revision: Int64
     /// No node leases anything.

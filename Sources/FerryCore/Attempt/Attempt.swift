@@ -96,7 +96,7 @@ package struct TransferResponse: Sendable, Equatable {
 }
 
 /// What a host has answered, as far as it says something about the host.
-package struct HostAnswer: Sendable, Equatable {
+package struct HostResponse: Sendable, Equatable {
     package let job: JobID
     /// Of the request that was answered; after a redirect not the scope of the job's own request.
     package let scope: RequestScope
@@ -184,12 +184,12 @@ package struct AttemptResult: Sendable {
     /// The bytes of a download were left for another attempt.
     package let leavesBytes: Bool
     /// How many; nil: there are none, or nobody has looked.
-    package let kept: KeptBytes?
+    package let kept: PartialDownload?
     /// The last answer or failure was not that of the job's own host: a redirect's, a mirror's, its proxy's.
     package let endedElsewhere: Bool
     /// The last one of a server; nil: there was none, it has been told already (`ResultSink.answered`), or a
     /// proxy of the job's own may have made it up.
-    package let answer: HostAnswer?
+    package let answer: HostResponse?
     /// Of an attempt that was given back: the only node that can do it.
     package let home: NodeID?
     /// For which others had its slot.
@@ -197,8 +197,8 @@ package struct AttemptResult: Sendable {
 
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
-        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: KeptBytes? = nil,
-        endedElsewhere: Bool = false, answer: HostAnswer? = nil, home: NodeID? = nil
+        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: PartialDownload? = nil,
+        endedElsewhere: Bool = false, answer: HostResponse? = nil, home: NodeID? = nil
     ) {
         self.home = home
         self.answer = answer

@@ -39,7 +39,7 @@ package struct AttemptRecord: Sendable, Equatable {
     package var errorJSON: [UInt8]?
     package var diagnostics: Diagnostics?
     /// Bytes that it has left to a later one, or to another job.
-    package var kept: KeptBytes?
+    package var kept: PartialDownload?
     package var transactions: [TransactionMetrics] = []
     package var omittedTransactionCount = 0
     package var redirectCount = 0
@@ -110,7 +110,7 @@ extension AttemptRecord {
     /// The bytes of one ended attempt. `node` nil: whoever reads them knows it.
     package static func packed(
         number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
-        kept: KeptBytes? = nil, _ seal: SecretSeal
+        kept: PartialDownload? = nil, _ seal: SecretSeal
     ) -> [UInt8] {
         let diagnostics = outcome == .failed ? trace.diagnostics : nil
         var flags: Flags = []
@@ -184,7 +184,7 @@ extension AttemptRecord {
             diagnostics = Diagnostics(curlCode: code, curlMessage: try reader.text(), osError: osError)
         }
         if flags.contains(.hasRedirects) { redirectCount = try reader.number(Int.self) }
-        if flags.contains(.hasKeptBytes) { kept = try KeptBytes(&reader) }
+        if flags.contains(.hasKeptBytes) { kept = try PartialDownload(&reader) }
         if flags.contains(.hasSealedURLs) { sealedURLs = try reader.blob() }
         omittedTransactionCount = try reader.number(Int.self)
         transactions = try Self.transactions(&reader)

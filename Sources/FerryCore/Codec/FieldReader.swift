@@ -4,7 +4,7 @@
 package struct FieldReader {
     /// Of the object itself: `#`, `#/request`, `#/jobs/17`.
     package let path: String
-    package let complaints: Complaints
+    package let complaints: ValidationErrors
     private let members: [JSON.Member]
     private var isRead: [Bool]
     private let patch: JSON?
@@ -14,7 +14,7 @@ package struct FieldReader {
     /// Nil, with a complaint, when the value is no object. `mergedWith`: the merge patch (RFC 7396) that made
     /// the value what it is, from this place on.
     package init?(
-        _ value: JSON, at path: String, _ complaints: Complaints, mergedWith patch: JSON? = nil
+        _ value: JSON, at path: String, _ complaints: ValidationErrors, mergedWith patch: JSON? = nil
     ) {
         guard case .object(let members) = value else {
             complaints.addWrongType(path, "an object", value)

@@ -12,7 +12,7 @@ package struct SecretSeal: Sendable {
     }
 }
 
-/// What a reader may see of fields and URLs that are not harmless (`HarmlessFields`, `RedactedURL`).
+/// What a reader may see of fields and URLs that are not harmless (`NonSecretFields`, `RedactedURL`).
 package enum Disclosure: Sendable {
     /// Everything but credentials of requests: clients and admins, on request.
     case full(SecretSeal)

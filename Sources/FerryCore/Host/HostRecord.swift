@@ -150,7 +150,7 @@ package struct HostPatch: Sendable, Equatable {
     package static let requestRates = 0.001...1_000_000
 
     package init(_ json: JSON) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         if var fields = FieldReader(json, at: "#", complaints) {
             let range = 1...Self.connectionCountMax
             if fields.has("minimum_connections") {
@@ -178,7 +178,7 @@ package struct HostPatch: Sendable, Equatable {
 
     /// What is wrong when these would be the bounds.
     package static func invalidBounds() -> InvalidFields {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         complaints.add(
             "#/minimum_connections", "invalid_combination", "This must not be above maximum_connections.")
         return InvalidFields(complaints.errors)

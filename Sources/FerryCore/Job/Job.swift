@@ -362,14 +362,14 @@ package struct JobRecord: Sendable {
     /// With it another job goes on from the bytes that a failed or cancelled one has left; opaque.
     package var resumeData: String?
     /// What a download that no attempt is at has got so far.
-    package var kept: KeptBytes?
+    package var kept: PartialDownload?
     /// When somebody has said that the result has arrived (`acknowledgement`).
     package var acknowledgedAt: Timestamp?
     /// What is asked about it (`JobQuestion`), as it is stored.
     package var questionJSON: [UInt8]?
     /// The jobs that one in `waiting` for `dependency` still waits for.
     package var pendingDependencies: [JobID] = []
-    package var home: HomeNode?
+    package var home: NodeAffinity?
 
     package init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,

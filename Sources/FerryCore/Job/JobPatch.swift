@@ -33,7 +33,7 @@ extension JobDraft {
         _ patch: JSON, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobDraft {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         let draft = withoutActuallyEscaping(refusal) { refusal in
             // Resume data cannot be changed, so none is read.
             var decoding = JobDecoding(

@@ -219,7 +219,7 @@ extension TransferResponse {
                 writer.beginObject()
                 for field in fields {
                     writer.name(field.name)
-                    if HarmlessFields.contains(field.name) {
+                    if NonSecretFields.contains(field.name) {
                         writer.value(field.value)
                     } else {
                         writer.raw(setMark)
@@ -249,7 +249,7 @@ extension TransferResponse {
                 fields.append(
                     Field(
                         name: header.name, value: header.value,
-                        isHarmless: HarmlessFields.contains(lowercased: key)))
+                        isHarmless: NonSecretFields.contains(lowercased: key)))
             }
         }
         return fields

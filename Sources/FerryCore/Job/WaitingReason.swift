@@ -72,7 +72,7 @@ package struct WaitingReason: Sendable, Equatable {
         }
     }
 
-    private init(_ hold: DownloadGate.Hold, isElsewherePossible: Bool) {
+    private init(_ hold: DownloadAdmission.Hold, isElsewherePossible: Bool) {
         let disk = isElsewherePossible ? "The disk of this node" : "The disk for downloads"
         let elsewhere = isElsewherePossible ? ", or elsewhere" : ""
         switch hold {
@@ -86,7 +86,7 @@ package struct WaitingReason: Sendable, Equatable {
     }
 
     /// `until`: others may take it from then on, unless the node shows that it is alive.
-    private init(_ home: HomeNode, until: Timestamp) {
+    private init(_ home: NodeAffinity, until: Timestamp) {
         let when =
             home.isDrained
             ? "it is drained, and the job starts after an operator has resumed it"
@@ -208,9 +208,9 @@ package struct QueueConditions: Sendable {
     /// After which a silent node counts as gone.
     package var leaseSeconds = Limits.leaseSeconds
     /// Why no download begins here; nil: they may.
-    package var downloadHold: DownloadGate.Hold?
+    package var downloadHold: DownloadAdmission.Hold?
     /// Whether nobody reaches an origin, as far as is known.
-    package var hostAway: @Sendable (_ origin: String) -> HostAway? = { _ in nil }
+    package var hostAway: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
     /// What holds back those that may wait for a good moment; nil: not known.
     package var outlook: DiscretionaryOutlook?
 
@@ -221,7 +221,7 @@ package struct QueueConditions: Sendable {
     }
 
     /// Nil: the node is gone. Else until when it has time to show that it is alive.
-    fileprivate func isThere(_ home: HomeNode) -> Timestamp? {
+    fileprivate func isThere(_ home: NodeAffinity) -> Timestamp? {
         let until = home.heartbeatAt + leaseSeconds
         return now.map { until > $0 } ?? true ? until : nil
     }
@@ -278,7 +278,7 @@ extension JobSpec {
 }
 
 /// A host that nobody reaches.
-package struct HostAway: Sendable, Equatable {
+package struct HostUnreachable: Sendable, Equatable {
     /// When somebody looks for it again; nil: not known.
     package let nextProbeAt: Timestamp?
     package init(nextProbeAt: Timestamp?) { self.nextProbeAt = nextProbeAt }

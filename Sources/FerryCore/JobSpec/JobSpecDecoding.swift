@@ -19,7 +19,7 @@ package struct ValidatedJob: Sendable {
         refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         let job = withoutActuallyEscaping(refusal) { refusal in
             withoutActuallyEscaping(resumePoint) { resumePoint in
                 var decoding = JobDecoding(
@@ -45,7 +45,7 @@ package struct ValidatedJob: Sendable {
 /// The contract's job body, member by member. A member that is wrong gets its complaint and its default, so
 /// that one pass finds everything.
 struct JobDecoding {
-    let complaints: Complaints
+    let complaints: ValidationErrors
     let node: NodeAbilities
     let refusal: (WebURL) -> String?
     let openResumeData: (String) -> ResumePoint?

@@ -204,7 +204,7 @@ extension JSONWriter {
         beginObject()
         for header in headers {
             self.name(header.name)
-            if HeaderRules.isSecret(header.name) || isRedacted && !HarmlessFields.contains(header.name) {
+            if HeaderRules.isSecret(header.name) || isRedacted && !NonSecretFields.contains(header.name) {
                 raw(setMark)
             } else {
                 value(header.value)

@@ -104,7 +104,7 @@ extension JobSpec {
 extension [JSON.Member] {
     /// Adds `headers` with those fields that are neither harmless nor credentials, which are kept elsewhere.
     mutating func append(fields: [JobSpec.Pair], as name: String = "headers") {
-        let secret = fields.filter { !HeaderRules.isSecret($0.name) && !HarmlessFields.contains($0.name) }
+        let secret = fields.filter { !HeaderRules.isSecret($0.name) && !NonSecretFields.contains($0.name) }
         guard !secret.isEmpty else { return }
         append(JSON.Member(name, .object(secret.map { JSON.Member($0.name, .string($0.value)) })))
     }

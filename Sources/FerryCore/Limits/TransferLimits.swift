@@ -32,7 +32,7 @@ package struct TransferLimits: Sendable, Equatable {
 
     /// These limits after a merge patch (RFC 7396): what is absent stays, null is no limit.
     package func merging(_ patch: JSON) throws(InvalidFields) -> TransferLimits {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         var limits = self
         if var fields = FieldReader(patch, at: "#", complaints) {
             for (name, path) in Self.names where fields.has(name) {

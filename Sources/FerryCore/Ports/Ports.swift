@@ -1,7 +1,7 @@
 // The doors between stages: each has two conformers, the real one and the tests'.
 
 /// Where a submission goes. The reply comes after the commit, on the lane's thread: it must not block.
-package protocol JobIntake: Sendable {
+package protocol SubmissionSink: Sendable {
     func submit(_ submission: Submission)
 }
 
@@ -196,7 +196,7 @@ package protocol ResultSink: Sendable {
     /// told.
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// A request of an attempt that may go on without it was refused, or one that was `unanswered` is not.
-    func answered(_ answer: HostAnswer)
+    func answered(_ answer: HostResponse)
     /// An attempt's request has had no response for seconds. Returns `false` if that matters to no other job
     /// now: it is to be told again.
     func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
@@ -208,12 +208,12 @@ package protocol ResultSink: Sendable {
 
 /// Admits the connections that attempts want beyond the one to their own origin that each begins with: of
 /// parts, mirrors and redirects. Any thread. What an attempt has is given back with its result.
-package protocol ConnectionDesk: Sendable {
+package protocol ConnectionLimiter: Sendable {
     /// Asks for one more connection of an attempt, for requests of a scope. Returns `nil` if the answer comes
     /// to `reply` later: once, on a thread that must not block.
     func ask(
-        _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionAnswer) -> Void
-    ) -> ConnectionAnswer?
+        _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
+    ) -> ConnectionGrant?
     /// Gives back a connection that was granted.
     func giveBack(_ attempt: Attempt, _ scope: RequestScope)
     /// Why no request of the scope may be sent now, whatever connections there are. `nil` if it may.
@@ -221,7 +221,7 @@ package protocol ConnectionDesk: Sendable {
 }
 
 /// What becomes of a connection that was asked for.
-package enum ConnectionAnswer: Sendable, Equatable {
+package enum ConnectionGrant: Sendable, Equatable {
     case granted
     case refused(HostHold)
 }

@@ -20,7 +20,7 @@ package enum AnswerResolution: Sendable {
 extension JobAnswer {
     /// Reads `{"disposition", "credential", "request", "asked_at"}`; every complaint is thrown at once.
     package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         guard var fields = FieldReader(json, at: "#", complaints) else {
             throw InvalidFields(complaints.errors)
         }
@@ -55,7 +55,8 @@ extension JobAnswer {
     }
 
     /// As in `request.auth`.
-    private static func credential(_ fields: inout FieldReader, _ complaints: Complaints) -> Credential? {
+    private static func credential(_ fields: inout FieldReader, _ complaints: ValidationErrors) -> Credential?
+    {
         guard var object = fields.object("credential") else { return nil }
         let user = object.string("user", byteCounts: 1...Limits.userByteCountMax)
         let password = object.string("password", byteCounts: 0...Limits.passwordByteCountMax)

@@ -55,7 +55,7 @@ package struct OffPeakWindows: Sendable, Equatable {
     package func merging(
         _ patch: JSON, _ zones: some TimeZoneSource
     ) throws(InvalidFields) -> OffPeakWindows {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         var result = self
         if var fields = FieldReader(patch, at: "#", complaints) {
             if fields.has("windows") {
@@ -129,7 +129,9 @@ package struct OffPeakWindows: Sendable, Equatable {
 
 extension OffPeakWindow {
     /// Nil, with complaints, when something is wrong.
-    fileprivate init?(_ json: JSON, at path: String, _ complaints: Complaints, _ zones: some TimeZoneSource) {
+    fileprivate init?(
+        _ json: JSON, at path: String, _ complaints: ValidationErrors, _ zones: some TimeZoneSource
+    ) {
         guard var fields = FieldReader(json, at: path, complaints) else { return nil }
         let before = complaints.errors.count
         for name in ["name", "cron", "duration"] where !fields.has(name) {

@@ -10,7 +10,7 @@ package struct ValidatedSchedule: Sendable {
         _ json: JSON, zones: some TimeZoneSource, now: Timestamp,
         validate: (JSON) throws(InvalidFields) -> ValidatedJob
     ) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         guard var fields = FieldReader(json, at: "#", complaints) else {
             throw InvalidFields(complaints.errors)
         }
@@ -37,7 +37,7 @@ package struct ValidatedSchedule: Sendable {
     ) throws(InvalidFields) -> ValidatedJob {
         let url = template["request"]?["url"]?.string
         let path = template["destination"]?["path"]?.string
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         for (pointer, text, isURL) in [("request/url", url, true), ("destination/path", path, false)] {
             guard let text, let complaint = ScheduledText.complaint(text, isURL: isURL) else { continue }
             complaints.add("#/job/\(pointer)", "invalid_value", complaint)
@@ -62,7 +62,7 @@ package struct ValidatedSchedule: Sendable {
 
     /// What belongs to one job cannot be every run's.
     private static func checkTimes(_ job: ValidatedJob) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         if job.spec.schedule.earliestBeginAt != nil {
             complaints.add(
                 "#/job/schedule/earliest_begin_at", "invalid_combination",

@@ -7,7 +7,7 @@ extension SessionDraft {
         _ json: JSON, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?,
         seal: ([UInt8]) -> [UInt8]
     ) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         let read = withoutActuallyEscaping(refusal) { refusal in
             JobDecoding(complaints: complaints, node: node, refusal: refusal, openResumeData: { _ in nil })
                 .session(json)

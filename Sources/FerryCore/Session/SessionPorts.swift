@@ -20,7 +20,7 @@ package enum SessionPut: Sendable {
 /// Where sessions are kept. Another tenant's is `notFound`, and so is one that nobody has configured or used.
 package protocol SessionStore: Sendable {
     /// What is known without asking.
-    var sessionBoard: SessionBoard { get }
+    var sessionBoard: SessionCache { get }
     /// With its unfinished jobs.
     func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>)
     /// By name, those after `name`.

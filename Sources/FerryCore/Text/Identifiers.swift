@@ -9,7 +9,7 @@ package enum JobKindTag: IdentifierKind { package static let prefix = "job_" }
 package enum EventKindTag: IdentifierKind { package static let prefix = "evt_" }
 package enum DeliveryKindTag: IdentifierKind { package static let prefix = "dlv_" }
 /// A receiver: an endpoint's identifier, or a digest of tenant and origin. Never shown.
-package enum LaneKindTag: IdentifierKind { package static let prefix = "lane_" }
+package enum ReceiverQueueKindTag: IdentifierKind { package static let prefix = "lane_" }
 package enum WebhookKindTag: IdentifierKind { package static let prefix = "whk_" }
 package enum NodeKindTag: IdentifierKind { package static let prefix = "nod_" }
 package enum KeyKindTag: IdentifierKind { package static let prefix = "key_" }
@@ -19,7 +19,7 @@ package enum ScheduleKindTag: IdentifierKind { package static let prefix = "sch_
 package typealias JobID = Identifier<JobKindTag>
 package typealias EventID = Identifier<EventKindTag>
 package typealias DeliveryID = Identifier<DeliveryKindTag>
-package typealias LaneID = Identifier<LaneKindTag>
+package typealias ReceiverQueueID = Identifier<ReceiverQueueKindTag>
 package typealias WebhookID = Identifier<WebhookKindTag>
 package typealias NodeID = Identifier<NodeKindTag>
 package typealias KeyID = Identifier<KeyKindTag>

@@ -2,7 +2,7 @@
 package struct Delivery: Sendable {
     package let id: DeliveryID
     /// Deliveries of one lane go to one receiver.
-    package let lane: LaneID
+    package let lane: ReceiverQueueID
     /// `webhook-id`: the same on every try.
     package let event: EventID
     /// An `EventType`, `WebhookPing.type`, or a type that a newer version knows.
@@ -61,7 +61,7 @@ package struct Delivery: Sendable {
     }
 
     package init(
-        id: DeliveryID, lane: LaneID, event: EventID, type: String, tenant: String, session: String,
+        id: DeliveryID, lane: ReceiverQueueID, event: EventID, type: String, tenant: String, session: String,
         job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String, secret: String?,
         endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
     ) {
@@ -142,17 +142,17 @@ package struct DeliveryTry: Sendable {
 }
 
 /// How many deliveries a sender can take.
-package struct DeliveryRooms: Sendable {
+package struct DeliveryDemand: Sendable {
     /// Of all lanes together, by their weights.
     package var total: Int
     /// Of lanes that the sender has to do with; 0: none, for now.
-    package var lanes: [LaneID: Int]
+    package var lanes: [ReceiverQueueID: Int]
     /// Of each other lane.
     package var other: Int
     /// Nothing of theirs, for now: they have taken what leaves room for others.
     package var fullTenants: Set<String> = []
 
-    package init(total: Int, lanes: [LaneID: Int] = [:], other: Int) {
+    package init(total: Int, lanes: [ReceiverQueueID: Int] = [:], other: Int) {
         self.total = total
         self.lanes = lanes
         self.other = other
@@ -170,17 +170,17 @@ package struct ClaimedDeliveries: Sendable {
     /// Something is due of a tenant that was full.
     package var isHeldBack = false
     /// Revisions of the endpoints among the lanes that were asked for by name.
-    package var revisions: [LaneID: Int32] = [:]
+    package var revisions: [ReceiverQueueID: Int32] = [:]
 
     package init() {}
 }
 
 /// Where deliveries wait. A claimed delivery that nobody reports on becomes due again after its lease.
-package protocol DeliveryQueue: Sendable {
+package protocol DeliveryStore: Sendable {
     /// Due deliveries, leased for `leaseSeconds`, no more of a lane than there is room for. The reply comes
     /// on the queue's thread; when the database is away, it is empty.
     func claim(
-        _ rooms: DeliveryRooms, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void)
+        _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void)
     /// Keeps what came of tries; retried inside until the database has it.
     func record(_ tries: [DeliveryTry])
 }

@@ -4,7 +4,7 @@ extension WebhookEndpoint {
     package init(
         _ json: JSON, mergedWith patch: JSON? = nil, refusal: (WebURL) -> String?
     ) throws(InvalidFields) {
-        let complaints = Complaints()
+        let complaints = ValidationErrors()
         let endpoint = withoutActuallyEscaping(refusal) { refusal in
             JobDecoding(
                 complaints: complaints, node: NodeAbilities(), refusal: refusal, openResumeData: { _ in nil }

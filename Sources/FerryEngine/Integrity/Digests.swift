@@ -127,7 +127,7 @@ final class DigestTail: Sendable {
 
     private let bytes: Bytes
     private let digests: Digests
-    private let lane: FileLane
+    private let lane: FileThreadPool
     private let onProgress: @Sendable () -> Void
     private let state: Mutex<State>
     private let digested: Atomic<Int64>
@@ -135,7 +135,8 @@ final class DigestTail: Sendable {
 
     /// `digests` has seen the first `offset` bytes already. `onProgress` is called on
     /// a file thread after each slice.
-    init(_ bytes: Bytes, _ digests: Digests, lane: FileLane, onProgress: @escaping @Sendable () -> Void) {
+    init(_ bytes: Bytes, _ digests: Digests, lane: FileThreadPool, onProgress: @escaping @Sendable () -> Void)
+    {
         self.bytes = bytes
         self.digests = digests
         self.lane = lane

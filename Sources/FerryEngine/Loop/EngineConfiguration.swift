@@ -21,7 +21,7 @@ package struct EngineConfiguration: Sendable {
     /// Permissions of what is made below a tenant's directory.
     package var fileModes: @Sendable (_ tenant: String) -> FileModes = { _ in FileModes(umask: 0o022) }
     /// Where files without a destination are kept, for this process alone, in 256 subdirectories
-    /// (`KeptFiles.path`).
+    /// (`ManagedFiles.path`).
     package var keptDirectory: String
     package var fileSync = FileSync.full
     /// Bytes that stay free on each file system, but no more than a twentieth of it.
@@ -31,11 +31,11 @@ package struct EngineConfiguration: Sendable {
     package var storageTimeout = 120.0
     /// While the file system of one of these has less free than its reserve, `downloads` is closed.
     package var watchedDirectories: [String] = []
-    package var downloads = DownloadGate()
+    package var downloads = DownloadAdmission()
     /// Seconds for which an attempt that has reached somebody keeps its slot while no byte moves.
     package var silencePatience = 5.0
     /// Who admits connections beyond an attempt's first; nil: nothing limits them.
-    package var connections: (any ConnectionDesk)?
+    package var connections: (any ConnectionLimiter)?
     package var egress: EgressPolicy
     package var userAgent: String
     /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
@@ -148,7 +148,7 @@ enum EngineLimits {
 }
 
 /// Where the service keeps the file of a job without destination.
-package enum KeptFiles {
+package enum ManagedFiles {
     /// Relative to the directory of kept files: two hexadecimal digits, a slash, the job's identifier.
     package static func path(for job: JobID) -> String {
         let shard = String(job.low & 0xFF, radix: 16)

@@ -8,18 +8,18 @@ import Sys
 final class EngineContext: Sendable {
     let configuration: EngineConfiguration
     let builder: RequestBuilder
-    let lane: FileLane
+    let lane: FileThreadPool
     let leftovers = Leftovers()
     let metrics = EngineMetrics()
     let registry = Registry()
     let bulk: BulkBoard
     let space: StorageSpace
-    let gathering: GatheringRoom
-    let rates = Rates()
-    let mirrors = MirrorBoard()
+    let gathering: BufferBudget
+    let rates = SharedRateLimits()
+    let mirrors = MirrorStatistics()
     let lease: any LeaseHolder
     /// Nil: nothing limits connections.
-    let connections: (any ConnectionDesk)?
+    let connections: (any ConnectionLimiter)?
     let jobs: any JobLookup
     let clock: any WallClock
     let logger: Logger
@@ -34,15 +34,15 @@ final class EngineContext: Sendable {
         self.configuration = configuration
         connections = configuration.connections
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
-        lane = FileLane(threadCount: configuration.fileThreadCount)
+        lane = FileThreadPool(threadCount: configuration.fileThreadCount)
         bulk = BulkBoard(loopCount: configuration.loopCount)
         space = StorageSpace(
             reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
             gate: configuration.downloads,
-            silence: StorageSilence(
+            silence: StorageStallDetector(
                 timeout: configuration.storageTimeout, syncs: configuration.fileSync == .full),
             logger: logger)
-        gathering = GatheringRoom(byteCount: configuration.gatheredByteCountMax)
+        gathering = BufferBudget(byteCount: configuration.gatheredByteCountMax)
         self.sink = sink
         self.lease = lease
         self.jobs = jobs
@@ -81,7 +81,7 @@ final class EngineContext: Sendable {
                 ifExists: named.ifExists, of: attempt, isKept: false)
         }
         return Destination(
-            root: try keptRoot(), path: KeptFiles.path(for: attempt.job),
+            root: try keptRoot(), path: ManagedFiles.path(for: attempt.job),
             ifExists: .replace,
             of: attempt, isKept: true)
     }
@@ -90,7 +90,7 @@ final class EngineContext: Sendable {
     func destination(of point: ResumePoint) throws(TransferError) -> Destination {
         Destination(
             root: try point.path == nil ? keptRoot() : storageRoot(of: point.tenant),
-            path: point.path ?? KeptFiles.path(for: point.job), job: point.job)
+            path: point.path ?? ManagedFiles.path(for: point.job), job: point.job)
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {
@@ -98,16 +98,16 @@ final class EngineContext: Sendable {
     }
 
     /// What an answer from there says about its host; nil: a proxy of the job's own may have made it up.
-    func hostAnswer(_ head: ResponseHead, from url: WebURL, to attempt: Attempt) -> HostAnswer? {
+    func hostAnswer(_ head: ResponseHead, from url: WebURL, to attempt: Attempt) -> HostResponse? {
         guard builder.isAnsweredByServer(attempt, url) else { return nil }
         let isThrottling = head.status == 429 || head.status == 503
-        return HostAnswer(
+        return HostResponse(
             job: attempt.job, scope: attempt.scope(of: url), status: head.status,
             retryAfter: isThrottling ? head.retryAfter(now: clock.now()) : nil)
     }
 
     /// Tells of an answer at once: the attempt may go on for long without it.
-    func tell(_ answer: HostAnswer) { sink.answered(answer) }
+    func tell(_ answer: HostResponse) { sink.answered(answer) }
 
     func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
         sink.unanswered(attempt, at: scope)

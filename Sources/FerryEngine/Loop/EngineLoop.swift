@@ -83,9 +83,9 @@ final class EngineLoop {
 
     func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.lookedForBytes(resumption) }
 
-    func putAside(_ bytes: KeptBytes?, for key: AttemptKey) { live[key]?.putAside = bytes }
+    func putAside(_ bytes: PartialDownload?, for key: AttemptKey) { live[key]?.putAside = bytes }
 
-    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, kept: KeptBytes?) {
+    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, kept: PartialDownload?) {
         live[key]?.report(outcome, kept: kept)
     }
 
@@ -95,7 +95,7 @@ final class EngineLoop {
     }
 
     /// What nobody waits for any more is given back.
-    func connectionAnswered(_ answer: ConnectionAnswer, for attempt: Attempt, at scope: RequestScope) {
+    func connectionAnswered(_ answer: ConnectionGrant, for attempt: Attempt, at scope: RequestScope) {
         let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(answer, at: scope) ?? false
         if !isTaken, answer == .granted { context.connections?.giveBack(attempt, scope) }
     }

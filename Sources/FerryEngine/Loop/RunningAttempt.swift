@@ -15,7 +15,7 @@ protocol RunningAttempt: AnyObject {
     var destination: Destination? { get }
     var slot: HeldSlot { get set }
     /// Bytes that a publication has left which was revoked.
-    var putAside: KeptBytes? { get set }
+    var putAside: PartialDownload? { get set }
     /// Whether it has not reached anybody to send its request to.
     var isConnecting: Bool { get }
     /// Nanoseconds since a byte moved; 0 while others are not what it waits for.
@@ -34,7 +34,7 @@ protocol RunningAttempt: AnyObject {
     /// What earlier attempts have left was looked for.
     func prepared(_ resumption: Resumption?)
     /// `kept`: the bytes that are left to a later attempt.
-    func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes?)
+    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?)
     /// File threads are no longer far behind.
     func digestCaughtUp()
     /// The job has another limit of its own, in bytes a second; nil: none.
@@ -42,7 +42,7 @@ protocol RunningAttempt: AnyObject {
     /// Limits that others share have changed.
     func limitsChanged()
     /// The answer about a connection that was asked for later. False: nobody wants it any more.
-    func connectionAnswered(_ answer: ConnectionAnswer, at scope: RequestScope) -> Bool
+    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool
     /// The attempt as far as it is.
     var snapshot: AttemptSnapshot { get }
     /// About once a second; `now` in monotonic nanoseconds, `seconds` since the last time.

@@ -229,7 +229,7 @@ struct BodyAssembly: Sendable {
             isPublished = file.identity == published
         case .kept:
             let root = try context.keptRoot()
-            file = try SourceFile(KeptFiles.path(for: job), below: root)
+            file = try SourceFile(ManagedFiles.path(for: job), below: root)
         }
         guard file.byteCount == content.size else { throw Self.changed }
         if !isPublished { doubts.append(Doubt(file: file, sha256: content.sha256)) }

@@ -1,7 +1,7 @@
 import FerryCore
 
 /// Whose bytes may gather before they are written. Loop thread only.
-protocol StagedDrain: AnyObject {
+protocol StagedWriter: AnyObject {
     /// Writes, past the stage, what belongs at that place of the file.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError)
     /// Told of a failure that no caller is there for.
@@ -17,18 +17,18 @@ final class WriteStage {
 
     private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 4_096)
     private var count = 0
-    private var owner: (any StagedDrain)?
+    private var owner: (any StagedWriter)?
     /// Where in the owner's file the first byte belongs.
     private var start: Int64 = 0
 
     deinit { buffer.deallocate() }
 
     /// Whether bytes of this drain wait.
-    func holds(_ drain: any StagedDrain) -> Bool { owner === drain }
+    func holds(_ drain: any StagedWriter) -> Bool { owner === drain }
 
     /// Throws what went wrong with earlier bytes of the same drain; another one's are told to their owner.
     func append(
-        _ bytes: UnsafeRawBufferPointer, at offset: Int64, for drain: any StagedDrain
+        _ bytes: UnsafeRawBufferPointer, at offset: Int64, for drain: any StagedWriter
     ) throws(TransferError) {
         if owner !== drain { flush() }
         if count + bytes.count > buffer.count || offset != start + Int64(count) { try flush(drain) }
@@ -40,7 +40,7 @@ final class WriteStage {
     }
 
     /// Writes what is there, if it is this drain's.
-    func flush(_ drain: any StagedDrain) throws(TransferError) {
+    func flush(_ drain: any StagedWriter) throws(TransferError) {
         guard owner === drain else { return }
         let staged = UnsafeRawBufferPointer(rebasing: buffer[..<count])
         drop(drain)
@@ -58,7 +58,7 @@ final class WriteStage {
     }
 
     /// Forgets what is there, if it is this drain's.
-    func drop(_ drain: any StagedDrain) {
+    func drop(_ drain: any StagedWriter) {
         guard owner === drain else { return }
         owner = nil
         count = 0

@@ -164,7 +164,7 @@ final class PartialFile: Sendable {
         }
         var leftover = Leftover(destination, partial: name)
         leftover.kept = keeping.withLock { $0.record }.map {
-            KeptBytes(byteCount: $0.ranges.byteCount, total: $0.total)
+            PartialDownload(byteCount: $0.ranges.byteCount, total: $0.total)
         }
         letGo()
         return leftover
@@ -264,7 +264,7 @@ struct Leftover: Sendable {
     let destination: Destination
     let partial: String
     /// Of one that is for a later attempt.
-    var kept: KeptBytes?
+    var kept: PartialDownload?
 
     init(_ destination: Destination, partial: String) {
         self.destination = destination

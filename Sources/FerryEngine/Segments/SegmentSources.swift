@@ -57,7 +57,7 @@ struct SegmentSources: Sendable {
     var mayMix = true
 
     /// The request's own URL and its mirrors, in the order of their quality.
-    init(_ own: WebURL, mirrors: [WebURL], _ board: MirrorBoard, now: Int64, failureCountMax: Int) {
+    init(_ own: WebURL, mirrors: [WebURL], _ board: MirrorStatistics, now: Int64, failureCountMax: Int) {
         self.failureCountMax = failureCountMax
         let urls = [own] + mirrors
         sources = board.order(urls.map(\.origin), now: now).map { place, standing in

@@ -54,7 +54,7 @@ final class SegmentedTransfer: RunningAttempt {
     var lastPart: SegmentPlan.Part = 0
     var plan: SegmentPlan?
     var target: Target?
-    var drain: SegmentDrain?
+    var drain: SegmentWriter?
     private(set) var head: (answer: ResponseHead, url: WebURL)?
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
@@ -67,7 +67,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// What the record of the file last said, and when, on the loop's clock.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
     /// The bytes that this attempt leaves to the next one, until it is reported.
-    var kept: SegmentDrain?
+    var kept: SegmentWriter?
     /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
     var earlierSource: String?
     /// Between `start` and the end of the bytes; not while a file of no use is being removed.
@@ -83,7 +83,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Why the last request could not be sent.
     var hold: HostHold?
     var slot: HeldSlot
-    var putAside: KeptBytes?
+    var putAside: PartialDownload?
     var diskSeconds = 0
     /// As in `LiveTransfer`.
     var awaitedReport: AttemptResult.Outcome?
@@ -212,7 +212,7 @@ final class SegmentedTransfer: RunningAttempt {
         }
     }
 
-    func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) {
+    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) {
         leave()
         let outcome = settled(outcome)
         if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
@@ -226,7 +226,7 @@ final class SegmentedTransfer: RunningAttempt {
         loop.ended(key)
     }
 
-    private func result(_ outcome: AttemptResult.Outcome, kept: KeptBytes?) -> AttemptResult {
+    private func result(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) -> AttemptResult {
         var result = AttemptResult(
             attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
             bytesReceived: progress.bytesReceived, bytesSent: 0,
@@ -310,9 +310,9 @@ final class SegmentedTransfer: RunningAttempt {
         drain?.claim = claim
     }
 
-    func makeDrain(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentDrain {
+    func makeDrain(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentWriter {
         let (key, tell) = (key, loop.teller)
-        let drain = SegmentDrain(
+        let drain = SegmentWriter(
             file, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
             stage: loop.stage, syncs: context.configuration.fileSync == .full
         ) { tell { $0.resume(key) } }

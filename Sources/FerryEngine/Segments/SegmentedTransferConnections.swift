@@ -43,7 +43,7 @@ extension SegmentedTransfer {
         hold.reason != .hostPaused && connections.isFirst(scope)
     }
 
-    private func note(_ answer: ConnectionAnswer, _ scope: RequestScope) {
+    private func note(_ answer: ConnectionGrant, _ scope: RequestScope) {
         switch answer {
         case .granted: connections.note(granted: scope)
         case .refused(let hold):
@@ -82,7 +82,7 @@ extension SegmentedTransfer {
         return false
     }
 
-    func connectionAnswered(_ answer: ConnectionAnswer, at scope: RequestScope) -> Bool {
+    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool {
         guard connections.asked.contains(scope) else { return false }
         note(answer, scope)
         for part in Array(parts.values) where part.awaited == scope {

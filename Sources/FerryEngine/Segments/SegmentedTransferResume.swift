@@ -98,7 +98,7 @@ extension SegmentedTransfer {
     }
 
     /// Reports once a file thread has seen to the bytes that are kept.
-    func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentDrain) {
+    func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentWriter) {
         drain.stop()
         awaitedReport = outcome
         let (key, tell, leftovers) = (key, loop.teller, context.leftovers)

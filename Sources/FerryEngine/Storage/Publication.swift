@@ -14,12 +14,12 @@ final class Publication: Sendable {
         case stored(TransferResult)
         case failed(TransferError)
         /// What was put aside of the bytes for a later attempt.
-        case revoked(KeptBytes?)
+        case revoked(PartialDownload?)
     }
 
     /// How the bytes come: small bodies whole, others in their partial file.
     enum Bytes: Sendable {
-        case memory([UInt8], GatheringClaim?)
+        case memory([UInt8], BufferReservation?)
         case file(PartialFile, DigestTail?)
     }
 
@@ -247,7 +247,7 @@ final class Publication: Sendable {
 
     /// This attempt may not publish the bytes: a later one may go on from them.
     @discardableResult
-    private func putAside(_ file: PartialFile) -> KeptBytes? {
+    private func putAside(_ file: PartialFile) -> PartialDownload? {
         guard let leftover = file.keep(syncs: plan.syncs) else {
             file.discard()
             return nil

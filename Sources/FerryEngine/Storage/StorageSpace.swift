@@ -9,13 +9,13 @@ import Sys
 final class StorageSpace: Sendable {
     private let volumes = Mutex<[dev_t: StorageVolume]>([:])
     private let shortages = StorageShortages()
-    private let troubles = StorageTroubles()
-    private let silence: StorageSilence
+    private let troubles = StorageFailures()
+    private let silence: StorageStallDetector
     let needs = StorageNeeds()
     private let reserve: Int64
     private let shortageMax: Int64
     private let watched: [String]
-    private let gate: DownloadGate
+    private let gate: DownloadAdmission
     private let isMeasuring = Atomic<Bool>(false)
     private let latest = Mutex<[StorageRoom]>([])
     /// The file systems of `watched` that close the gate, each with one of those directories.
@@ -29,9 +29,10 @@ final class StorageSpace: Sendable {
     ///
     /// `shortageMax`: nanoseconds after which a shortage is forgotten that nobody has met since.
     init(
-        reserve: Int64, watched: [String], gate: DownloadGate,
+        reserve: Int64, watched: [String], gate: DownloadAdmission,
         shortageMax: Int64 = EngineLimits.shortageMax,
-        silence: StorageSilence = StorageSilence(timeout: 120, syncs: false), logger: Logger? = nil
+        silence: StorageStallDetector = StorageStallDetector(timeout: 120, syncs: false),
+        logger: Logger? = nil
     ) {
         self.silence = silence
         self.reserve = reserve
@@ -106,7 +107,7 @@ final class StorageSpace: Sendable {
 
     /// Once a second: looks at the watched directories on a file thread, where a hanging file system holds
     /// nobody up, and never twice at once.
-    func measure(on lane: FileLane) {
+    func measure(on lane: FileThreadPool) {
         let now = monotonicNanoseconds()
         let writable = watched.filter { !readOnlyAtStart.contains($0) }
         silence.look(now, busy: lane.busyNanoseconds(now), at: writable)
@@ -153,7 +154,7 @@ final class StorageSpace: Sendable {
         logger?.notice("Downloads begin again.")
     }
 
-    private func close(_ hold: DownloadGate.Hold, because osError: Int32 = 0) {
+    private func close(_ hold: DownloadAdmission.Hold, because osError: Int32 = 0) {
         guard gate.hold != hold else { return }
         gate.set(hold)
         switch hold {

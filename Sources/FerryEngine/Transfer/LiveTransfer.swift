@@ -8,7 +8,7 @@ import Sys
 final class LiveTransfer: EasyDelegate, RunningAttempt {
     enum Sink {
         case none
-        case drain(BodyDrain)
+        case drain(BodyWriter)
         /// Of a data job.
         case parts(ReplacedParts)
         case discard
@@ -57,7 +57,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     var hasLookedForAnswer = false
     var decoding: Decoding?
     var slot: HeldSlot
-    var putAside: KeptBytes?
+    var putAside: PartialDownload?
     var diskSeconds = 0
     /// What is reported once a file thread has seen to the bytes that are kept.
     var awaitedReport: AttemptResult.Outcome?
@@ -253,7 +253,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
     }
 
     /// `total`: of the file that is resumed; nil: it begins anew.
-    private func makeDrain(_ head: ResponseHead, total: Int64?) throws(TransferError) -> BodyDrain {
+    private func makeDrain(_ head: ResponseHead, total: Int64?) throws(TransferError) -> BodyWriter {
         let isDecoded = decoding?.isActive ?? false
         let length = !head.hasBody(hop.method) ? 0 : isDecoded ? nil : total ?? head.contentLength
         progress.expect(toReceive: length)
@@ -266,7 +266,7 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
             return try context.destination(of: attempt)
         }
         let gathering = total == nil ? gathering(length) : nil
-        let plan = BodyDrain.Plan(
+        let plan = BodyWriter.Plan(
             memoryLimit: attempt.spec.kind == .data
                 ? Limits.inlineBodyByteCountMax
                 : gathering == nil ? context.configuration.memoryByteCountMax : Int(length ?? 0),
@@ -284,11 +284,11 @@ final class LiveTransfer: EasyDelegate, RunningAttempt {
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
                 return DigestTail(bytes, digests, lane: lane) { tell { $0.resume(key) } }
             }, opened: total == nil ? recorder(head, length: length) : nil)
-        let drain: BodyDrain
+        let drain: BodyWriter
         if let total, let resumption {
-            drain = try BodyDrain(plan, resuming: resumption.file, total: total)
+            drain = try BodyWriter(plan, resuming: resumption.file, total: total)
         } else {
-            drain = try BodyDrain(plan, expected: length)
+            drain = try BodyWriter(plan, expected: length)
         }
         if total != nil || length ?? 0 >= EngineLimits.recordedByteCountMin {
             drain.recorded.at = loop.multi.now

@@ -32,7 +32,7 @@ extension LiveTransfer {
     }
 
     /// Whether the current request may connect by now.
-    private func take(_ answer: ConnectionAnswer, _ scope: RequestScope, _ fresh: Bool) -> Bool {
+    private func take(_ answer: ConnectionGrant, _ scope: RequestScope, _ fresh: Bool) -> Bool {
         switch answer {
         case .granted:
             admittedScope = scope
@@ -52,7 +52,7 @@ extension LiveTransfer {
     }
 
     /// The answer to `ask`. False: nobody waits for it any more.
-    func connectionAnswered(_ answer: ConnectionAnswer, at scope: RequestScope) -> Bool {
+    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool {
         guard let asking, asking.scope == scope, !machine.isEnded else { return false }
         self.asking = nil
         if take(answer, scope, asking.fresh) { start(fresh: asking.fresh) }

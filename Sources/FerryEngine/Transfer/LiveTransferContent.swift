@@ -12,10 +12,10 @@ extension LiveTransfer {
 
     /// Room for a body that is neither small nor large: of a transfer that is likely to be fast, or of one
     /// whose result the database keeps.
-    func gathering(_ length: Int64?) -> BodyDrain.Gathering? {
+    func gathering(_ length: Int64?) -> BodyWriter.Gathering? {
         if attempt.spec.kind == .data {
             return context.gathering.claim(0).map {
-                BodyDrain.Gathering(
+                BodyWriter.Gathering(
                     claim: $0, since: loop.multi.now,
                     stayingByteCount: context.configuration.memoryByteCountMax, needsNoFile: true)
             }
@@ -25,7 +25,7 @@ extension LiveTransfer {
             RequestBuilder.isRepeatable(attempt.spec, method: hop.method),
             let claim = context.gathering.claim(Int(length))
         else { return nil }
-        return BodyDrain.Gathering(claim: claim, since: loop.multi.now)
+        return BodyWriter.Gathering(claim: claim, since: loop.multi.now)
     }
 
     /// What cannot be sent again has been answered: the status, a redirect and `Retry-After` count.
@@ -54,7 +54,7 @@ extension LiveTransfer {
     /// libcurl would keep in memory what a pause refuses, and decode on; so all is taken, then reading
     /// pauses.
     func receive(
-        decoded bytes: UnsafeRawBufferPointer, _ decoding: Decoding, _ drain: BodyDrain
+        decoded bytes: UnsafeRawBufferPointer, _ decoding: Decoding, _ drain: BodyWriter
     ) -> BodyVerdict {
         do throws(TransferError) {
             try decoding.take(bytes.count, turn: loop.multi.now)

@@ -47,7 +47,7 @@ extension LiveTransfer {
         digests.verification(attempt.spec.integrity, isDelimited: head?.isDelimited(hop.method) ?? false)
     }
 
-    private func publish(_ drain: BodyDrain, to destination: Destination) {
+    private func publish(_ drain: BodyWriter, to destination: Destination) {
         sink = .none
         resumption = nil
         let (loop, digests, verification) = (loop, drain.digests, verification(drain.digests))
@@ -93,7 +93,7 @@ extension LiveTransfer {
 
 /// What an attempt leaves behind.
 extension LiveTransfer {
-    func report(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) {
+    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload? = nil) {
         leave()
         let outcome = settled(outcome)
         if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
@@ -122,7 +122,7 @@ extension LiveTransfer {
         loop.ended(key)
     }
 
-    func result(_ outcome: AttemptResult.Outcome, kept: KeptBytes? = nil) -> AttemptResult {
+    func result(_ outcome: AttemptResult.Outcome, kept: PartialDownload? = nil) -> AttemptResult {
         var response = head?.response(from: hop.url)
         response?.bodyExcerpt = excerptText
         var result = AttemptResult(

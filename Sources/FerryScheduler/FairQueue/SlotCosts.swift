@@ -24,7 +24,7 @@ struct SlotCosts: Sendable {
     static func bounded(_ seconds: Double) -> Double { min(max(seconds, costMin), costMax) }
 
     /// What the next job of the lot's session is charged.
-    func cost(of lot: Lot) -> Double {
+    func cost(of lot: ClaimQueue) -> Double {
         means[Name(tenant: lot.tenant, session: lot.session)] ?? mean ?? Self.costUnknown
     }
 

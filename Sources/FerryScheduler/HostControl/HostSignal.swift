@@ -15,7 +15,7 @@ package enum HostSignal: Sendable, Equatable {
     /// Nothing: another host, a proxy, the disk, or whoever stopped the attempt.
     case none
 
-    package init(_ answer: HostAnswer) {
+    package init(_ answer: HostResponse) {
         switch answer.status {
         case 429, 503: self = .throttled(status: answer.status, retryAfter: answer.retryAfter)
         case 408, 502, 504: self = .lost
@@ -42,7 +42,7 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
-    private static func failure(_ error: TransferError, _ answer: HostAnswer?) -> HostSignal {
+    private static func failure(_ error: TransferError, _ answer: HostResponse?) -> HostSignal {
         if isUnreachable(error) { return .unreachable(error.code) }
         if error.isAnswer { return .answered }
         switch error.code {

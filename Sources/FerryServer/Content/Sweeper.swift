@@ -63,7 +63,7 @@ final class Sweeper: Sendable {
     /// No job is gone before the shortest retention is over.
     private func removeKept() {
         let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
-        let sweep = KeptSweep(
+        let sweep = ManagedFileSweep(
             ask: { [self] in known($0) }, isStopped: { [keptEnding] in keptEnding.isClosed })
         let removed = sweep.run(in: kept, madeBefore: clock.now() + -min(shortest, retentionSeconds))
         if removed > 0 {

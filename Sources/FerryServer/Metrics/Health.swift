@@ -20,11 +20,11 @@ final class Health: Sendable {
     private let store: Store
     private let engine: Engine?
     private let webhooks: WebhookSender?
-    private let downloads: DownloadGate
+    private let downloads: DownloadAdmission
     private let dataDirectory: String
 
     init(
-        store: Store, engine: Engine?, webhooks: WebhookSender?, downloads: DownloadGate,
+        store: Store, engine: Engine?, webhooks: WebhookSender?, downloads: DownloadAdmission,
         _ configuration: Configuration
     ) {
         self.store = store

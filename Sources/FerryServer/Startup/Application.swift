@@ -18,8 +18,8 @@ final class Application: Sendable {
     // Held for the lock on the data directory.
     private let identity: NodeIdentity
     private let database: Database
-    private let firstStart: FirstStart
-    private let surface: Surface
+    private let firstStart: Bootstrap
+    private let surface: APIServer
     private let sweeper: Sweeper?
     private let logger: Logger
     /// What `end` waits for.
@@ -27,7 +27,7 @@ final class Application: Sendable {
 
     private init(
         _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
-        firstStart: FirstStart, surface: Surface, logger: Logger
+        firstStart: Bootstrap, surface: APIServer, logger: Logger
     ) {
         sweeper = Application.makeSweeper(
             configuration, store: parts.store, clock: parts.clock, logger: logger)
@@ -72,7 +72,7 @@ final class Application: Sendable {
 
     /// Makes the node known in the database, and starts to answer.
     private func open() throws {
-        let observers = Observers()
+        let observers = CommitObservers()
         observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: surface.waiters)
         try parts.store.start(runner: parts.engine, observer: observers, prober: parts.engine)
         // The port is ours: what is shown once comes from a start that succeeds.
@@ -117,9 +117,9 @@ final class Application: Sendable {
         identity: NodeIdentity, database: Database, logger: Logger
     ) throws -> Application {
         let box = SecretBox(key: try secretKey(configuration))
-        let firstStart = try FirstStart.settle(configuration, url: database.url, box: box)
+        let firstStart = try Bootstrap.settle(configuration, url: database.url, box: box)
         let clock = DatabaseClock()
-        let slots = SlotLedger(capacity: budget.transfers, lentMax: budget.lentSlots)
+        let slots = WorkerSlots(capacity: budget.transfers, lentMax: budget.lentSlots)
         // No place for a transfer, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
@@ -132,7 +132,7 @@ final class Application: Sendable {
             hashCredentials: { box.shortHash($0) })
         settings.own = own
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
-        let (downloads, places) = (DownloadGate(), DeliveryPlaces())
+        let (downloads, places) = (DownloadAdmission(), DeliveryCredits())
         settings.downloads = downloads
         settings.places = places
         settings.limits = configuration.limits
@@ -159,7 +159,7 @@ final class Application: Sendable {
                 store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
                 budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
                 paths: StoragePaths(configuration), openSecrets: openSecrets)
-            let surface = try Surface(configuration, parts: parts, logger: logger)
+            let surface = try APIServer(configuration, parts: parts, logger: logger)
             if let address = IPAddress(text: configuration.listenHost) {
                 own.add(.init(address, port: surface.port))
             }
@@ -226,7 +226,7 @@ final class Application: Sendable {
 
     private static func makeEngine(
         _ configuration: Configuration, _ budget: DescriptorBudget, _ memory: MemoryBudget, _ node: NodeID,
-        store: Store, clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadGate, logger: Logger
+        store: Store, clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadAdmission, logger: Logger
     ) throws -> Engine? {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
@@ -262,7 +262,7 @@ final class Application: Sendable {
 
     private static func makeWebhooks(
         _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
-        secret: WebhookSecret, places: DeliveryPlaces, logger: Logger
+        secret: WebhookSecret, places: DeliveryCredits, logger: Logger
     ) throws -> WebhookSender? {
         guard configuration.roles.contains(.webhooks) else { return nil }
         var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)

@@ -31,7 +31,7 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     let logger = makeLogger(configuration)
     defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
     let signals = EndSignals(blocked, logger: logger)
-    let lastResort = LastResort()
+    let lastResort = ShutdownWatchdog()
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
@@ -173,7 +173,7 @@ private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> 
 
 /// Ends the process when something that hangs keeps it from stopping: whoever has asked for it kills it a
 /// while later, and its PostgreSQL with it; whoever starts it again waits for it.
-private struct LastResort {
+private struct ShutdownWatchdog {
     private struct Order {
         let application: Application
         let status: Int32

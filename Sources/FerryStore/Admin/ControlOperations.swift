@@ -42,7 +42,7 @@ extension ControlLane {
 
     private func adoptWishes(_ connection: inout Connection) throws(PostgresError) {
         let rows = try connection.execute(Statements.readOperations, .wishes(context))
-        if let wishes = OperatorWishes(rows), context.adopt(wishes) { wakeDispatcher() }
+        if let wishes = OperatorSettings(rows), context.adopt(wishes) { wakeDispatcher() }
     }
 
     // MARK: Audit
@@ -86,7 +86,7 @@ extension ControlLane {
     }
 }
 
-extension OperatorWishes {
+extension OperatorSettings {
     /// Reads the row of read_operations.sql.
     init?(_ rows: borrowing ResultSet) {
         guard rows.rowCount == 1 else { return nil }

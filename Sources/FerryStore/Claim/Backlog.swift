@@ -24,10 +24,10 @@ final class Backlog: Sendable {
     private let seen = Atomic<Int>(0)
     private let looksWanted = Atomic<Int>(0)
     private let looksDone = Atomic<Int>(0)
-    private let additions = Mutex<[Lot: Addition]>([:])
+    private let additions = Mutex<[ClaimQueue: Addition]>([:])
 
     /// To be called after this process, which leases jobs, has queued rows and committed them.
-    func add(_ added: [Lot: Addition]) {
+    func add(_ added: [ClaimQueue: Addition]) {
         guard !added.isEmpty else { return }
         let isFull = additions.withLock { additions in
             additions.merge(added) { Addition(head: min($0.head, $1.head), count: $0.count + $1.count) }
@@ -43,7 +43,7 @@ final class Backlog: Sendable {
     func addUnknown() { looksWanted.add(1, ordering: .acquiringAndReleasing) }
 
     /// What was added since the last call. To be called after `mark`.
-    func takeAdditions() -> [Lot: Addition] {
+    func takeAdditions() -> [ClaimQueue: Addition] {
         additions.withLock { additions in
             defer { additions = [:] }
             return additions

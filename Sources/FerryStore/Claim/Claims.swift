@@ -5,11 +5,11 @@ import Postgres
 /// From where a round leases jobs, and which lots it looks for.
 struct Claims: Sendable {
     struct Narrow: Sendable {
-        let ask: LotSchedule.Ask
+        let ask: ClaimSchedule.Ask
         /// Connections per host of its session; nil: no limit.
         let sessionLimit: Int?
     }
-    var wide: [LotSchedule.Ask] = []
+    var wide: [ClaimSchedule.Ask] = []
     /// Of wide lots the urgency of the first job that may be there, where it is known.
     var heads: [Int64: Timestamp] = [:]
     /// Wide lots whose session is limited by now: what queues there is diverted.
@@ -20,7 +20,7 @@ struct Claims: Sendable {
     /// row.
     var mayDivert = false
     /// Others of which they are diverted, and nothing is claimed.
-    var stretches: [Lot] = []
+    var stretches: [ClaimQueue] = []
     var narrow: [Narrow] = []
     /// Narrow lots without a path that may have jobs of paths that are limited by themselves: those are
     /// stepped over, and the first of them are diverted.
@@ -32,7 +32,7 @@ struct Claims: Sendable {
     /// Some hosts are known not to be reached.
     var hasAway = false
     /// Lots of which the first jobs wait for them.
-    var away: [Lot] = []
+    var away: [ClaimQueue] = []
     /// The wide lots of sessions that are limited.
     var limitedSessions: [Int64] = []
     /// Some of what it leases may find no slot.
@@ -44,7 +44,7 @@ struct Claims: Sendable {
 
     /// A lot that has queued jobs, as a look or a diversion has found it.
     struct Found: Sendable {
-        let lot: Lot
+        let lot: ClaimQueue
         let head: Timestamp
         var hostLimit: Int?
         var blockedUntil: Timestamp?
@@ -79,7 +79,7 @@ struct Claims: Sendable {
     }
 
     /// Whether the first rows of a wide lot are looked at for what has to be diverted.
-    func diverts(_ lot: Lot) -> Bool {
+    func diverts(_ lot: ClaimQueue) -> Bool {
         limited.contains(lot.id) || mayDivert && suspects.contains(lot.id)
     }
 
@@ -134,7 +134,7 @@ struct Claims: Sendable {
         return parameters
     }
 
-    private func claim(_ asks: [LotSchedule.Ask], _ context: StoreContext) -> Parameters {
+    private func claim(_ asks: [ClaimSchedule.Ask], _ context: StoreContext) -> Parameters {
         var parameters = Parameters()
         parameters.appendArray(.int64, asks) { $0.append(int64: $1.lot.id) }
         parameters.appendArray(.int32, asks) { $0.append(int32: Int32($1.count)) }
@@ -250,7 +250,7 @@ extension Claims.Outcome {
         for row in 0..<rows.rowCount {
             diverted.insert(rows.int64(row, 0))
             guard !rows.isNull(row, 1) else { continue }
-            found.append(.init(lot: Lot(rows, row, at: 1), head: rows.instant(row, 7)))
+            found.append(.init(lot: ClaimQueue(rows, row, at: 1), head: rows.instant(row, 7)))
         }
     }
 
@@ -274,7 +274,7 @@ extension Claims.Outcome {
             }
             found.append(
                 .init(
-                    lot: Lot(rows, row, at: 0), head: rows.instant(row, 6),
+                    lot: ClaimQueue(rows, row, at: 0), head: rows.instant(row, 6),
                     hostLimit: rows.int32OrNil(row, 7).map(Int.init),
                     blockedUntil: rows.instantOrNil(row, 8), isHomeGone: !rows.bool(row, 9)))
         }

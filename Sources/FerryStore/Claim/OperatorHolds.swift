@@ -3,7 +3,7 @@ import Synchronization
 
 /// Why a node leases nothing although it could.
 struct OperatorHolds: Sendable {
-    var wishes = OperatorWishes(revision: -1, isPaused: false, drains: false)
+    var wishes = OperatorSettings(revision: -1, isPaused: false, drains: false)
     /// The process is about to end.
     var isStopping = false
     /// It reaches nobody, and others do.
@@ -61,7 +61,7 @@ extension StoreContext {
     }
 
     /// Does what operators want. Returns whether the node may lease again.
-    func adopt(_ wishes: OperatorWishes) -> Bool {
+    func adopt(_ wishes: OperatorSettings) -> Bool {
         holds.withLock { holds in
             guard wishes.revision > holds.wishes.revision else { return false }
             holds.wishes = wishes

@@ -18,8 +18,8 @@ extension QueueView {
     }
 
     mutating func depth(
-        _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
-    ) -> LotSchedule.Depth {
+        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
+    ) -> ClaimSchedule.Depth {
         if claimed == ask.count || outcome.passesOver || outcome.diverted.contains(ask.lot.id) {
             return .more
         }
@@ -32,9 +32,9 @@ extension QueueView {
     }
 
     mutating func depth(
-        _ ask: LotSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
+        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
         _ now: Timestamp
-    ) -> LotSchedule.Depth {
+    ) -> ClaimSchedule.Depth {
         if claimed == ask.count { return .more }
         guard let permits else { return .blocked(until: now + Self.takenPause) }
         guard claimed == permits.count else { return .empty }
@@ -59,7 +59,7 @@ extension QueueView {
     /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it
     /// was.
     private func onlyScope(
-        of lot: Lot, where isSo: (HostLimit) -> Bool
+        of lot: ClaimQueue, where isSo: (HostLimit) -> Bool
     ) -> (key: OriginScope, isPaced: Bool)? {
         guard let scope = lot.scope else { return nil }
         let limited = scope.scopes.compactMap { one -> (OriginScope, Bool)? in
@@ -87,7 +87,7 @@ extension QueueView {
     }
 }
 
-extension Lot {
+extension ClaimQueue {
     /// What its jobs have in common with others. `nil` for a wide lot.
     var scope: RequestScope? { origin.map { RequestScope(tenant: tenant, origin: $0, path: path) } }
 }

@@ -7,13 +7,13 @@ import Sys
 /// dispatcher's thread.
 struct QueueView {
     let context: StoreContext
-    var schedule = LotSchedule()
+    var schedule = ClaimSchedule()
     /// Wide lots of which a claim has found less than it asked for while origins are limited or away: either
     /// they are empty, or the next round has something to divert.
     var suspects: Set<Int64> = []
     /// Wide lots of which a claim has stepped over all that is there: they rest in the schedule, while the
     /// jobs of limited origins are diverted round by round, and those of hosts that are away wait.
-    private var stretches: [Int64: Lot] = [:]
+    private var stretches: [Int64: ClaimQueue] = [:]
     private var nextDiversion: Int64 = 0
     /// Wide lots whose first jobs a claim has taken, up to an urgency. Until an instant claims begin there:
     /// they would step over everything that was claimed before and is not vacuumed yet, because somebody
@@ -93,7 +93,7 @@ struct QueueView {
     }
 
     /// Jobs of the lot were queued.
-    mutating func add(_ lot: Lot, head: Timestamp) {
+    mutating func add(_ lot: ClaimQueue, head: Timestamp) {
         let share = context.sessions.current.share(tenant: lot.tenant, session: lot.session)
         let host = lot.scope.flatMap { context.configuration.hosts.limit(of: $0) }
         add(.init(lot: lot, head: head, hostLimit: host?.countAtOnce, blockedUntil: nil), share)
@@ -128,7 +128,7 @@ struct QueueView {
     }
 
     /// This process has queued a job in a lot that rests: everything before it is of limited origins.
-    private mutating func noteNews(in lot: Lot, head: Timestamp) {
+    private mutating func noteNews(in lot: ClaimQueue, head: Timestamp) {
         guard stretches[lot.id] != nil else { return }
         schedule.unblock(lot.id, unlessBefore: .distantPast)
         heads[lot.id] = (head, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
@@ -201,17 +201,17 @@ struct QueueView {
     }
 
     /// Whether what is claimed of the lot is counted, or may have to be diverted.
-    private func isLimited(_ lot: Lot, _ sessions: SessionSnapshot) -> Bool {
+    private func isLimited(_ lot: ClaimQueue, _ sessions: SessionSnapshot) -> Bool {
         lot.origin != nil || suspects.contains(lot.id)
             || sessions.share(tenant: lot.tenant, session: lot.session).connectionLimit != nil
     }
 
-    private func mayAwait(_ lot: Lot, _ claims: Claims) -> Bool {
+    private func mayAwait(_ lot: ClaimQueue, _ claims: Claims) -> Bool {
         guard lot.origin != nil else { return claims.diverts(lot) }
         return claims.mayDivert && isAway(lot)
     }
 
-    private func isAway(_ lot: Lot) -> Bool {
+    private func isAway(_ lot: ClaimQueue) -> Bool {
         lot.origin.map { context.health.unreachable($0) != nil } ?? false
     }
 
@@ -276,7 +276,7 @@ struct QueueView {
 
     private mutating func depth(
         _ narrow: Claims.Narrow, _ claims: Claims, _ outcome: Claims.Outcome, _ now: Timestamp
-    ) -> LotSchedule.Depth {
+    ) -> ClaimSchedule.Depth {
         let lot = narrow.ask.lot
         let (count, permits) = (outcome.leased[lot.id]?.count ?? 0, outcome.permits[lot.id])
         let depth = depth(narrow.ask, count, permits, now)
@@ -290,14 +290,14 @@ struct QueueView {
     }
 
     /// Where a claim of the lot has begun, and until when the next one goes on from there.
-    private func walk(_ lot: Lot, _ claims: Claims) -> (urgency: Timestamp, until: Int64) {
+    private func walk(_ lot: ClaimQueue, _ claims: Claims) -> (urgency: Timestamp, until: Int64) {
         if claims.heads[lot.id] != nil, let head = heads[lot.id] { return head }
         return (.distantPast, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
     }
 
     /// Whether a lot had nothing but jobs of limited origins left, and is not claimed from for a while.
     private mutating func restsAfterwards(
-        _ ask: LotSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
+        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
         _ nanoseconds: Int64
     ) -> Bool {
         let lot = ask.lot
@@ -334,7 +334,8 @@ struct QueueView {
     /// What a claim has left behind is looked for again when that has taken a twentieth of the time, and as
     /// soon as a claim finds less than it asked for.
     private mutating func note(
-        head: Timestamp?, of ask: LotSchedule.Ask, isFull: Bool, _ claims: Claims, _ outcome: Claims.Outcome,
+        head: Timestamp?, of ask: ClaimSchedule.Ask, isFull: Bool, _ claims: Claims,
+        _ outcome: Claims.Outcome,
         _ nanoseconds: Int64
     ) {
         let lot = ask.lot.id

@@ -9,7 +9,7 @@ struct Reservation {
     /// The node's lease that they rest on; nil: nothing may be leased.
     var lease: Int?
 
-    mutating func giveBack(to ledger: SlotLedger) {
+    mutating func giveBack(to ledger: WorkerSlots) {
         ledger.release(slots)
         ledger.settle(held)
         (slots, held) = (0, 0)

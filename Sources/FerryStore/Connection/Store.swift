@@ -8,20 +8,20 @@ import Sys
 ///
 /// Any thread may use its parts; `start`, `beginWork`, `drain` and `stop` belong to one.
 package final class Store: Sendable {
-    package let intake: IntakeLane
-    package let dispatcher: DispatcherLane
+    package let intake: SubmissionWriter
+    package let dispatcher: JobDispatcher
     package let control: ControlLane
-    package let deliveries: DeliveryLane
-    package let census: CensusLane
-    package let schedules: ScheduleLane
+    package let deliveries: DeliveryOutbox
+    package let census: TenantCounts
+    package let schedules: ScheduleRunner
     /// The lease of this node.
-    package let watch: WatchLane
-    private let listen: ListenLane
+    package let watch: Heartbeat
+    private let listen: NotificationListener
     private let relay: EventRelay
-    private let housekeeping: HousekeepingLane
+    private let housekeeping: Housekeeper
     /// The log of events as it grows.
     package let tail: EventTail
-    private let hosts: HostLane
+    private let hosts: HostCoordinator
     let context: StoreContext
     /// By role, in the order in which they end.
     private struct Threads {
@@ -35,7 +35,7 @@ package final class Store: Sendable {
 
     package init(_ configuration: StoreConfiguration) {
         let context = StoreContext(configuration)
-        let dispatcher = DispatcherLane(context)
+        let dispatcher = JobDispatcher(context)
         let wake: @Sendable () -> Void = { dispatcher.send(.wake) }
         context.connect(dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
         context.connections.connect(wake)
@@ -46,27 +46,27 @@ package final class Store: Sendable {
         }
         context.dispatcherWake.withLock { $0 = wakeDue }
         context.heldResult.withLock { $0 = { [weak dispatcher] in dispatcher?.send(.result($0)) } }
-        intake = IntakeLane(
+        intake = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })
         let control = ControlLane(context, wakeDispatcher: wake)
         self.control = control
-        schedules = ScheduleLane(
+        schedules = ScheduleRunner(
             context, cancel: { job, tenant in control.cancel(job, tenant: tenant) { _ in } },
             limitsChanged: { control.adoptLimits() })
-        deliveries = DeliveryLane(context)
+        deliveries = DeliveryOutbox(context)
         relay = EventRelay(context)
-        housekeeping = HousekeepingLane(context)
-        census = CensusLane(context)
+        housekeeping = Housekeeper(context)
+        census = TenantCounts(context)
         tail = EventTail(context)
-        watch = WatchLane(context, wakeDispatcher: wake)
-        let hosts = HostLane(context, wakeDispatcher: wake)
+        watch = Heartbeat(context, wakeDispatcher: wake)
+        let hosts = HostCoordinator(context, wakeDispatcher: wake)
         self.hosts = hosts
         let look: @Sendable () -> Void = {
             context.backlog.addUnknown()
             wake()
         }
-        listen = ListenLane(
+        listen = NotificationListener(
             context, onWork: look,
             onStop: { context.stop($0, $1) }, onLimits: { control.adoptLimits() },
             onEdit: { control.adoptEdit($0) },
@@ -211,10 +211,10 @@ package final class Store: Sendable {
     }
 
     /// Who admits connections of attempts beyond their first.
-    package var connections: any ConnectionDesk { context.connections }
+    package var connections: any ConnectionLimiter { context.connections }
 
     /// The sessions as this node knows them.
-    package var sessionBoard: SessionBoard { context.sessions }
+    package var sessionBoard: SessionCache { context.sessions }
 
     package var metrics: StoreMetrics.Snapshot {
         var snapshot = context.metrics.snapshot

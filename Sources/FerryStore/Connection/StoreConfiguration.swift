@@ -12,11 +12,11 @@ package struct StoreConfiguration: Sendable {
     /// Whether this node runs transfers. One that does not leases nothing.
     package var isWorker: Bool
     /// How many transfers this node may begin; shared by the lanes that lease.
-    package var slots: SlotLedger
+    package var slots: WorkerSlots
     /// Closed while downloads are not to be leased here.
-    package var downloads = DownloadGate()
+    package var downloads = DownloadAdmission()
     /// Where deliveries go as they are made; without places they wait until they are claimed.
-    package var places = DeliveryPlaces()
+    package var places = DeliveryCredits()
     /// A short keyed hash of credentials, by which host control tells requests with different ones apart.
     package var hashCredentials: @Sendable ([UInt8]) -> String
     /// The scopes of requests that are limited now; kept by the store.
@@ -24,7 +24,7 @@ package struct StoreConfiguration: Sendable {
     /// What holds until somebody changes it over the API.
     package var limits = TransferLimits()
     /// What is known of the sessions; the store keeps it current.
-    package var sessions = SessionBoard()
+    package var sessions = SessionCache()
     /// Is told where the database answers.
     package var own = OwnEndpoints()
     package var clock: DatabaseClock
@@ -62,7 +62,7 @@ package struct StoreConfiguration: Sendable {
     package var heldSeconds = 0.1
 
     package init(
-        url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: SlotLedger,
+        url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: WorkerSlots,
         clock: DatabaseClock, logger: Logger, seal: SecretSeal,
         openSecrets: @escaping @Sendable ([UInt8]) -> JobSecrets?,
         sealSecrets: @escaping @Sendable (JobSecrets) -> [UInt8],

@@ -9,34 +9,34 @@ final class StoreContext: Sendable {
     let configuration: StoreConfiguration
     let metrics = StoreMetrics()
     /// Jobs that this process holds a lease of, so that leases nobody knows of can be found and given back.
-    let book = LeaseBook()
+    let book = LeaseRegistry()
     /// What those rest on.
     let lease: NodeLease
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
     let backlog = Backlog()
-    let lots = LotBook()
+    let lots = ClaimQueueCache()
     let specs = SpecCache()
-    let edits = EditBook()
+    let edits = EditRegistry()
     /// Deadlines that the watch lane is to keep; closed when it is to end.
     let deadlines = Mailbox<Timestamp>()
     let workers = WorkerCounts()
     let events = EventSignal()
-    let sessions: SessionBoard
+    let sessions: SessionCache
     /// Wakes whoever keeps house; closed when it is to end.
     let chores = Mailbox<Void>()
-    let limits: LimitsBoard
+    let limits: LimitsCache
     let health = HostHealth()
-    let connections: ConnectionBook
+    let connections: ConnectionRegistry
     /// When this process began, as the nodes' table has it.
     let startedAt: Timestamp
     let admission: Admission
     /// Nil before the first look.
     let outlook = Mutex<DiscretionaryOutlook?>(nil)
     let holds = Mutex(OperatorHolds())
-    let throughputs = ThroughputBook()
+    let throughputs = ThroughputEstimates()
     /// Of all connections, once the store stops.
-    let impatience = Impatience()
+    let impatience = ShutdownTimeout()
     /// False while draining, and while operators do not want it.
     let isLeasing: Atomic<Bool>
     /// Whether other nodes are alive, who must be notified.
@@ -60,10 +60,10 @@ final class StoreContext: Sendable {
         startedAt = clock.now()
         lease = NodeLease(seconds: configuration.leaseSeconds)
         held = HeldAttempts(seconds: configuration.heldSeconds)
-        connections = ConnectionBook(configuration)
+        connections = ConnectionRegistry(configuration)
         admission = Admission(jobCountMax: configuration.jobCountMax)
         isLeasing = Atomic(configuration.isWorker)
-        limits = LimitsBoard(fallback: configuration.limits)
+        limits = LimitsCache(fallback: configuration.limits)
     }
 
     func connect(
@@ -83,7 +83,7 @@ final class StoreContext: Sendable {
     func noteDependencies() { wakeDependents.withLock { $0 }?() }
 
     /// Jobs were inserted and committed, none of them leased.
-    func noteSubmitted(_ outcome: IntakeBatch.Outcome) {
+    func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
         metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
         let wake = dispatcherWake.withLock { $0 }
@@ -112,7 +112,7 @@ final class StoreContext: Sendable {
         _ lane: String, counts: Bool = false,
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
         adjust: (inout ConnectionOptions) -> Void = { _ in }
-    ) -> LaneConnection {
+    ) -> ReconnectingConnection {
         var options = ConnectionOptions()
         options.applicationName = "ferry \(lane)"
         let shard = "\(configuration.node.uuidText)/\(lane)"
@@ -126,7 +126,7 @@ final class StoreContext: Sendable {
         }
         var isFirst = true
         var isAway = false
-        return LaneConnection(
+        return ReconnectingConnection(
             url: configuration.url, options: options, setUp: setUp,
             renewalInterval: .seconds(Limits.shardSeconds), renew: counts ? renew : nil
         ) { state in

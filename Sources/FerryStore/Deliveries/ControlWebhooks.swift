@@ -71,7 +71,7 @@ extension ControlLane {
                 case .failure(let error): return .failure(error)
                 case .success(let record): before = record
                 }
-                let finding = ChangeFinding { () throws(InvalidFields) in try change(before) }
+                let finding = ChangeCheck { () throws(InvalidFields) in try change(before) }
                     .matching(revision, of: before.revision)
                 let after: WebhookRecord
                 switch finding {
@@ -101,7 +101,7 @@ extension ControlLane {
                 switch try Self.webhook(id, tenant, &connection) {
                 case .failure(let error): return .failure(error)
                 case .success(let record):
-                    let finding = ChangeFinding.allowed(record).matching(revision, of: record.revision)
+                    let finding = ChangeCheck.allowed(record).matching(revision, of: record.revision)
                     if case .refused(let error) = finding { return .failure(error) }
                     var parameters = Parameters()
                     parameters.append(id)

@@ -9,9 +9,9 @@ final class DeliveryHandover {
     private static let laneMax = 10_000
 
     private let context: StoreContext
-    private let places: DeliveryPlaces
-    private var lanes: [String: LaneID] = [:]
-    private var handed: HandedDeliveries?
+    private let places: DeliveryCredits
+    private var lanes: [String: ReceiverQueueID] = [:]
+    private var handed: LeasedDeliveries?
 
     init(_ context: StoreContext) {
         self.context = context
@@ -36,7 +36,7 @@ final class DeliveryHandover {
         }
         // The earliest of a transaction: a lease that seems shorter than it is harms nobody.
         var handed =
-            handed ?? HandedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
+            handed ?? LeasedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
         defer { self.handed = handed }
         let (event, record) = (draft.event, draft.event.record)
         let delivery = Delivery(

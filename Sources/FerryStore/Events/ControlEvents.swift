@@ -160,7 +160,8 @@ extension ControlLane {
         while try hasUnnumberedEvents(job, &connection) {
             guard passCount < passMax else { return false }
             passCount += 1
-            let outcome = try EventPass.commit(&connection, context, InboxSelection(tenant: job.tenant))
+            let outcome = try RelayTransaction.commit(
+                &connection, context, InboxSelection(tenant: job.tenant))
             context.events.numbered()
             if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
         }

@@ -44,7 +44,7 @@ struct InboxSelection {
     private static let byteCountMax: Int64 = 300_000
 
     var rowMax = Self.rowMax
-    /// `InboxFloor.position`.
+    /// `InboxLowWatermark.position`.
     var floor: Int64 = 0
     /// Tenants whose rows are left alone.
     var except: [String] = []

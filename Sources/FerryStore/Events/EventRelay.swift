@@ -31,9 +31,9 @@ final class EventRelay: Sendable {
         let mailbox = context.events.mailbox
         let handover = DeliveryHandover(context)
         var ends = SessionEnds(context)
-        var floor = InboxFloor()
+        var floor = InboxLowWatermark()
         var rowMax = InboxSelection.rowMax
-        var pace = RelayPace()
+        var pace = RelayDelay()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
         var lastPass: Int64 = 0
@@ -72,8 +72,8 @@ final class EventRelay: Sendable {
     /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
     /// events it found, and whether it has left some that are there.
     private func relay(
-        _ lane: LaneConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: inout InboxFloor, _ rowMax: inout Int32, isDue: Bool, looks: Bool
+        _ lane: ReconnectingConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
+        _ floor: inout InboxLowWatermark, _ rowMax: inout Int32, isDue: Bool, looks: Bool
     ) -> (eventCount: Int, isMore: Bool) {
         do {
             return try lane.withConnection { connection throws(PostgresError) in
@@ -100,7 +100,7 @@ final class EventRelay: Sendable {
 
     /// Whether there is anything that other nodes, or an earlier process, have left.
     private func look(
-        _ connection: inout Connection, _ ends: inout SessionEnds, _ floor: inout InboxFloor
+        _ connection: inout Connection, _ ends: inout SessionEnds, _ floor: inout InboxLowWatermark
     ) throws(PostgresError) -> Bool {
         let now = Sys.monotonicNanoseconds()
         let found = try Self.look(floor.question(now), &connection)
@@ -113,12 +113,12 @@ final class EventRelay: Sendable {
     }
 
     static func look(
-        _ question: InboxFloor.Question, _ connection: inout Connection
-    ) throws(PostgresError) -> (look: InboxFloor.Look, hasDrained: Bool, hasEndpoints: Bool) {
+        _ question: InboxLowWatermark.Question, _ connection: inout Connection
+    ) throws(PostgresError) -> (look: InboxLowWatermark.Look, hasDrained: Bool, hasEndpoints: Bool) {
         var parameters = Parameters.int64(question.position)
         parameters.append(bool: question.isNumbered)
         let found = try connection.execute(Statements.hasEvents, parameters)
-        let look = InboxFloor.Look(
+        let look = InboxLowWatermark.Look(
             first: found.isNull(0, 0) ? nil : found.int64(0, 0), drawn: found.int64(0, 3),
             oldest: found.int64(0, 4), number: found.isNull(0, 5) ? nil : found.int64(0, 5))
         return (look, found.bool(0, 1), found.bool(0, 2))
@@ -135,10 +135,10 @@ final class EventRelay: Sendable {
         var busy: [String] = []
         var eventCount = 0
         while true {
-            let outcome: EventPass.Outcome
+            let outcome: RelayTransaction.Outcome
             do throws(PostgresError) {
                 let selection = InboxSelection(rowMax: rowMax, floor: floor, except: busy)
-                outcome = try EventPass.commit(&connection, context, selection, handover: handover)
+                outcome = try RelayTransaction.commit(&connection, context, selection, handover: handover)
             } catch {
                 handover.discard()
                 // Whatever the reason is: it may be that there was too much at once.
@@ -162,14 +162,14 @@ final class EventRelay: Sendable {
         _ connection: inout Connection, _ error: PostgresError, except busy: [String]
     ) throws(PostgresError) -> Bool {
         var isNumbered = true
-        let outcome: EventPass.Outcome?
+        let outcome: RelayTransaction.Outcome?
         do throws(PostgresError) {
-            outcome = try EventPass.reject(
+            outcome = try RelayTransaction.reject(
                 &connection, context, except: busy, error: error, isNumbered: true)
         } catch {
             guard error.isOfData else { throw error }
             isNumbered = false
-            outcome = try EventPass.reject(
+            outcome = try RelayTransaction.reject(
                 &connection, context, except: busy, error: error, isNumbered: false)
         }
         guard let outcome, let rejected = outcome.rejected else { return false }
@@ -184,7 +184,7 @@ final class EventRelay: Sendable {
         return true
     }
 
-    private func committed(_ outcome: EventPass.Outcome, handedCount: Int) {
+    private func committed(_ outcome: RelayTransaction.Outcome, handedCount: Int) {
         context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
         context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
         context.events.numbered()

@@ -80,7 +80,7 @@ package final class EventTail: Sendable {
     }
 
     /// False: the database is away.
-    private func read(_ reader: inout Reader?, _ lane: LaneConnection) -> Bool {
+    private func read(_ reader: inout Reader?, _ lane: ReconnectingConnection) -> Bool {
         do {
             try lane.withConnection { connection throws(PostgresError) in
                 try reader?.read(&connection)

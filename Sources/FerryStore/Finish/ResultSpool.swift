@@ -20,7 +20,7 @@ package struct ResultSpool: Sendable {
             (self.statement, self.parameters) = (statement, parameters)
         }
 
-        init(_ ending: Ending) { (statement, parameters) = ending.statement }
+        init(_ ending: JobTransition) { (statement, parameters) = ending.statement }
 
         var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
     }
@@ -51,7 +51,7 @@ package struct ResultSpool: Sendable {
     // MARK: Keeping
 
     /// All of them on stable storage, or false, with a line in the log.
-    func keep(_ news: [News], _ endings: [Ending], _ logger: Logger) -> Bool {
+    func keep(_ news: [News], _ endings: [JobTransition], _ logger: Logger) -> Bool {
         keep(logger) { bytes in
             for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
             for ending in endings { Self.encode(Entry(ending), into: &bytes) }
@@ -102,7 +102,7 @@ package struct ResultSpool: Sendable {
 
     /// Commits what is kept, if there is anything, and forgets it. Throws while the database cannot take it:
     /// then it is kept. What is refused for good is left out, with a line in the log: those jobs run again.
-    func commit(_ lane: LaneConnection, _ context: StoreContext) throws(PostgresError) {
+    func commit(_ lane: ReconnectingConnection, _ context: StoreContext) throws(PostgresError) {
         guard let entries = read(context.logger) else { return }
         var (changed, late) = (0, 0)
         func count(_ done: Done) { (changed, late) = (changed + done.changed, late + done.late) }
@@ -189,7 +189,7 @@ package struct ResultSpool: Sendable {
     }
 
     private func commit(
-        _ entries: ArraySlice<Entry>, _ lane: LaneConnection
+        _ entries: ArraySlice<Entry>, _ lane: ReconnectingConnection
     ) throws(PostgresError) -> Done {
         try lane.withConnection { connection throws(PostgresError) in
             var results = try connection.pipeline(timeout: .seconds(5)) { pipeline in
@@ -207,7 +207,7 @@ package struct ResultSpool: Sendable {
     }
 
     private func commit(
-        alone entry: Entry, _ lane: LaneConnection, _ logger: Logger
+        alone entry: Entry, _ lane: ReconnectingConnection, _ logger: Logger
     ) throws(PostgresError) -> Done {
         do {
             return try commit([entry], lane)

@@ -4,7 +4,7 @@ import Postgres
 
 /// What the dispatcher does in one transaction.
 struct Round {
-    let endings: [Ending]
+    let endings: [JobTransition]
     let promotes: Bool
     let reconciles: Bool
     /// What it leases, and the lots that it looks for.
@@ -24,7 +24,7 @@ struct Round {
         var promotedCount = 0
         var reconciledCount = 0
         /// The lots of rows that became queued, each with its most urgent one: promoted or given back.
-        var queued: [Lot: Timestamp] = [:]
+        var queued: [ClaimQueue: Timestamp] = [:]
         var nextDue: Timestamp?
         /// When the first of those tries again that wait for their hosts by themselves.
         var nextWait: Timestamp?
@@ -44,7 +44,7 @@ struct Round {
 
         fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
             for row in 0..<rows.rowCount {
-                let (lot, urgency) = (Lot(rows, row, at: 1), rows.instant(row, 7))
+                let (lot, urgency) = (ClaimQueue(rows, row, at: 1), rows.instant(row, 7))
                 queued[lot] = min(urgency, queued[lot] ?? urgency)
             }
         }
@@ -118,7 +118,7 @@ struct Round {
     private func lots(
         ofHomes releases: [Parts.Stop], _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> [JobID: Int64] {
-        var names: [JobID: LotBook.Name] = [:]
+        var names: [JobID: ClaimQueueCache.Name] = [:]
         for release in releases {
             guard let home = release.home else { continue }
             names[release.lease.job] = context.lotName(
@@ -150,15 +150,15 @@ struct Round {
 /// Endings by what is done with them.
 private struct Parts {
     /// An attempt that did not come to an end.
-    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: Ending.Home?)
+    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: JobTransition.Home?)
     var finished: [FinishedJob] = []
-    var retries: [Ending.Retry] = []
-    var waits: [Ending.Wait] = []
+    var retries: [JobTransition.Retry] = []
+    var waits: [JobTransition.Wait] = []
     var suspensions: [Stop] = []
     var releases: [Stop] = []
-    var asks: [Ending.Ask] = []
+    var asks: [JobTransition.Ask] = []
 
-    init(_ endings: [Ending]) {
+    init(_ endings: [JobTransition]) {
         for ending in endings {
             switch ending {
             case .finish(let job): finished.append(job)
@@ -174,7 +174,7 @@ private struct Parts {
     }
 }
 
-extension Ending {
+extension JobTransition {
     /// What writes it alone. That one node alone can do its job is left out: a later attempt finds it again.
     var statement: (Statement, Parameters) {
         let parts = Parts([self])
@@ -256,7 +256,7 @@ extension Parameters {
     }
 
     /// The parameters of retry_jobs.sql.
-    fileprivate static func retries(_ retries: [Ending.Retry]) -> Parameters {
+    fileprivate static func retries(_ retries: [JobTransition.Retry]) -> Parameters {
         var parameters = Parameters(capacity: retries.count * 256)
         parameters.append(retries.map(\.lease))
         parameters.appendArray(.int32, retries) { $0.append(int32: $1.failedAttemptCount) }

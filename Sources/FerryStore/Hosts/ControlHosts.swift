@@ -34,7 +34,7 @@ extension ControlLane {
     ) throws(PostgresError) -> HostRecord {
         var parameters = Parameters()
         parameters.append(text: origin)
-        parameters.append(int32: Int32(HostRound.decisionCountMax))
+        parameters.append(int32: Int32(HostTransaction.decisionCountMax))
         let rows = try connection.execute(Statements.readHost, parameters)
         return HostRecord(rows, 0, now)
     }
@@ -76,10 +76,10 @@ extension ControlLane {
         _ connection: inout Connection
     ) throws(PostgresError) -> HostChange {
         let hosts = [(origin: origin, countMax: HostHealth.rowCountMax)]
-        let rows = try HostRound.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
+        let rows = try HostTransaction.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
         guard let row = rows.first else { return .unknown }
         var host = row.control
-        let finding = ChangeFinding { () throws(InvalidFields) in try host.settings.merging(patch) }
+        let finding = ChangeCheck { () throws(InvalidFields) in try host.settings.merging(patch) }
             .matching { isAllowed(HostRecord(origin, host, now)) }
         let settings: HostSettings
         switch finding {
@@ -88,10 +88,10 @@ extension ControlLane {
         case .allowed(let changed): settings = changed
         }
         let decision = host.configure(settings, backoffUntil: patch.backoffUntil, now: now)
-        try HostRound.save(
+        try HostTransaction.save(
             [origin: host], [], decision.map { [(origin, $0)] } ?? [], now, &connection)
         var notification = Parameters()
-        notification.append(text: HostLane.notification)
+        notification.append(text: HostCoordinator.notification)
         _ = try connection.execute(Statements.notify, notification)
         return .done
     }

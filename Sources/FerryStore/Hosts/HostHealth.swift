@@ -25,7 +25,7 @@ final class HostHealth: Sendable {
         var unreachable: [String: TransferError.Code] = [:]
         /// When somebody looks for those that are not reached.
         var due: [String: Timestamp] = [:]
-        var misses = NodeMisses()
+        var misses = UnreachableNodes()
     }
 
     enum Message: Sendable {
@@ -67,7 +67,7 @@ final class HostHealth: Sendable {
     func noteSilence(of job: JobID, at scope: RequestScope) { note(.silent, of: scope, job) }
 
     /// Notes a response to a request that was not all of its attempt.
-    func note(_ answer: HostAnswer) { note(HostSignal(answer), of: answer.scope, answer.job) }
+    func note(_ answer: HostResponse) { note(HostSignal(answer), of: answer.scope, answer.job) }
 
     private func note(
         _ signal: HostSignal, of scope: RequestScope, _ job: JobID, seconds: Double = 0, bytes: Int64 = 0
@@ -114,7 +114,7 @@ final class HostHealth: Sendable {
     var hasReached: Bool { state.withLock { $0.misses.hasReached } }
 
     /// It tries anew.
-    func forgetMisses() { state.withLock { $0.misses = NodeMisses() } }
+    func forgetMisses() { state.withLock { $0.misses = UnreachableNodes() } }
 
     /// Whether there are hosts that nobody reaches, as far as is known.
     var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
@@ -126,10 +126,10 @@ final class HostHealth: Sendable {
     }
 
     /// Whether nobody reaches a host, as far as is known.
-    func away(_ origin: String) -> HostAway? {
+    func away(_ origin: String) -> HostUnreachable? {
         guard hasUnreachable.load(ordering: .relaxed) else { return nil }
         return state.withLock { state in
-            state.unreachable[origin].map { _ in HostAway(nextProbeAt: state.due[origin]) }
+            state.unreachable[origin].map { _ in HostUnreachable(nextProbeAt: state.due[origin]) }
         }
     }
 

@@ -53,7 +53,7 @@ struct Reminders {
     init(_ context: StoreContext) { self.context = context }
 
     /// Everything that is due.
-    func send(_ lane: LaneConnection) throws(PostgresError) {
+    func send(_ lane: ReconnectingConnection) throws(PostgresError) {
         while !context.chores.isClosed {
             var parameters = Parameters()
             parameters.append(context.clock.now())

@@ -33,7 +33,7 @@ extension ControlLane {
                 let record = stored.record
                 if record.state.isTerminal { return .failure(.invalidState(of: record)) }
                 guard let before = JobDraft(stored, context) else { return .failure(.failed) }
-                let finding = ChangeFinding { () throws(InvalidFields) in try change(before) }
+                let finding = ChangeCheck { () throws(InvalidFields) in try change(before) }
                     .checkingState { record.allows($0, before) ? nil : .invalidState(of: record) }
                     .matching(revision, of: record.revision)
                 let after: JobDraft

@@ -62,7 +62,7 @@ extension ControlLane {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
-                let finding = ChangeFinding.allowed(stored).checkingState(refusal)
+                let finding = ChangeCheck.allowed(stored).checkingState(refusal)
                     .matching(revision, of: stored.record.revision)
                 if case .refused(let error) = finding { return .failure(error) }
                 if let result = try body(stored, &connection) { return result }

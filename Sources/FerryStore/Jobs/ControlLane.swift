@@ -18,7 +18,7 @@ package final class ControlLane: JobLookup {
 
     let context: StoreContext
     let wakeDispatcher: @Sendable () -> Void
-    let reads: ReadLane
+    let reads: ReadPool
     private let commands = Mailbox<Command>()
     /// What the next look for the oldest queued job begins with.
     let queueLook = Mutex(QueueLook())
@@ -26,7 +26,7 @@ package final class ControlLane: JobLookup {
     init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
         self.context = context
         self.wakeDispatcher = wakeDispatcher
-        reads = ReadLane(context)
+        reads = ReadPool(context)
     }
 
     func close() {

@@ -92,7 +92,7 @@ extension ControlLane {
             let rows = try connection.execute(Statements.readKeys, parameters)
             guard rows.rowCount == 1 else { return .success(nil) }
             guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-            return .success(Submission.Accepted(jobs: IntakeBatch.firstAnswer(rows, 0), isReplay: true))
+            return .success(Submission.Accepted(jobs: SubmissionBatch.firstAnswer(rows, 0), isReplay: true))
         }
     }
 }

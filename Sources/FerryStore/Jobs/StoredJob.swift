@@ -46,7 +46,7 @@ package struct StoredJob: Sendable {
             }
         }
         if isWide, record.state == .queued, let node = rows.bytesOrNil(row, 31) {
-            record.home = HomeNode(json: node)
+            record.home = NodeAffinity(json: node)
         }
         self.record = record
         if isWide {

@@ -235,7 +235,7 @@ extension ControlLane {
             let job = stored.job(
                 at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
         else { return .failure(.failed) }
-        let outcome: IntakeBatch.Outcome
+        let outcome: SubmissionBatch.Outcome
         switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
         case .failure(let error): return .failure(error)
         case .success(let submitted): outcome = submitted
@@ -271,7 +271,7 @@ extension ControlLane {
     private static func submitRun(
         _ job: NewJob, of id: ScheduleID, _ idempotency: Submission.Idempotency?, now: Timestamp,
         _ connection: inout Connection, _ context: StoreContext
-    ) throws(PostgresError) -> Result<IntakeBatch.Outcome, StoreError> {
+    ) throws(PostgresError) -> Result<SubmissionBatch.Outcome, StoreError> {
         let submission = Submission(jobs: [job], idempotency: idempotency) { _ in }
         // Each round fails only because a session has changed meanwhile.
         for _ in 0..<3 {
@@ -284,10 +284,10 @@ extension ControlLane {
             do {
                 return .success(
                     try connection.transaction { connection throws(PostgresError) in
-                        let outcome = try IntakeBatch([submission], context, isAlone: false).commit(
+                        let outcome = try SubmissionBatch([submission], context, isAlone: false).commit(
                             &connection, epoch: sessions.epoch)
                         guard outcome.jobCount == 1 else { return outcome }
-                        _ = try ScheduleRound.insertRuns([job], &connection)
+                        _ = try ScheduleTransaction.insertRuns([job], &connection)
                         var parameters = Parameters()
                         parameters.append(id)
                         parameters.append(now)
@@ -336,7 +336,7 @@ extension ControlLane {
                 switch try Self.readSchedule(id, tenant, &connection) {
                 case .failure(let error): return .failure(error)
                 case .success(let stored):
-                    let finding = ChangeFinding.allowed(stored).matching(revision, of: stored.record.revision)
+                    let finding = ChangeCheck.allowed(stored).matching(revision, of: stored.record.revision)
                     if case .refused(let error) = finding { return .failure(error) }
                     if let record = try body(stored, &connection) { return .success(record) }
                 }

@@ -24,7 +24,7 @@ extension ControlLane {
             for _ in 0..<10 {
                 let before = try Self.readWindows(&connection)
                 let current = OffPeakWindows(stored: before)
-                let finding = ChangeFinding { () throws(InvalidFields) in try change(current) }
+                let finding = ChangeCheck { () throws(InvalidFields) in try change(current) }
                     .matching { isAllowed(current) }
                 let windows: OffPeakWindows
                 switch finding {

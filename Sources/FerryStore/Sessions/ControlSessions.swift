@@ -234,8 +234,8 @@ extension SessionCondition {
     /// Checks the session's state, then the condition. A session that is not configured has the revision 0.
     fileprivate func finding(
         _ found: SessionRecord?, unless refusal: (SessionRecord?) -> StoreError?
-    ) -> ChangeFinding<SessionRecord?> {
-        let checked = ChangeFinding.allowed(found).checkingState(refusal)
+    ) -> ChangeCheck<SessionRecord?> {
+        let checked = ChangeCheck.allowed(found).checkingState(refusal)
         return switch self {
         case .none: checked
         case .exists: checked.checkingState { $0 == nil ? .stale(revision: 0) : nil }
@@ -253,7 +253,7 @@ extension Parameters {
 
     static var sessionsNotification: Parameters {
         var parameters = Parameters()
-        parameters.append(text: SessionBoard.notification)
+        parameters.append(text: SessionCache.notification)
         return parameters
     }
 }

@@ -73,7 +73,7 @@ struct SessionEnds {
     ) throws(PostgresError) -> Int {
         guard let first = sessions.first else { return 0 }
         do throws(PostgresError) {
-            let outcome = try EventPass.drain(
+            let outcome = try RelayTransaction.drain(
                 Array(sessions), &connection, context, floor: floor, handover: handover)
             let handedCount = handover.commit()
             guard outcome.eventCount > 0 else { return 0 }

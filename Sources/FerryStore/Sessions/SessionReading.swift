@@ -2,7 +2,7 @@ import FerryCore
 import Logging
 import Postgres
 
-extension SessionBoard {
+extension SessionCache {
     /// What is notified when sessions have changed.
     static let notification = "sessions"
 }
@@ -14,7 +14,7 @@ extension PostgresError {
 
 extension StoreContext {
     /// Reads the sessions that have changed.
-    func readSessions(_ lane: LaneConnection) throws(PostgresError) {
+    func readSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
         try lane.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
     }
 

@@ -33,7 +33,7 @@ struct Dependents {
     mutating func note() { nextLook = 0 }
 
     /// Takes the news, if there may be any.
-    mutating func step(_ lane: LaneConnection, _ context: StoreContext) -> Effects {
+    mutating func step(_ lane: ReconnectingConnection, _ context: StoreContext) -> Effects {
         var effects = Effects()
         let now = Sys.monotonicNanoseconds()
         guard let due = nextLook, due <= now, lane.retryIn == .zero else { return effects }
@@ -41,7 +41,7 @@ struct Dependents {
             for _ in 0..<Self.roundMax {
                 let round = try lane.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
-                        try DependencyRound(&connection, context)
+                        try DependencyTransaction(&connection, context)
                     }
                 }
                 guard round.isMine else {
@@ -66,7 +66,7 @@ struct Dependents {
         return effects
     }
 
-    private func tell(_ round: DependencyRound, _ context: StoreContext) {
+    private func tell(_ round: DependencyTransaction, _ context: StoreContext) {
         guard !round.failed.isEmpty else { return }
         context.commitObserver?.jobsFinished(round.failed.map(\.lease.job))
         if !round.failed.isEmpty {
@@ -75,7 +75,7 @@ struct Dependents {
     }
 
     /// One transaction.
-    private struct DependencyRound {
+    private struct DependencyTransaction {
         /// False: somebody else takes the news at this moment.
         var isMine = true
         var newsCount = 0

@@ -34,7 +34,7 @@ extension ControlLane {
                 case .refused(let invalid): return .success(.refused(invalid))
                 case .unreadable: return .failure(.failed)
                 case .ready(let answer):
-                    let finding = ChangeFinding.allowed(record).matching(revision, of: record.revision)
+                    let finding = ChangeCheck.allowed(record).matching(revision, of: record.revision)
                     if case .refused(let error) = finding { return .failure(error) }
                     let written = try connection.transaction { connection throws(PostgresError) in
                         try answer.write(&connection, context)
@@ -80,7 +80,7 @@ extension Parameters {
     }
 
     /// The parameters of ask_jobs.sql.
-    static func asks(_ asks: [Ending.Ask]) -> Parameters {
+    static func asks(_ asks: [JobTransition.Ask]) -> Parameters {
         var parameters = Parameters(capacity: asks.count * 512)
         parameters.append(asks.map(\.lease))
         parameters.appendArray(.text, asks) { $0.append(text: $1.question.kind.waitingFor.rawValue) }

@@ -37,7 +37,7 @@ struct DeliveryBacklog {
         var waitingWeight = 0
         var inFlightCount = 0
         /// Lanes with something that may start, the next one first.
-        var turns = Queue<Lane>()
+        var turns = FIFO<Lane>()
         /// In the backlog's `turns`.
         var isReady = false
 
@@ -47,10 +47,10 @@ struct DeliveryBacklog {
     /// One receiver. A class: its queue must not be copied whenever it changes.
     private final class Lane {
         let tenant: Tenant
-        private var items = Queue<Item>()
+        private var items = FIFO<Item>()
         var inFlightCount = 0
-        var window = LaneWindow()
-        var breaker = LaneBreaker()
+        var window = ReceiverWindow()
+        var breaker = ReceiverCircuitBreaker()
         var isOrdered = false
         /// The last claim found as much as there was room for.
         var hasMore = false
@@ -95,17 +95,17 @@ struct DeliveryBacklog {
 
     private let concurrency: Int
     private let waitingMax: Int
-    private var lanes: [LaneID: Lane] = [:]
+    private var lanes: [ReceiverQueueID: Lane] = [:]
     private var tenants: [String: Tenant] = [:]
     /// Tenants with something that may start, the next one first.
-    private var turns = Queue<Tenant>()
+    private var turns = FIFO<Tenant>()
     private(set) var waitingCount = 0
     /// Of those, in `Delivery.weight`.
     private(set) var waitingWeight = 0
     private(set) var inFlightCount = 0
     /// Lanes whose `handRoom` may be another one than when it was told last.
-    private var changed: Set<LaneID> = []
-    private var gone: [LaneID] = []
+    private var changed: Set<ReceiverQueueID> = []
+    private var gone: [ReceiverQueueID] = []
 
     init(concurrency: Int, waitingMax: Int) {
         self.concurrency = concurrency
@@ -115,10 +115,10 @@ struct DeliveryBacklog {
     // MARK: Claiming
 
     /// What the next claim may bring; `total`: all lanes together, by their weights.
-    func rooms(total: Int, now: Timestamp) -> DeliveryRooms {
-        var rooms = DeliveryRooms(
+    func rooms(total: Int, now: Timestamp) -> DeliveryDemand {
+        var rooms = DeliveryDemand(
             total: total, lanes: lanes.mapValues { $0.room(now) },
-            other: LaneWindow.initial * Self.windowsAhead)
+            other: ReceiverWindow.initial * Self.windowsAhead)
         rooms.fullTenants = fullTenants
         return rooms
     }
@@ -132,7 +132,7 @@ struct DeliveryBacklog {
     private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingWeight > waitingMax - waitingWeight }
 
     /// Takes in what a claim has brought. `rooms`: what it was allowed to.
-    mutating func add(_ items: [Item], rooms: DeliveryRooms, now: Timestamp) {
+    mutating func add(_ items: [Item], rooms: DeliveryDemand, now: Timestamp) {
         for (id, room) in rooms.lanes where room > 0 {
             lanes[id]?.hasMore = false
             changed.insert(id)
@@ -180,7 +180,7 @@ struct DeliveryBacklog {
     }
 
     /// Takes in what was made for this sender. `overflowing`: lanes of which more was made, to be claimed.
-    mutating func hand(_ items: [Item], overflowing: Set<LaneID>, now: Timestamp) {
+    mutating func hand(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
         for item in items { _ = append(item, now) }
         for id in overflowing {
             lanes[id]?.hasMore = true
@@ -190,8 +190,8 @@ struct DeliveryBacklog {
 
     /// What can be handed over, of the lanes where that has changed since the last call, and lanes that were
     /// forgotten since then; `total`: all lanes together.
-    mutating func takeHandRooms(total: Int) -> (rooms: DeliveryRooms, gone: [LaneID]) {
-        var rooms = DeliveryRooms(total: total, other: LaneWindow.initial * Self.windowsAhead)
+    mutating func takeHandRooms(total: Int) -> (rooms: DeliveryDemand, gone: [ReceiverQueueID]) {
+        var rooms = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
         rooms.fullTenants = fullTenants
         for id in changed { if let lane = lanes[id] { rooms.lanes[id] = lane.handRoom } }
         changed = []
@@ -201,7 +201,7 @@ struct DeliveryBacklog {
 
     /// The endpoints of lanes that are held, as they are now. Returns what was claimed when they were others:
     /// it has to go back, since its URL or keys may be old ones, or nobody wants it any more.
-    mutating func note(_ revisions: [LaneID: Int32]) -> [Item] {
+    mutating func note(_ revisions: [ReceiverQueueID: Int32]) -> [Item] {
         var returned: [Item] = []
         for (id, revision) in revisions {
             changed.insert(id)
@@ -213,7 +213,7 @@ struct DeliveryBacklog {
     }
 
     /// Whether a lane that has more, and may have it, has nearly nothing left here.
-    func isHungry(_ id: LaneID, _ now: Timestamp) -> Bool {
+    func isHungry(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
         guard let lane = lanes[id], lane.hasMore, !isFull(lane.tenant) else { return false }
         return lane.waitingCount < lane.placeCount && lane.room(now) > 0
     }
@@ -266,7 +266,7 @@ struct DeliveryBacklog {
     }
 
     /// A delivery that `next` handed out was not sent after all.
-    mutating func withdrawn(_ id: LaneID) -> [Item] {
+    mutating func withdrawn(_ id: ReceiverQueueID) -> [Item] {
         guard let lane = lanes[id] else { return [] }
         changed.insert(id)
         count(-1, lane)
@@ -278,7 +278,7 @@ struct DeliveryBacklog {
     /// The try of a delivery that `next` handed out is over. `endsRun`: it will be tried again, and nothing
     /// of an ordered lane may overtake it. Returns what is not to be sent now, and has to go back.
     mutating func finished(
-        _ id: LaneID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
+        _ id: ReceiverQueueID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
     ) -> [Item] {
         guard let lane = lanes[id] else { return [] }
         changed.insert(id)
@@ -305,10 +305,12 @@ struct DeliveryBacklog {
 
     /// Forgets lanes in which nothing happens.
     mutating func tidy(_ now: Timestamp) {
-        var (forgotten, left) = ([LaneID](), [String]())
+        var (forgotten, left) = ([ReceiverQueueID](), [String]())
         lanes = lanes.filter { id, lane in
             if lane.heldCount > 0 { return true }
-            if let opensAt = lane.breaker.opensAt, now - opensAt < LaneBreaker.pauseMax { return true }
+            if let opensAt = lane.breaker.opensAt, now - opensAt < ReceiverCircuitBreaker.pauseMax {
+                return true
+            }
             if lane.breaker.opensAt == nil, abs(now - lane.usedAt) < Self.idleMax { return true }
             forgotten.append(id)
             lane.tenant.laneCount -= 1

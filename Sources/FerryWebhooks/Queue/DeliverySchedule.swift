@@ -1,7 +1,7 @@
 package import FerryCore
 
 /// What came back from one try.
-package enum DeliveryAnswer: Sendable, Equatable {
+package enum DeliveryResponse: Sendable, Equatable {
     /// A status line arrived. `retryAfter`: seconds the receiver asked for, if it did.
     case status(Int, retryAfter: Double?)
     /// None did.
@@ -37,7 +37,7 @@ package enum DeliverySchedule {
     /// `jitter`: from 0 to 1, drawn by the caller; it spreads the pause over ±20 %. `Retry-After` is a lower
     /// bound.
     package static func verdict(
-        tryNumber: Int32, answer: DeliveryAnswer, delays: [Double] = delays, now: Timestamp, jitter: Double
+        tryNumber: Int32, answer: DeliveryResponse, delays: [Double] = delays, now: Timestamp, jitter: Double
     ) -> DeliveryTry.Verdict {
         var delayMin = 0.0
         if case .status(let status, let retryAfter) = answer {

@@ -4,7 +4,7 @@ import FerryCore
 // What an answer says about its receiver, and a failure of libcurl about the try.
 
 extension DeliveryBacklog.Outcome {
-    init(_ answer: DeliveryAnswer, of delivery: Delivery, duration: Double) {
+    init(_ answer: DeliveryResponse, of delivery: Delivery, duration: Double) {
         switch answer {
         case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
         case .status(200..<300, _): self = .accepted(duration: duration)
@@ -46,12 +46,12 @@ extension DeliveryFailure {
     }
 }
 
-extension DeliveryDesk {
+extension DeliveryDispatcher {
     /// What libcurl says, in our words; `duration` in seconds. A whole head is an answer even when its body
     /// does not end well, but not to a question, which the body answers.
     static func read(
         _ outcome: Outcome, of delivery: Delivery, now: Timestamp
-    ) -> (DeliveryAnswer, body: String, duration: Double?) {
+    ) -> (DeliveryResponse, body: String, duration: Double?) {
         switch outcome {
         case .success(let answer):
             let retryAfter = answer.header("Retry-After").flatMap {

@@ -12,8 +12,8 @@ struct RunningDeliveries {
     }
 
     private struct Running {
-        let lane: LaneID
-        let exchange: RunningExchange
+        let lane: ReceiverQueueID
+        let exchange: RunningBufferedRequest
         /// Nanoseconds of the monotonic clock.
         let since: Int64
     }
@@ -22,7 +22,7 @@ struct RunningDeliveries {
 
     var count: Int { all.count }
 
-    mutating func add(_ delivery: Delivery, _ exchange: RunningExchange) {
+    mutating func add(_ delivery: Delivery, _ exchange: RunningBufferedRequest) {
         all[Key(delivery)] = Running(lane: delivery.lane, exchange: exchange, since: monotonicNanoseconds())
     }
 
@@ -36,7 +36,7 @@ struct RunningDeliveries {
     }
 
     /// Cuts all of them off; what came of them nobody knows. Their lanes.
-    mutating func cancelAll() -> [LaneID] {
+    mutating func cancelAll() -> [ReceiverQueueID] {
         defer { all = [:] }
         return all.values.map { one in
             one.exchange.cancel()

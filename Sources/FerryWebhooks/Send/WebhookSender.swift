@@ -33,7 +33,7 @@ package final class WebhookSender: Sendable {
         /// each lapse. Nil: it has none. Any thread, at once.
         package var lease: @Sendable () -> Int? = { 1 }
         /// Where the sender says what may be handed to it.
-        package var places = DeliveryPlaces()
+        package var places = DeliveryCredits()
         /// Seconds after which the queue is asked even if nothing woke us.
         package var pollSeconds = 5.0
         /// Gets the bodies of accepting answers to events that ask something, on the loop's thread. Calls
@@ -50,7 +50,7 @@ package final class WebhookSender: Sendable {
     }
 
     private let loop: CurlLoop
-    private let desk: LoopBound<DeliveryDesk>
+    private let desk: LoopBound<DeliveryDispatcher>
     private let gauge = MetricsGauge()
     private let isWakePending = Atomic(false)
 
@@ -58,13 +58,13 @@ package final class WebhookSender: Sendable {
     ///
     /// Throws `UnusableCurl`, `CurlError` or `SystemError`; nothing runs then. End it with `stop()`.
     package init(
-        queue: any DeliveryQueue, clock: any WallClock, configuration: Configuration, logger: Logger,
+        queue: any DeliveryStore, clock: any WallClock, configuration: Configuration, logger: Logger,
         jitter: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
     ) throws {
         let loop = try CurlLoop(name: "webhooks", keptConnections: configuration.concurrency)
         self.loop = loop
-        let desk = DeskReference()
-        let doors = DeliveryDesk.Doors(
+        let desk = DispatcherReference()
+        let doors = DeliveryDispatcher.Doors(
             queue: queue, clock: clock, gauge: gauge, logger: logger, jitter: jitter,
             post: { exchange, completion in
                 exchange.start(on: loop) { result in
@@ -87,7 +87,7 @@ package final class WebhookSender: Sendable {
             if !isTaken { queue.record(handed.deliveries.map { .returned($0, at: clock.now()) }) }
         }
         self.desk = LoopBound(on: loop) { multi in
-            let desk = DeliveryDesk(configuration: configuration, doors: doors)
+            let desk = DeliveryDispatcher(configuration: configuration, doors: doors)
             multi.everySecond { _ in desk.secondPassed() }
             return desk
         }
@@ -122,13 +122,13 @@ package final class WebhookSender: Sendable {
 }
 
 /// The way back from a completion to the loop's state, which exists only after the doors it is made with.
-private final class DeskReference: Sendable {
+private final class DispatcherReference: Sendable {
     private struct Reference: Sendable {
-        weak var desk: LoopBound<DeliveryDesk>?
+        weak var desk: LoopBound<DeliveryDispatcher>?
     }
     private let reference = Mutex(Reference())
-    var bound: LoopBound<DeliveryDesk>? { reference.withLock { $0.desk } }
-    func set(_ desk: LoopBound<DeliveryDesk>) { reference.withLock { $0.desk = desk } }
+    var bound: LoopBound<DeliveryDispatcher>? { reference.withLock { $0.desk } }
+    func set(_ desk: LoopBound<DeliveryDispatcher>) { reference.withLock { $0.desk = desk } }
 }
 
 /// The metrics, written by the loop and read by anyone.

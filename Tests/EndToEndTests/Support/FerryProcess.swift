@@ -125,8 +125,8 @@ extension FerryProcess {
     func call(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
         key: String = adminKey
-    ) throws -> Exchange.Answer {
-        var exchange = Exchange(url: url + path)
+    ) throws -> BufferedRequest.Answer {
+        var exchange = BufferedRequest(url: url + path)
         exchange.method = method
         exchange.byteLimit = 64 << 20
         exchange.deadline = 70_000
@@ -207,7 +207,7 @@ extension FerryProcess {
     }
 }
 
-extension Exchange.Answer {
+extension BufferedRequest.Answer {
     var json: JSON { get throws { try JSON.parse(body) } }
     var text: String { String(decoding: body, as: UTF8.self) }
 }

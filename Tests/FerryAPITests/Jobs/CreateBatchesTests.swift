@@ -84,6 +84,6 @@ struct CreateBatchesTests {
     func bounded() throws {
         let jobs = [String](repeating: "{}", count: 1_000).joined(separator: ",")
         let answer = try Fixture().send("POST", "/v1/jobs/batch", #"{"jobs":[\#(jobs)]}"#)
-        #expect(answer.json["errors"]?.array?.count == Complaints.countMax)
+        #expect(answer.json["errors"]?.array?.count == ValidationErrors.countMax)
     }
 }

@@ -4,8 +4,8 @@ import Glibc
 import Synchronization
 
 /// The store's ports in memory. Replies come at once, on the caller's thread.
-final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, EventReader,
-    StatusSource, LimitStore, HostStore, JobEditor, DependencyKeeper, QuestionTaker, SessionStore,
+final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader,
+    StatusSource, LimitStore, HostStore, JobEditor, DependencyReader, AnswerSink, SessionStore,
     ContentStore, ServiceControl, AuditLog
 {
     func answer(
@@ -94,7 +94,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         var templates: [ScheduleID: JobTemplate] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
     }
-    let sessionBoard = SessionBoard()
+    let sessionBoard = SessionCache()
     let state = Mutex(State())
 
     func edit(
@@ -105,7 +105,7 @@ final class MemoryStore: JobIntake, JobReader, JobControl, DeliveryReader, Event
         reply(
             found(id, tenant).flatMap { job in
                 guard let spec = try? JobSpec(storedJSON: job.specJSON) else { return .failure(.failed) }
-                let finding = ChangeFinding { () throws(InvalidFields) in
+                let finding = ChangeCheck { () throws(InvalidFields) in
                     try change(JobDraft(spec, JobSecrets()))
                 }
                 switch finding.matching(revision, of: job.revision) {

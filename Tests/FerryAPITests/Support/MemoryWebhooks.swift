@@ -53,7 +53,7 @@ extension MemoryStore: WebhookStore {
     ) {
         reply(
             checked(id, tenant, nil).flatMap { before in
-                let finding = ChangeFinding { () throws(InvalidFields) in try change(before) }
+                let finding = ChangeCheck { () throws(InvalidFields) in try change(before) }
                 switch finding.matching(revision, of: before.revision) {
                 case .invalid(let fields): return .success(.failure(fields))
                 case .refused(let error): return .failure(error)

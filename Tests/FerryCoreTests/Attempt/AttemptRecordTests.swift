@@ -66,7 +66,7 @@ struct AttemptRecordTests {
 
     @Test("what it has left is kept with it, also when nobody knows the whole", arguments: [nil, 0, 1 << 40])
     func keptBytes(_ total: Int64?) throws {
-        let kept = KeptBytes(byteCount: 700_000, total: total)
+        let kept = PartialDownload(byteCount: 700_000, total: total)
         let packed = AttemptRecord.packed(
             number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, kept: kept,
             .inverted)

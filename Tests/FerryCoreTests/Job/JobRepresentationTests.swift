@@ -52,7 +52,7 @@ struct JobRepresentationTests {
 
     @Test("a job that no attempt is at shows what it has kept", arguments: JobState.allCases)
     func keptBytes(_ state: JobState) throws {
-        let kept = try record(state) { $0.kept = KeptBytes(byteCount: 25, total: 100) }
+        let kept = try record(state) { $0.kept = PartialDownload(byteCount: 25, total: 100) }
         let progress = try shown(kept)["progress"]
         #expect(progress?["bytes_received"]?.integer == 25)
         #expect(progress?["bytes_expected_to_receive"]?.integer == 100)

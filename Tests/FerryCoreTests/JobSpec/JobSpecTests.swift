@@ -137,7 +137,7 @@ struct JobSpecTests {
     @Test("complaints are bounded")
     func bounded() {
         let members = (0..<5_000).map { "\"x\($0)\":1" }.joined(separator: ",")
-        #expect(complaints("{\(members)}").count == Complaints.countMax)
+        #expect(complaints("{\(members)}").count == ValidationErrors.countMax)
     }
 
     @Test("codings are asked for in one place, and only where the answer's body is kept")

@@ -13,7 +13,7 @@ import Testing
         defer { fixture.stop() }
         let attempt = fixture.attempt(.download, "http://a.example/")
         let (own, other) = (try WebURL.parse("http://a.example/"), try WebURL.parse("http://b.example/"))
-        let rates = Rates()
+        let rates = SharedRateLimits()
         #expect(rates.set([SessionKey(tenant: "tenant", name: "slow"): 1_000]))
         #expect(rates.set(hosts: [other.origin: 1_000]))
         #expect(rates.pacing(of: attempt, at: own, job: nil) == nil)

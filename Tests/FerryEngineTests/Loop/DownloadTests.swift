@@ -45,7 +45,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("without a destination the service keeps the file where KeptFiles says")
+    @Test("without a destination the service keeps the file where ManagedFiles says")
     func kept() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", [1, 2, 3])
@@ -54,7 +54,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             let success = try #require(fixture.sink.arrived.wait().first?.success)
             #expect(success.isKept && success.path == nil)
             #expect(
-                readFile(fixture.directory + "/results/" + KeptFiles.path(for: attempt.job)) == [1, 2, 3])
+                readFile(fixture.directory + "/results/" + ManagedFiles.path(for: attempt.job)) == [1, 2, 3])
         }
     }
 

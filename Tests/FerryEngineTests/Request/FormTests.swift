@@ -163,7 +163,7 @@ import Testing
             try writeFile(fixture.root + "/there", bytes)
             let kept = fixture.addJob(result(nil, nil))
             mkdir(fixture.directory + "/results", 0o755)
-            let keptPath = fixture.directory + "/results/" + KeptFiles.path(for: kept)
+            let keptPath = fixture.directory + "/results/" + ManagedFiles.path(for: kept)
             mkdir(String(keptPath[..<(keptPath.lastIndex(of: "/") ?? keptPath.endIndex)]), 0o755)
             try writeFile(keptPath, bytes)
             for (job, expected) in [

@@ -251,13 +251,13 @@ private let bytes = patternBytes(6 << 20, seed: 3)
 @Suite struct MirrorBoardTests {
     private static let second: Int64 = 1_000_000_000
 
-    private static func places(_ board: MirrorBoard, _ origins: [String], _ now: Int64) -> [Int] {
+    private static func places(_ board: MirrorStatistics, _ origins: [String], _ now: Int64) -> [Int] {
         board.order(origins, now: now).map(\.place)
     }
 
     @Test("good ones by their speed, then unknown ones, then those that failed; equals as they were given")
     func order() {
-        let board = MirrorBoard()
+        let board = MirrorStatistics()
         let origins = ["bad", "unknown", "slow", "fast", "other unknown", "also fast"]
         #expect(Self.places(board, origins, 0) == [0, 1, 2, 3, 4, 5])
         board.note("bad") { $0.failed(now: 0) }

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("What is remembered of file systems that ran full") struct ShortageTests {
     private static func space(_ shortageMax: Int64) -> StorageSpace {
-        StorageSpace(reserve: 0, watched: [], gate: DownloadGate(), shortageMax: shortageMax)
+        StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
     }
 
     private static let needed: Int64 = 15 << 20

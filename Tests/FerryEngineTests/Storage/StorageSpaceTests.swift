@@ -7,12 +7,12 @@ import Testing
 
 /// On a file system of 16 MiB, which a test may fill; a twentieth of it, 838,860 bytes, is the reserve.
 @Suite(.serialized, .onOwnThread) struct StorageSpaceTests {
-    private static func with(_ body: (Fixture, DownloadGate) throws -> Void) throws {
+    private static func with(_ body: (Fixture, DownloadAdmission) throws -> Void) throws {
         let place = try TemporaryDirectory.make("room")
         defer { TemporaryDirectory.remove(place) }
         try #require(mount("tmpfs", place, "tmpfs", 0, "size=16m") == 0, "this needs root, as in CI")
         defer { umount2(place, Int32(MNT_DETACH)) }
-        let gate = DownloadGate()
+        let gate = DownloadAdmission()
         let fixture = try Fixture(at: place) {
             $0.watchedDirectories = [place, place + "/not/yet/there"]
             $0.downloads = gate

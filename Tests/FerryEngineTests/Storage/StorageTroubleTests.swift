@@ -13,7 +13,7 @@ import Testing
     /// `isReadOnly`: when the engine starts.
     private static func with(
         isReadOnly: Bool = false,
-        _ body: (Fixture, DownloadGate, SmallFileSystem, ScriptedOrigin, Signal<Void>) throws -> Void
+        _ body: (Fixture, DownloadAdmission, SmallFileSystem, ScriptedOrigin, Signal<Void>) throws -> Void
     ) throws {
         let above = try TemporaryDirectory.make("trouble")
         defer { TemporaryDirectory.remove(above) }
@@ -27,7 +27,7 @@ import Testing
             return answer
         }
         defer { origin.stop() }
-        let gate = DownloadGate()
+        let gate = DownloadAdmission()
         let fixture = try Fixture(at: disk.path) {
             $0.watchedDirectories = [disk.path]
             $0.downloads = gate
@@ -109,7 +109,7 @@ import Testing
     func ownFile() throws {
         let place = try TemporaryDirectory.make("works")
         defer { TemporaryDirectory.remove(place) }
-        let gate = DownloadGate()
+        let gate = DownloadAdmission()
         let space = StorageSpace(reserve: 0, watched: [place], gate: gate)
         let root = try StorageDirectory.root(place, .own)
         #expect(!space.isUnavailable(at: root) && !space.hasShortages && gate.isOpen)
@@ -130,7 +130,7 @@ import Testing
         let root = try StorageDirectory.root(disk.path, .own)
         for (shortageMax, isKept) in [(Int64(1) << 60, true), (0, false)] {
             let space = StorageSpace(
-                reserve: 0, watched: [], gate: DownloadGate(), shortageMax: shortageMax)
+                reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
             #expect(space.isUnavailable(at: root) && space.hasShortages)
             #expect(throws: TransferError.self) { try space.awaitRoom(at: root, expecting: 0) }
             space.measure()

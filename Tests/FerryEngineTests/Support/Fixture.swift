@@ -13,13 +13,13 @@ final class Fixture: Sendable {
     final class Sink: ResultSink {
         let arrived = Signal<AttemptResult>()
         let resumed = Signal<Int64>()
-        let answered = Signal<HostAnswer>()
+        let answered = Signal<HostResponse>()
         func record(_ result: AttemptResult) {
             if let error = result.failure { expectDocumented(error) }
             arrived.fire(result)
         }
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
-        func answered(_ answer: HostAnswer) { answered.fire(answer) }
+        func answered(_ answer: HostResponse) { answered.fire(answer) }
         let unanswered = Signal<String>()
         func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
             unanswered.fire(scope.origin)

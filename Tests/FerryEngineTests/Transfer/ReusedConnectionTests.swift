@@ -11,7 +11,7 @@ import Testing
     private static let seed: UInt64 = 1_618
     private static let bytes = patternBytes(3_000, seed: seed)
 
-    enum Exchange: String, CaseIterable, Sendable {
+    enum BufferedRequest: String, CaseIterable, Sendable {
         case counted, chunked, empty, noContent, notModified, head, part, unsatisfiable, hints, refused,
             redirected
         case uploaded, uploadRefused, announced
@@ -136,7 +136,7 @@ import Testing
     }
 
     private static func with(
-        isSecure: Bool, _ body: ((Exchange) -> (summary: String, connection: Int)) throws -> Void
+        isSecure: Bool, _ body: ((BufferedRequest) -> (summary: String, connection: Int)) throws -> Void
     ) throws {
         let (connections, authority) = (Connections(), try TestAuthority.shared.get())
         let origin = try ScriptedOrigin(as: isSecure ? authority.server : nil) { connection in
@@ -144,7 +144,7 @@ import Testing
             while let request = connection.readRequest() {
                 connections.used(number)
                 let name = request.path.split(separator: "/").first.map(String.init) ?? ""
-                guard let exchange = Exchange(rawValue: name),
+                guard let exchange = BufferedRequest(rawValue: name),
                     exchange.serve(request, on: connection)
                 else {
                     return connection.sayGoodbye()
@@ -170,7 +170,7 @@ import Testing
         arguments: [false, true])
     func pairs(isSecure: Bool) throws {
         try Self.with(isSecure: isSecure) { run in
-            let exchanges = Exchange.allCases
+            let exchanges = BufferedRequest.allCases
             let alone = Self.alone(exchanges, run)
             var (sharedCount, keptCount) = (0, 0)
             for first in exchanges {
@@ -195,9 +195,11 @@ import Testing
     func triples() throws {
         var random = SeededRandom(seed: Self.seed)
         try Self.with(isSecure: false) { run in
-            let alone = Self.alone(Exchange.allCases, run)
+            let alone = Self.alone(BufferedRequest.allCases, run)
             for _ in 0..<300 {
-                let three = (0..<3).map { _ in Exchange.allCases.randomElement(using: &random) ?? .counted }
+                let three = (0..<3).map { _ in
+                    BufferedRequest.allCases.randomElement(using: &random) ?? .counted
+                }
                 for exchange in three {
                     #expect(run(exchange).summary == alone[exchange], "seed \(Self.seed): \(three)")
                 }
@@ -207,9 +209,9 @@ import Testing
 
     /// How each ends on a connection of its own.
     private static func alone(
-        _ exchanges: [Exchange], _ run: (Exchange) -> (summary: String, connection: Int)
-    ) -> [Exchange: String] {
-        var alone: [Exchange: String] = [:]
+        _ exchanges: [BufferedRequest], _ run: (BufferedRequest) -> (summary: String, connection: Int)
+    ) -> [BufferedRequest: String] {
+        var alone: [BufferedRequest: String] = [:]
         for exchange in exchanges {
             _ = run(.closing)
             alone[exchange] = run(exchange).summary

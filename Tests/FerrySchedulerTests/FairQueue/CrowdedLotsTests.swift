@@ -7,22 +7,22 @@ struct CrowdedLotsTests {
     private func instant(_ seconds: Double) -> Timestamp { Timestamp(microseconds: 0) + seconds }
 
     /// One of many, of an origin of its own.
-    private func narrow(_ id: Int, tenant: String, session: String) -> Lot {
-        Lot(id: Int64(id), tenant: tenant, session: session, origin: "http://\(id).example:80")
+    private func narrow(_ id: Int, tenant: String, session: String) -> ClaimQueue {
+        ClaimQueue(id: Int64(id), tenant: tenant, session: session, origin: "http://\(id).example:80")
     }
 
     @Test(
         "a tenant with 60,000 of them keeps nobody out, whatever they are and whether anything blocks them",
         arguments: [true, false], [true, false])
     func newcomer(isOneSession: Bool, isBlocked: Bool) {
-        var schedule = LotSchedule()
+        var schedule = ClaimSchedule()
         for id in 1...60_000 {
             schedule.add(
                 narrow(-id, tenant: "many", session: isOneSession ? "s" : "s\(id)"), head: instant(0))
             if isBlocked { schedule.block(Int64(-id), until: instant(600)) }
         }
         #expect(schedule.count == 50_000)
-        let newcomer = Lot(id: 1, tenant: "few", session: "s")
+        let newcomer = ClaimQueue(id: 1, tenant: "few", session: "s")
         schedule.add(newcomer, head: instant(1))
         #expect(schedule.count == 50_000 && schedule.plan(16).contains { $0.lot == newcomer })
     }
@@ -34,7 +34,7 @@ struct CrowdedLotsTests {
             queue.add(narrow(-id, tenant: "a", session: isOneSession ? "s" : "s\(id)"), 1)
         }
         for id in 1...40 { queue.add(narrow(-1_000 - id, tenant: "b", session: "s\(id % 2)"), 5) }
-        queue.add(Lot(id: 1, tenant: "c", session: "s"), 100)
+        queue.add(ClaimQueue(id: 1, tenant: "c", session: "s"), 100)
         for number in 0..<2_000 where queue.left > 0 {
             if number % 10 == 0 { queue.look() }
             queue.round(16)
@@ -50,7 +50,7 @@ struct CrowdedLotsTests {
 
     @Test("a session with most of its tenant's lots keeps the others' out no more than another tenant's")
     func sessions() {
-        var schedule = LotSchedule(lotCountMax: 10)
+        var schedule = ClaimSchedule(lotCountMax: 10)
         for id in 1...10 { schedule.add(narrow(-id, tenant: "a", session: "wide"), head: instant(0)) }
         for id in 11...19 { schedule.add(narrow(-id, tenant: "a", session: "other"), head: instant(9)) }
         #expect((1...10).count { schedule.knows(Int64(-$0)) } == 5)
@@ -68,7 +68,7 @@ struct CrowdedLotsTests {
 
     @Test("of one session the most urgent are known")
     func urgency() {
-        var schedule = LotSchedule(lotCountMax: 3)
+        var schedule = ClaimSchedule(lotCountMax: 3)
         func add(_ id: Int, _ head: Double) {
             schedule.add(narrow(id, tenant: "a", session: "s"), head: instant(head), limit: 1)
         }
@@ -89,17 +89,17 @@ struct CrowdedLotsTests {
 
 /// Stands for the table: rows by lot, and the looks that find lots again.
 private struct CrowdedQueue {
-    private var schedule: LotSchedule
+    private var schedule: ClaimSchedule
     private var rows: [Int64: Int] = [:]
-    private var lots: [Lot] = []
+    private var lots: [ClaimQueue] = []
     /// One for each job, in their order.
-    private(set) var served: [Lot] = []
+    private(set) var served: [ClaimQueue] = []
 
-    init(lotCountMax: Int) { schedule = LotSchedule(lotCountMax: lotCountMax) }
+    init(lotCountMax: Int) { schedule = ClaimSchedule(lotCountMax: lotCountMax) }
 
     var left: Int { rows.values.reduce(0, +) }
 
-    mutating func add(_ lot: Lot, _ count: Int) {
+    mutating func add(_ lot: ClaimQueue, _ count: Int) {
         lots.append(lot)
         rows[lot.id] = count
         offer(lot)
@@ -109,7 +109,7 @@ private struct CrowdedQueue {
         for lot in lots where rows[lot.id, default: 0] > 0 { offer(lot) }
     }
 
-    private mutating func offer(_ lot: Lot) {
+    private mutating func offer(_ lot: ClaimQueue) {
         schedule.add(lot, head: Timestamp(microseconds: 0), limit: lot.origin == nil ? nil : 6)
     }
 

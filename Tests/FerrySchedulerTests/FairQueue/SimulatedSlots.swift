@@ -5,13 +5,13 @@ import FerryScheduler
 /// that is free is claimed at once.
 struct SimulatedSlots {
     private struct Running {
-        let lot: Lot
+        let lot: ClaimQueue
         let end: Double
         let seconds: Double
         let cost: Double
     }
     private let count: Int
-    private var schedule = LotSchedule()
+    private var schedule = ClaimSchedule()
     private var running: [Running] = []
     private var seconds: [Int64: Double] = [:]
     private var now = 0.0
@@ -20,7 +20,7 @@ struct SimulatedSlots {
 
     init(count: Int) { self.count = count }
 
-    mutating func add(_ lot: Lot, seconds: Double, weight: Double = 1) {
+    mutating func add(_ lot: ClaimQueue, seconds: Double, weight: Double = 1) {
         self.seconds[lot.id] = seconds
         schedule.add(lot, head: Timestamp(microseconds: 0), weight: weight)
     }

@@ -37,7 +37,7 @@ struct HostSignalTests {
     }
 
     private static func result(
-        _ outcome: AttemptResult.Outcome, _ answer: HostAnswer? = nil, elsewhere: Bool = false
+        _ outcome: AttemptResult.Outcome, _ answer: HostResponse? = nil, elsewhere: Bool = false
     ) -> AttemptResult {
         AttemptResult(
             attempt: attempt(), outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
@@ -50,8 +50,8 @@ struct HostSignalTests {
         .failed(TransferError(code, "It failed.", phase: phase, isRetryable: isRetryable), retryAfter: nil)
     }
 
-    private static func own(_ status: Int, _ retryAfter: Double? = nil) -> HostAnswer {
-        HostAnswer(job: job, scope: attempt().scope, status: status, retryAfter: retryAfter)
+    private static func own(_ status: Int, _ retryAfter: Double? = nil) -> HostResponse {
+        HostResponse(job: job, scope: attempt().scope, status: status, retryAfter: retryAfter)
     }
 
     private static let success = AttemptResult.Outcome.succeeded(
@@ -130,7 +130,7 @@ struct HostSignalTests {
     @Test("an answer is that of who gave it, and not of the job's own host")
     func elsewhere() {
         let scope = RequestScope(tenant: "tenant", origin: Self.other, path: "/")
-        let answer = HostAnswer(job: Self.job, scope: scope, status: 429, retryAfter: 30)
+        let answer = HostResponse(job: Self.job, scope: scope, status: 429, retryAfter: 30)
         let result = Self.result(Self.failed(.unacceptableStatus, .waiting), answer, elsewhere: true)
         #expect(result.scope == scope)
         #expect(HostSignal(result) == .throttled(status: 429, retryAfter: 30))

@@ -92,11 +92,11 @@ struct OperatorTests {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
         let context = node.store.control.context
-        #expect(!context.adopt(OperatorWishes(revision: 5, isPaused: true, drains: false)))
-        #expect(!context.adopt(OperatorWishes(revision: 4, isPaused: false, drains: false)))
+        #expect(!context.adopt(OperatorSettings(revision: 5, isPaused: true, drains: false)))
+        #expect(!context.adopt(OperatorSettings(revision: 4, isPaused: false, drains: false)))
         let leasesWhilePaused = context.isLeasing.load(ordering: .relaxed)
         #expect(context.isPaused && !leasesWhilePaused)
-        #expect(context.adopt(OperatorWishes(revision: 6, isPaused: false, drains: false)))
+        #expect(context.adopt(OperatorSettings(revision: 6, isPaused: false, drains: false)))
         let leasesAgain = context.isLeasing.load(ordering: .relaxed)
         #expect(leasesAgain)
     }

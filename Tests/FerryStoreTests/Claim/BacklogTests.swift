@@ -13,8 +13,8 @@ struct BacklogTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    private func addition(_ number: Int) -> [Lot: Backlog.Addition] {
-        let lot = Lot(id: Int64(number), tenant: "acme", session: "s\(number)")
+    private func addition(_ number: Int) -> [ClaimQueue: Backlog.Addition] {
+        let lot = ClaimQueue(id: Int64(number), tenant: "acme", session: "s\(number)")
         return [lot: Backlog.Addition(head: Timestamp(microseconds: Int64(number)), count: 1)]
     }
 
@@ -58,14 +58,14 @@ struct BacklogTests {
     @Test("a book that is full goes on measuring, and keeps what the nodes have measured lately")
     func throughputs() throws {
         var connection = try Connection(url: database.url)
-        let most = ThroughputBook.originCountMax
+        let most = ThroughputEstimates.originCountMax
         try connection.execute(
             script: """
                 INSERT INTO host_throughputs
                 SELECT 'https://h' || n, 1000000, now() - n * interval '1 s'
                 FROM generate_series(1, \(most + 10)) n
                 """)
-        let book = ThroughputBook()
+        let book = ThroughputEstimates()
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
         try book.exchange(&connection, now: now)
         #expect(book.bytesPerSecond("https://h\(most)") == 1e6)
@@ -83,8 +83,8 @@ struct BacklogTests {
 
     @Test("what is measured before it can be shared is bounded, and each of it goes on")
     func unshared() throws {
-        let book = ThroughputBook()
-        let most = ThroughputBook.originCountMax
+        let book = ThroughputEstimates()
+        let most = ThroughputEstimates.originCountMax
         for number in 1...most { book.note("https://h\(number)", byteCount: 2_000_000, seconds: 2) }
         book.note("https://new", byteCount: 2_000_000, seconds: 1)
         #expect(book.bytesPerSecond("https://new") == nil)

@@ -181,7 +181,7 @@ struct DispatcherTests {
         stored.write(into: &writer, progress: nil)
         try node.waitForDeliveries(1)
         let due = Mailbox<[Delivery]>()
-        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+        node.store.deliveries.claim(DeliveryDemand(total: 10, other: 10), leaseSeconds: 30) {
             due.send($0.due)
         }
         let delivery = try #require(due.wait(milliseconds: 60_000).first?.first)

@@ -297,9 +297,9 @@ struct QueueTests {
 
     @Test("what a transaction that came to nothing has made is not taken for granted")
     func undoneLots() throws {
-        let book = LotBook()
+        let book = ClaimQueueCache()
         var connection = try Connection(url: database.url)
-        let name = LotBook.Name(tenant: "acme", session: "undone", origin: "")
+        let name = ClaimQueueCache.Name(tenant: "acme", session: "undone", origin: "")
         do {
             try connection.transaction { connection throws(PostgresError) in
                 _ = try book.find([name], &connection, isCommitted: false)

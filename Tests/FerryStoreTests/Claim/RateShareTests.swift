@@ -75,7 +75,7 @@ struct RateShareTests {
 
     /// A node as its board knows it.
     private struct Simulated {
-        let board = LimitsBoard(fallback: TransferLimits())
+        let board = LimitsCache(fallback: TransferLimits())
         let runner = RecordingRunner()
         var told = RateDemand()
         var part: Int64 = 0

@@ -85,8 +85,8 @@ struct RequestRateTests {
         try node.changeHost(Self.origin, #"{"max_requests_per_second":0.001}"#, known: [node])
         _ = try node.submit(newJob(host: "free.example.org"))
         let attempt = try node.attempt()
-        let answers = Mailbox<ConnectionAnswer>()
-        let ask: () throws -> ConnectionAnswer = {
+        let answers = Mailbox<ConnectionGrant>()
+        let ask: () throws -> ConnectionGrant = {
             let answer = node.store.connections.ask(attempt, for: attempt.scope(at: Self.origin)) {
                 answers.send($0)
             }
@@ -140,6 +140,6 @@ struct RequestRateTests {
                     .unacceptableStatus, "The server answered with status 503.", phase: .waiting,
                     isRetryable: true), retryAfter: nil),
             response: nil, bytesReceived: 0, bytesSent: 0,
-            answer: HostAnswer(job: attempt.job, scope: attempt.scope, status: 503, retryAfter: nil))
+            answer: HostResponse(job: attempt.job, scope: attempt.scope, status: 503, retryAfter: nil))
     }
 }

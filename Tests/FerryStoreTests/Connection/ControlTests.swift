@@ -348,7 +348,7 @@ struct ControlTests {
 
     private func claim() throws -> [Delivery] {
         let due = Mailbox<[Delivery]>()
-        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+        node.store.deliveries.claim(DeliveryDemand(total: 10, other: 10), leaseSeconds: 30) {
             due.send($0.due)
         }
         return try #require(due.wait(milliseconds: 60_000).first)

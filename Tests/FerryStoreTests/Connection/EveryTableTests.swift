@@ -165,7 +165,7 @@ private final class Day: Sendable {
     /// What a sender does to whom every receiver answers 204.
     private func deliver() throws {
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(DeliveryRooms(total: 100, other: 100), leaseSeconds: 600) {
+        node.store.deliveries.claim(DeliveryDemand(total: 100, other: 100), leaseSeconds: 600) {
             found.send($0)
         }
         let due = try #require(found.wait(milliseconds: 60_000).first).due

@@ -221,7 +221,7 @@ struct PlanTests {
     /// Those of a connection for reads.
     static let options: ConnectionOptions = {
         var options = ConnectionOptions()
-        ReadLane.adjust(&options)
+        ReadPool.adjust(&options)
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil
         options.answerTimeout = .seconds(120)

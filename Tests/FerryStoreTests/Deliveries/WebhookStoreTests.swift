@@ -67,7 +67,7 @@ struct WebhookStoreTests {
         return text
     }
 
-    private func claim(_ rooms: DeliveryRooms = DeliveryRooms(total: 100, other: 100)) throws
+    private func claim(_ rooms: DeliveryDemand = DeliveryDemand(total: 100, other: 100)) throws
         -> ClaimedDeliveries
     {
         let found = Mailbox<ClaimedDeliveries>()
@@ -129,15 +129,15 @@ struct WebhookStoreTests {
         let (a, b) = (try create { $0.format = .cloudevents }, try create())
         try add(10, to: a)
         try add(10, to: b)
-        let lane = LaneID(high: b.id.high, low: b.id.low)
-        let found = try claim(DeliveryRooms(total: 100, lanes: [lane: 0], other: 3))
+        let lane = ReceiverQueueID(high: b.id.high, low: b.id.low)
+        let found = try claim(DeliveryDemand(total: 100, lanes: [lane: 0], other: 3))
         #expect(found.due.count == 3 && found.revisions == [lane: 1])
         for delivery in found.due {
             #expect(delivery.endpoint?.id == a.id && delivery.endpoint?.format == .cloudevents)
             #expect(delivery.url == "https://hooks.example/in")
             #expect(delivery.endpoint?.keys == TestNode.webhookKeys && delivery.tryNumber == 1)
         }
-        #expect(try claim(DeliveryRooms(total: 4, other: 100)).isMore)
+        #expect(try claim(DeliveryDemand(total: 4, other: 100)).isMore)
         #expect(try claim().due.count == 13)
         #expect(try claim().due.isEmpty)
         // What goes back is due at once, and the try does not count.
@@ -151,7 +151,7 @@ struct WebhookStoreTests {
     func fullTenants() throws {
         defer { node.store.stop() }
         try add(3, to: try create())
-        var rooms = DeliveryRooms(total: 10, other: 10)
+        var rooms = DeliveryDemand(total: 10, other: 10)
         rooms.fullTenants = ["acme"]
         let held = try claim(rooms)
         #expect(held.due.isEmpty && held.isHeldBack && !held.isMore)
@@ -165,7 +165,7 @@ struct WebhookStoreTests {
         defer { node.store.stop() }
         let webhook = try create { $0.isOrdered = true }
         try add(6, to: webhook)
-        let first = try claim(DeliveryRooms(total: 100, other: 2)).due
+        let first = try claim(DeliveryDemand(total: 100, other: 2)).due
         #expect(first.map(\.sequence) == [1, 2] && first.allSatisfy(\.isOrdered))
         #expect(try claim().due.isEmpty)
         let later = Timestamp(microseconds: Sys.wallMicroseconds()) + 60
@@ -173,7 +173,7 @@ struct WebhookStoreTests {
         let waiting = try claim()
         #expect(waiting.due.isEmpty && waiting.next == later)
         try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
-        let second = try claim(DeliveryRooms(total: 100, other: 3)).due
+        let second = try claim(DeliveryDemand(total: 100, other: 3)).due
         #expect(second.map(\.sequence) == [1, 2, 3])
         node.store.deliveries.record(second.map { tried($0, .accepted, status: 204) })
         #expect(try claim().due.map(\.sequence) == [4, 5, 6])
@@ -190,7 +190,7 @@ struct WebhookStoreTests {
                 UPDATE deliveries SET tries = 1, next_try_at = now() + interval '600 s' WHERE sequence <= 2
                 """)
         let answers = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(DeliveryRooms(total: 100, other: 100), leaseSeconds: 600) {
+        node.store.deliveries.claim(DeliveryDemand(total: 100, other: 100), leaseSeconds: 600) {
             answers.send($0)
         }
         var found: [ClaimedDeliveries] = []

@@ -87,8 +87,8 @@ struct EventTests {
 
     @Test("a row of which the database refuses what is made is set aside; its events have their numbers")
     func rejection() throws {
-        let places = DeliveryPlaces()
-        places.publish(DeliveryRooms(total: 10, other: 10))
+        let places = DeliveryCredits()
+        places.publish(DeliveryDemand(total: 10, other: 10))
         let node = try TestNode(database.url) { $0.places = places }
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
@@ -211,7 +211,7 @@ struct EventTests {
         var told: [Delivery] = []
         try eventually("its webhook is told") {
             let due = Mailbox<[Delivery]>()
-            node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+            node.store.deliveries.claim(DeliveryDemand(total: 10, other: 10), leaseSeconds: 30) {
                 due.send($0.due)
             }
             told += try #require(due.wait(milliseconds: 60_000).first).filter { $0.session == "long" }
@@ -223,16 +223,16 @@ struct EventTests {
 
     @Test("deliveries to webhooks of jobs go to this node's sender as they are made, while it has places")
     func handover() throws {
-        let places = DeliveryPlaces()
-        let handed = Mailbox<HandedDeliveries>()
+        let places = DeliveryCredits()
+        let handed = Mailbox<LeasedDeliveries>()
         places.connect { handed.send($0) }
-        places.publish(DeliveryRooms(total: 10, other: 2))
+        places.publish(DeliveryDemand(total: 10, other: 2))
         let node = try TestNode(database.url) { $0.places = places }
         defer { node.store.stop() }
         _ = try node.submit((0..<3).map { _ in newJob(session: "s", webhook: true) }).get()
         for attempt in try node.attempts(3) { node.end(attempt, success) }
         try node.waitForDeliveries(3)
-        var (deliveries, overflowing): ([Delivery], Set<LaneID>) = ([], [])
+        var (deliveries, overflowing): ([Delivery], Set<ReceiverQueueID>) = ([], [])
         eventually("two are handed over, one has no place") {
             for message in handed.wait(milliseconds: 100) {
                 deliveries += message.deliveries
@@ -286,7 +286,7 @@ struct EventTests {
 
     private func claim(_ count: Int, _ node: TestNode) throws -> [Delivery] {
         let due = Mailbox<[Delivery]>()
-        node.store.deliveries.claim(DeliveryRooms(total: 10, other: 10), leaseSeconds: 30) {
+        node.store.deliveries.claim(DeliveryDemand(total: 10, other: 10), leaseSeconds: 30) {
             due.send($0.due)
         }
         let deliveries = try #require(due.wait(milliseconds: 60_000).first)

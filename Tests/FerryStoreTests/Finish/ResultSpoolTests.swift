@@ -87,7 +87,7 @@ struct ResultSpoolTests {
         for attempt in attempts where attempt.job == jobs[0].id { first.end(attempt, success) }
         try first.waitForDeliveries(1)
         let found = Mailbox<ClaimedDeliveries>()
-        first.store.deliveries.claim(DeliveryRooms(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
+        first.store.deliveries.claim(DeliveryDemand(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
         let due = try #require(found.wait(milliseconds: 60_000).first?.due)
         #expect(due.map(\.job) == [jobs[0].id])
         server.stop()

@@ -120,7 +120,7 @@ struct TroubleTests {
         var connection = try Connection(url: database.url)
         try addDeliveries(3, database.url)
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(DeliveryRooms(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
+        node.store.deliveries.claim(DeliveryDemand(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
         let due = try #require(found.wait(milliseconds: 60_000).first).due
         #expect(due.count == 3)
         // Of the first round trip none, and of those that follow none at first.

@@ -15,8 +15,8 @@ struct ConnectionTests {
     private static let limited = "https://limited.example.org:443"
 
     /// Asks, and waits for the answer.
-    private func ask(_ node: TestNode, _ attempt: Attempt, _ origin: String) throws -> ConnectionAnswer {
-        let answers = Mailbox<ConnectionAnswer>()
+    private func ask(_ node: TestNode, _ attempt: Attempt, _ origin: String) throws -> ConnectionGrant {
+        let answers = Mailbox<ConnectionGrant>()
         let scope = attempt.scope(at: origin)
         if let answer = node.store.connections.ask(attempt, for: scope, reply: { answers.send($0) }) {
             return answer

@@ -219,7 +219,7 @@ struct AcknowledgementTests {
         let other = try finish(node, newJob(webhook: true, acknowledgement: rules()))
         try node.waitForDeliveries(2)
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(DeliveryRooms(total: 9, other: 9), leaseSeconds: 30) { found.send($0) }
+        node.store.deliveries.claim(DeliveryDemand(total: 9, other: 9), leaseSeconds: 30) { found.send($0) }
         let claimed = try #require(found.wait(milliseconds: 120_000).first).due
         #expect(Set(claimed.compactMap(\.job)) == [job, other])
         node.store.deliveries.record(

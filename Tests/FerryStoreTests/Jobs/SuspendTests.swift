@@ -191,7 +191,7 @@ struct SuspendTests {
         defer { node.store.stop() }
         let job = newJob()
         _ = try node.submit(job)
-        let kept = KeptBytes(byteCount: 700_000, total: 1_000_000)
+        let kept = PartialDownload(byteCount: 700_000, total: 1_000_000)
         let shown = { try node.job(job.id).get().record.kept }
         for left in [kept, nil, kept] {
             let attempt = try node.attempt()
@@ -227,14 +227,14 @@ struct SuspendTests {
         try TestNode(database.url).store.stop()
         let instant = Timestamp(microseconds: 1)
         let trace = AttemptTrace(startedAt: instant, finishedAt: instant)
-        let packed = { (number: Int32, kept: KeptBytes?) in
+        let packed = { (number: Int32, kept: PartialDownload?) in
             AttemptRecord.packed(
                 number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept,
                 .inverted)
         }
-        let latest = packed(2, KeptBytes(byteCount: 5, total: nil))
+        let latest = packed(2, PartialDownload(byteCount: 5, total: nil))
         let lost: [UInt8] = [2] + Array(repeating: 8, count: 28)
-        let all = [packed(1, KeptBytes(byteCount: 3, total: 9)), latest, packed(3, nil), lost, [1], []]
+        let all = [packed(1, PartialDownload(byteCount: 3, total: 9)), latest, packed(3, nil), lost, [1], []]
         var connection = try Connection(url: database.url)
         var parameters = Parameters()
         parameters.appendArray(.bytea, all) { $0.append(bytea: $1) }
@@ -250,7 +250,7 @@ struct SuspendTests {
         defer { node.store.stop() }
         let job = newJob()
         _ = try node.submit(job)
-        let kept = KeptBytes(byteCount: 7, total: 10)
+        let kept = PartialDownload(byteCount: 7, total: 10)
         node.store.dispatcher.record(result(try node.attempt(), .released, kept: kept))
         let next = try node.attempt()
         let record = try node.job(job.id).get()
@@ -263,7 +263,7 @@ struct SuspendTests {
     func overdue() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let kept = KeptBytes(byteCount: 7, total: 10)
+        let kept = PartialDownload(byteCount: 7, total: 10)
         let job = newJob(timeoutForResource: 2)
         _ = try node.submit(job)
         let attempt = try node.attempt()

@@ -132,7 +132,7 @@ struct LeaseTests {
 
     @Test("what is being written is known, but neither held nor to be found in the database")
     func book() {
-        let book = LeaseBook()
+        let book = LeaseRegistry()
         let jobs: [JobID] = (0..<3).map { _ in TestNode.identifiers.make() }
         book.expect(jobs)
         #expect(jobs.allSatisfy { book.contains($0) && !book.holds($0, attempt: 1) })

@@ -30,12 +30,12 @@ struct ScheduleOverlapTests {
         let context = StoreContext(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
-                isWorker: true, slots: SlotLedger(capacity: 0), clock: DatabaseClock(),
+                isWorker: true, slots: WorkerSlots(capacity: 0), clock: DatabaseClock(),
                 logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
                 sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
         try context.readSessions(&connection)
-        let round = ScheduleRound(context: context, countMax: 10, now: context.clock.now())
+        let round = ScheduleTransaction(context: context, countMax: 10, now: context.clock.now())
         var looked: [ScheduleID] = []
         let outcome = try round.commit(&connection, looked: &looked)
         return Counts(

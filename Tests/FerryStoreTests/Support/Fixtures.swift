@@ -73,8 +73,8 @@ final class TestNode: Sendable {
     }()
     let runner = RecordingRunner()
     let observer = RecordingObserver()
-    let slots: SlotLedger
-    let downloads = DownloadGate()
+    let slots: WorkerSlots
+    let downloads = DownloadAdmission()
     let hosts = HostLimits()
     let id: NodeID
     let store: Store
@@ -88,7 +88,7 @@ final class TestNode: Sendable {
         var logger = Logger(label: "test")
         logger.logLevel = .error
         self.id = id
-        self.slots = SlotLedger(capacity: slots)
+        self.slots = WorkerSlots(capacity: slots)
         var configuration = StoreConfiguration(
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
             clock: DatabaseClock(), logger: logger, seal: .inverted,
@@ -223,7 +223,8 @@ func isBlocked(_ lane: String, at table: String? = nil, _ url: String) throws ->
 }
 
 func result(
-    _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false, kept: KeptBytes? = nil
+    _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false,
+    kept: PartialDownload? = nil
 ) -> AttemptResult {
     AttemptResult(
         attempt: attempt, outcome: outcome,
@@ -322,7 +323,7 @@ extension Delivery {
     /// Each of a lane and a tenant of its own.
     static func example(_ number: UInt64) -> Delivery {
         Delivery(
-            id: DeliveryID(high: 0, low: number), lane: LaneID(high: 0, low: number),
+            id: DeliveryID(high: 0, low: number), lane: ReceiverQueueID(high: 0, low: number),
             event: EventID(high: 0, low: number), type: EventType.jobSucceeded.rawValue,
             tenant: "tenant \(number)", session: "s", job: nil, sequence: 1,
             occurredAt: Timestamp(microseconds: 0), url: "https://hook.example.org/", secret: nil,

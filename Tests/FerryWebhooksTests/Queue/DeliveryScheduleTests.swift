@@ -6,7 +6,7 @@ import Testing
 struct DeliveryScheduleTests {
     private let now = Timestamp(microseconds: 1_790_000_000_000_000)
 
-    private func verdict(_ number: Int32, _ answer: DeliveryAnswer, jitter: Double = 0.5)
+    private func verdict(_ number: Int32, _ answer: DeliveryResponse, jitter: Double = 0.5)
         -> DeliveryTry.Verdict
     {
         DeliverySchedule.verdict(tryNumber: number, answer: answer, now: now, jitter: jitter)

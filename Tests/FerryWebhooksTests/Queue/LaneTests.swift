@@ -28,11 +28,11 @@ struct LaneTests {
 
     @Test("a window grows while answers come quickly, stays small for slow ones, and halves at a failure")
     func window() {
-        var window = LaneWindow()
+        var window = ReceiverWindow()
         for _ in 0..<200 { window.accepted(duration: 0.01, wasFull: true) }
-        #expect(window.value == LaneWindow.max)
+        #expect(window.value == ReceiverWindow.max)
         window.failed()
-        #expect(window.value == LaneWindow.max / 2)
+        #expect(window.value == ReceiverWindow.max / 2)
         for _ in 0..<200 { window.accepted(duration: 1, wasFull: true) }
         #expect(window.value == 16)
         for _ in 0..<200 { window.accepted(duration: 6, wasFull: true) }
@@ -45,7 +45,7 @@ struct LaneTests {
 
     @Test("five failures in a row open a breaker; one try goes through when its pause is over")
     func breaker() {
-        var breaker = LaneBreaker()
+        var breaker = ReceiverCircuitBreaker()
         for _ in 0..<4 {
             let opensEarly = breaker.failed(retryAfter: nil, now: now, jitter: 0.5)
             #expect(!opensEarly)
@@ -80,7 +80,7 @@ struct LaneTests {
 
     @Test("a receiver that asks for a pause gets it at once; another revision of its endpoint ends it")
     func retryAfter() {
-        var breaker = LaneBreaker()
+        var breaker = ReceiverCircuitBreaker()
         breaker.note(revision: 1)
         let isPaused = breaker.failed(retryAfter: 100, now: now, jitter: 0.5)
         #expect(isPaused)
@@ -182,7 +182,7 @@ struct LaneTests {
     @Test("what was claimed of an endpoint before it was changed goes back", arguments: [false, true])
     func changed(isOrdered: Bool) throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
-        let lane = LaneID(high: 5, low: 5)
+        let lane = ReceiverQueueID(high: 5, low: 5)
         let before = try endpoint(isOrdered: isOrdered)
         let rooms = backlog.rooms(total: 100, now: now)
         backlog.add(
@@ -239,7 +239,7 @@ struct LaneTests {
         let rooms = backlog.rooms(total: 100, now: now)
         backlog.add([try item(10, lane: "a")], rooms: rooms, now: now)
         #expect(backlog.takeHandRooms(total: 9).rooms.lanes == [lane: 5])
-        for _ in 0..<LaneBreaker.failureCountMax {
+        for _ in 0..<ReceiverCircuitBreaker.failureCountMax {
             guard backlog.next() != nil else { break }
             _ = backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5)
         }
@@ -267,7 +267,7 @@ struct LaneTests {
         let endpoint = try ordered()
         let rooms = backlog.rooms(total: 100, now: now)
         backlog.add(try (0..<4).map { try item($0, lane: "a", endpoint: endpoint) }, rooms: rooms, now: now)
-        let lane = LaneID(high: 5, low: 5)
+        let lane = ReceiverQueueID(high: 5, low: 5)
         let first = backlog.next()
         let second = backlog.next()
         #expect(first?.delivery.id.low == 0 && second == nil)

@@ -8,13 +8,13 @@ import Testing
 struct SharingTests {
     @Test("what is handed over when the sender has ended goes back at once")
     func handedOverLate() throws {
-        let places = DeliveryPlaces()
+        let places = DeliveryCredits()
         let bench = try Bench { $0.places = places }
         #expect(eventually { places.isOpen })
         let delivery = Delivery.example(7, url: "http://127.0.0.1:9/")
         #expect(places.reserve(delivery))
         bench.sender.stop()
-        var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 100_000)
+        var handed = LeasedDeliveries(leasedUntil: bench.clock.now() + 100_000)
         handed.deliveries = [delivery]
         places.hand(handed)
         let tries = take(1, from: bench.queue.tries)

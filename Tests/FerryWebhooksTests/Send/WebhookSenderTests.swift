@@ -55,12 +55,12 @@ struct WebhookSenderTests {
     @Test("what is handed over is sent without a claim, as far as there are places")
     func handedOver() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
-        let places = DeliveryPlaces()
+        let places = DeliveryCredits()
         let bench = try Bench { $0.places = places }
         defer { receiver.stop() }
         // The claim of the start, and what it has said of the places.
         #expect(eventually { places.isOpen && bench.queue.claimCount > 0 })
-        var handed = HandedDeliveries(leasedUntil: bench.clock.now() + 100_000)
+        var handed = LeasedDeliveries(leasedUntil: bench.clock.now() + 100_000)
         handed.deliveries = [.example(99, url: "ftp://x/")]
         #expect(places.reserve(handed.deliveries[0]))
         places.hand(handed)

@@ -12,7 +12,7 @@ final class ManualClock: WallClock {
 }
 
 /// A queue in memory with the leases of the real one.
-final class MemoryQueue: DeliveryQueue {
+final class MemoryQueue: DeliveryStore {
     private struct Row {
         var delivery: Delivery
         var dueAt: Timestamp
@@ -20,7 +20,7 @@ final class MemoryQueue: DeliveryQueue {
     private struct State {
         var rows: [Row] = []
         var claimCount = 0
-        var revisions: [LaneID: Int32] = [:]
+        var revisions: [ReceiverQueueID: Int32] = [:]
     }
     private let state = Mutex(State())
     private let clock: ManualClock
@@ -51,7 +51,7 @@ final class MemoryQueue: DeliveryQueue {
     var claimCount: Int { state.withLock { $0.claimCount } }
 
     func claim(
-        _ rooms: DeliveryRooms, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
+        _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
     ) {
         let now = clock.now()
         reply(
@@ -59,9 +59,9 @@ final class MemoryQueue: DeliveryQueue {
                 state.claimCount += 1
                 var found = ClaimedDeliveries()
                 found.revisions = state.revisions.filter { rooms.lanes[$0.key] != nil }
-                var counts: [LaneID: Int] = [:]
+                var counts: [ReceiverQueueID: Int] = [:]
                 // Ordered lanes in which something is pending that is not due.
-                var held: Set<LaneID> = []
+                var held: Set<ReceiverQueueID> = []
                 for index in state.rows.indices {
                     let (delivery, dueAt) = (state.rows[index].delivery, state.rows[index].dueAt)
                     guard dueAt <= now, !held.contains(delivery.lane) else {
@@ -122,7 +122,8 @@ extension Delivery {
         let origin = UInt64(bitPattern: Int64((try? WebURL.parse(url).origin)?.hashValue ?? 0))
         return Delivery(
             id: DeliveryID(high: 1, low: number),
-            lane: endpoint.map { LaneID(high: $0.id.high, low: $0.id.low) } ?? LaneID(high: 4, low: origin),
+            lane: endpoint.map { ReceiverQueueID(high: $0.id.high, low: $0.id.low) }
+                ?? ReceiverQueueID(high: 4, low: origin),
             event: EventID(high: 2, low: number), type: type,
             tenant: tenant, session: "default", job: JobID(high: 3, low: number), sequence: Int64(number),
             occurredAt: Timestamp(microseconds: 1_763_762_400_000_000), url: url, secret: secret,

@@ -92,13 +92,9 @@ package struct ResponseHead: Sendable, Equatable {
             || type.hasSuffix("/xml") || type.hasSuffix("+xml")
     }
 
-    /// Seconds that `Retry-After` asks for (RFC 9110 §10.2.3): a number or a date; nil when it says neither.
+    /// Seconds that `Retry-After` asks for; `nil` if the response has no such field, or none that says so.
     package func retryAfter(now: Timestamp) -> Double? {
-        guard let value = first("retry-after") else { return nil }
-        if !value.isEmpty, value.utf8.count <= 10, value.utf8.allSatisfy({ (48...57).contains($0) }) {
-            return Double(value)
-        }
-        return httpDate(value).map { max(0, $0 - now) }
+        first("retry-after").flatMap { RetryAfter.seconds($0, now: now) }
     }
 }
 
@@ -197,15 +193,4 @@ func equalIgnoringCase(_ a: String, _ b: String) -> Bool {
         guard byte | 0x20 == other | 0x20, (0x61...0x7A).contains(byte | 0x20) else { return false }
     }
     return true
-}
-
-/// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7, the form that senders must use); nil for anything else.
-package func httpDate(_ text: String) -> Timestamp? {
-    let words = text.split(separator: " ")
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-    guard words.count == 6, words[5] == "GMT", let month = months.firstIndex(of: String(words[2])) else {
-        return nil
-    }
-    let number = month + 1 < 10 ? "0\(month + 1)" : "\(month + 1)"
-    return Timestamp(rfc3339: "\(words[3])-\(number)-\(words[1])T\(words[4])Z")
 }

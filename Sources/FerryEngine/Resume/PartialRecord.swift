@@ -28,7 +28,8 @@ enum Validator: Sendable, Equatable {
         // is no entity tag at all counts as none.
         let dates = head.all("last-modified")
         guard tags.count <= 1, dates.count == 1, dates[0].utf8.count <= Self.byteCountMax,
-            let modified = httpDate(dates[0]), let now = head.first("date").flatMap(httpDate),
+            let modified = Timestamp(httpDate: dates[0]),
+            let now = head.first("date").flatMap({ Timestamp(httpDate: $0) }),
             now - modified >= 1
         else { return nil }
         self = .lastModified(dates[0])

@@ -53,29 +53,4 @@ package enum DeliverySchedule {
         guard index < delays.count else { return .givenUp }
         return .retry(at: now + max(delays[index] * (0.8 + 0.4 * jitter), delayMin))
     }
-
-    /// Seconds that a `Retry-After` means (RFC 9110 §10.2.3): a number, or a date after `now`. Nil for
-    /// anything else.
-    package static func retryAfter(_ value: String, now: Timestamp) -> Double? {
-        let bytes = Array(value.utf8)
-        if !bytes.isEmpty, bytes.allSatisfy({ (48...57).contains($0) }) { return Double(value) }
-        return HTTPDate.parse(value).map { max(0, $0 - now) }
-    }
-}
-
-/// An HTTP-date in its only form that may be sent (RFC 9110 §5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
-enum HTTPDate {
-    private static let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ]
-
-    static func parse(_ text: String) -> Timestamp? {
-        let parts = text.split(separator: " ", omittingEmptySubsequences: false)
-        guard parts.count == 6, parts[0].utf8.count == 4, parts[0].hasSuffix(","), parts[5] == "GMT",
-            parts[1].utf8.count == 2, parts[3].utf8.count == 4, parts[4].utf8.count == 8,
-            let month = months.firstIndex(of: String(parts[2]))
-        else { return nil }
-        let number = month + 1 < 10 ? "0\(month + 1)" : "\(month + 1)"
-        return Timestamp(rfc3339: "\(parts[3])-\(number)-\(parts[1])T\(parts[4])Z")
-    }
 }

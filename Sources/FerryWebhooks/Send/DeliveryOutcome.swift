@@ -54,9 +54,7 @@ extension DeliveryDispatcher {
     ) -> (DeliveryResponse, body: String, duration: Double?) {
         switch outcome {
         case .success(let answer):
-            let retryAfter = answer.header("Retry-After").flatMap {
-                DeliverySchedule.retryAfter($0, now: now)
-            }
+            let retryAfter = answer.header("Retry-After").flatMap { RetryAfter.seconds($0, now: now) }
             return (
                 .status(answer.status, retryAfter: retryAfter), textExcerpt(answer.body, byteCountMax: 1_024),
                 Double(answer.info.timings.total) / 1_000_000

@@ -54,6 +54,13 @@ final class Digests: @unchecked Sendable {
         }
     }
 
+    /// How the bytes will have been verified once `finish` has not thrown. `isDelimited`: whether the
+    /// response says where its body ends.
+    func verification(_ integrity: JobSpec.Integrity, isDelimited: Bool) -> TransferResult.Verification {
+        if isProof { return .digest }
+        return integrity.size != nil || isDelimited ? .length : .none
+    }
+
     func update(_ bytes: UnsafeRawBufferPointer) {
         byteCount += Int64(bytes.count)
         sha256.update(bytes)

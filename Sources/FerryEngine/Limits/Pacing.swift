@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 
 /// The limits that hold for one connection of a transfer, and its place in them. Loop thread only.
@@ -15,8 +16,8 @@ final class Pacing {
     private var held: [TokenBucket.Place] = []
     /// Whether it waits for a place of its job's.
     fileprivate var isQueued = false
-    /// When somebody comes back by itself; `.max`: nobody does.
-    var returnsAt = Int64.max
+    /// When `wake` calls, on the loop's clock; `.max` if it does not.
+    private var wakesAt = Int64.max
 
     /// `places`: what the job's connections share; `session`, `host`: of both directions; `receiving`,
     /// `sending`: the service's.
@@ -68,6 +69,21 @@ final class Pacing {
 
     /// Nanoseconds until it is time for what waits; not above 0: nothing has to.
     func timeLeft(_ now: Int64) -> Int64 { (held.map(\.time).max() ?? now) - now }
+
+    /// Calls `resume` after so many nanoseconds, unless it is called sooner anyway. `connection` is not
+    /// retained, and neither is the pacing: a job leaves its limits with the last of its places.
+    func wake<Connection: AnyObject>(
+        _ connection: Connection, after nanoseconds: Int64, on multi: CurlMulti,
+        _ resume: @escaping (Connection) -> Void
+    ) {
+        let instant = multi.now + nanoseconds
+        guard instant < wakesAt else { return }
+        wakesAt = instant
+        multi.after(nanoseconds: nanoseconds) { [weak self, weak connection] in
+            if self?.wakesAt == instant { self?.wakesAt = .max }
+            if let connection { resume(connection) }
+        }
+    }
 
     fileprivate func grant(_ byteCount: Int, at places: [TokenBucket.Place]) {
         isQueued = false

@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 import Glibc
 import Logging
@@ -7,6 +8,8 @@ import Sys
 /// What all loops and file threads of an engine share.
 final class EngineContext: Sendable {
     let configuration: EngineConfiguration
+    /// Whether a file is on stable storage before its job has succeeded.
+    var syncs: Bool { configuration.fileSync == .full }
     let builder: RequestBuilder
     let lane: FileThreadPool
     let leftovers = Leftovers()
@@ -91,6 +94,21 @@ final class EngineContext: Sendable {
         Destination(
             root: try point.path == nil ? keptRoot() : storageRoot(of: point.tenant),
             path: point.path ?? ManagedFiles.path(for: point.job), job: point.job)
+    }
+
+    /// Whether that address may be connected for a request to `url`.
+    func allows(_ address: SocketAddress, for attempt: Attempt, _ url: WebURL) -> Bool {
+        // The address is the proxy's, which the operator has named.
+        builder.usesServiceProxy(attempt, url) || allows(address)
+    }
+
+    /// Whether the egress policy allows that address.
+    func allows(_ address: SocketAddress) -> Bool {
+        let plain =
+            address.isIPv6
+            ? IPAddress(v6High: address.high, low: address.low)
+            : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
+        return configuration.egress.allows(plain, port: address.port)
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {

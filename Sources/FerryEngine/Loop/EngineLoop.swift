@@ -48,7 +48,7 @@ final class EngineLoop {
         }
         let transfer: any RunningAttempt =
             attempt.spec.isFetchedInParts
-            ? SegmentedTransfer(placed, url, on: self) : LiveTransfer(placed, url, on: self)
+            ? SegmentedTransfer(placed, url, on: self) : SingleTransfer(placed, url, on: self)
         live[AttemptKey(attempt)] = transfer
         transfer.begin()
     }
@@ -91,7 +91,7 @@ final class EngineLoop {
 
     /// The body of an attempt is put together, or cannot be.
     func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>, for key: AttemptKey) {
-        (live[key] as? LiveTransfer)?.opened(contents)
+        (live[key] as? SingleTransfer)?.opened(contents)
     }
 
     /// What nobody waits for any more is given back.

@@ -2,7 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 
-/// An attempt in the hands of its loop: one stream (`LiveTransfer`), or parts and mirrors
+/// An attempt in the hands of its loop: one stream (`SingleTransfer`), or parts and mirrors
 /// (`SegmentedTransfer`). Loop thread only.
 protocol RunningAttempt: AnyObject {
     var attempt: Attempt { get }
@@ -128,8 +128,18 @@ extension RunningAttempt {
                 osError: ETIMEDOUT))
     }
 
-    /// Looks for what earlier attempts have left, on a file thread; then the attempt is prepared.
-    func takeOver(_ destination: Destination) {
+    /// Runs a step of the preparation; what it throws ends the attempt.
+    func prepare(_ step: () throws(TransferError) -> Void) {
+        do throws(TransferError) { try step() } catch { handle(.preparationFailed(error)) }
+    }
+
+    /// Looks for the bytes of earlier attempts if there may be any, on a file thread; then the attempt is
+    /// prepared. Throws as `awaitRoom` does.
+    func prepareDownload(to destination: Destination) throws(TransferError) {
+        guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
+            try awaitRoom(nil)
+            return handle(.prepared)
+        }
         let (context, key, tell) = (loop.context, key, loop.teller)
         let withGaps = attempt.spec.isFetchedInParts
         let identity =

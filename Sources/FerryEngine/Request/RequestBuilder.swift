@@ -103,9 +103,6 @@ struct RequestBuilder: Sendable {
         }
     }
 
-    /// Whether a repetition cannot do harm (RFC 9110 §9.2.2), or the job says so.
-    static func isRepeatable(_ spec: JobSpec, method: String) -> Bool { spec.isRepeatable(method) }
-
     private func headers(
         _ attempt: Attempt, _ hop: Hop, contentType: String?, asksForCodings: Bool
     ) -> [TransferRequest.Header] {
@@ -182,4 +179,20 @@ struct RequestBuilder: Sendable {
             || name.hasSuffix("-token")
             || name.hasSuffix("api-key") || name.hasSuffix("-secret") || name.hasSuffix("-signature")
     }
+}
+
+extension Attempt {
+    /// Whether libcurl answers a challenge of this hop by itself.
+    func answersChallenges(of hop: Hop) -> Bool {
+        guard let rules = spec.request.connection else { return false }
+        let scheme = rules.authentication?.scheme
+        if hop.keepsCredentials, scheme == .digest || scheme == .ntlm { return true }
+        // In a tunnel the proxy says nothing more.
+        guard let proxy = rules.proxy, proxy.user != nil, proxy.scheme != .basic,
+            hop.url.scheme == .http
+        else { return false }
+        return !proxy.bypass.contains(hop.url)
+    }
+
+    var hasOwnProxy: Bool { spec.request.connection?.proxy != nil }
 }

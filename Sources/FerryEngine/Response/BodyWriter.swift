@@ -128,9 +128,7 @@ final class BodyWriter: StagedWriter {
                 isRetryable: true)
         }
         guard count <= plan.byteCountMax ?? .max else {
-            throw TransferError(
-                .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving,
-                isRetryable: false)
+            throw .longerThanAccepted(.receiving)
         }
     }
 

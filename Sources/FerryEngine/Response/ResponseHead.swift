@@ -92,6 +92,13 @@ package struct ResponseHead: Sendable, Equatable {
             || type.hasSuffix("/xml") || type.hasSuffix("+xml")
     }
 
+    /// What the client is shown of a response from there.
+    func response(from url: WebURL) -> TransferResponse {
+        TransferResponse(
+            status: status, url: url.string, headers: headers, mimeType: mimeType,
+            suggestedFilename: suggestedFilename(self, url: url), expectedContentLength: contentLength)
+    }
+
     /// Seconds that `Retry-After` asks for; `nil` if the response has no such field, or none that says so.
     package func retryAfter(now: Timestamp) -> Double? {
         first("retry-after").flatMap { RetryAfter.seconds($0, now: now) }

@@ -48,10 +48,7 @@ struct ResponseJudge: Sendable {
             return resume(resumption, head, hop, now)
         }
         if head.status == 206, spec.kind == .download, !asksForRange {
-            return .refuse(
-                TransferError(
-                    .responseInvalid, "The server answered with a part although the whole was asked for.",
-                    phase: .waiting, isRetryable: true), retryAfter: nil)
+            return .refuse(.partInsteadOfWhole, retryAfter: nil)
         }
         if let refusal = refusal(ofStatus: head, hop, now) ?? refusal(ofType: head.mimeType) {
             return refusal
@@ -78,12 +75,14 @@ struct ResponseJudge: Sendable {
 
     /// Whether a body of that length is none that the job can take.
     private func refusal(ofLength length: Int64, _ hop: Hop) -> Judgement? {
-        if length > spec.accept.byteCountMax ?? .max { return tooLarge }
+        if length > spec.accept.byteCountMax ?? .max {
+            return .refuse(.longerThanAccepted(.waiting), retryAfter: nil)
+        }
         guard spec.kind != .upload, let size = spec.integrity.size, size != length else { return nil }
         return .refuse(
             TransferError(
                 .sizeMismatch, "The size is \(length) bytes instead of \(size).", phase: .waiting,
-                isRetryable: !hop.hasActed && RequestBuilder.isRepeatable(spec, method: hop.method)),
+                isRetryable: RequestRepetition(spec, hop).maySendAllTwice),
             retryAfter: nil)
     }
 
@@ -110,14 +109,6 @@ struct ResponseJudge: Sendable {
             return type == nil ? .restart : refusal
         }
         return refusal(ofLength: total, hop) ?? .resume(total: total)
-    }
-
-    private var tooLarge: Judgement {
-        .refuse(
-            TransferError(
-                .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting,
-                isRetryable: false),
-            retryAfter: nil)
     }
 
     private static let redirects: Set<Int> = [301, 302, 303, 307, 308]
@@ -150,20 +141,12 @@ struct ResponseJudge: Sendable {
                     .authenticationRequired, "The \(who) asks for other credentials (status \(status)).",
                     phase: status == 407 ? .connecting : .waiting, isRetryable: false), retryAfter: nil)
         }
-        // 425 and 429 say that nothing was done (RFC 8470 §5.2, RFC 6585 §4); of the others nobody knows.
-        let isRetryable =
-            spec.retry.repeatsNonIdempotent && Self.passing.contains(status)
-            || !hop.hasActed
-                && ([425, 429].contains(status)
-                    || Self.passing.contains(status) && RequestBuilder.isRepeatable(spec, method: hop.method))
+        let isRetryable = RequestRepetition(spec, hop).mayTryAgain(afterStatus: status)
         return .refuse(
             TransferError(
                 .unacceptableStatus, "The server answered with status \(status).", phase: .waiting,
                 isRetryable: isRetryable), retryAfter: isRetryable ? head.retryAfter(now: now) : nil)
     }
-
-    /// Statuses of a trouble that may pass; 520 to 524 are what large proxies say about their origin.
-    private static let passing: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524]
 
     private func redirect(_ status: Int, to locations: [String], _ hop: Hop) -> Judgement {
         guard hop.redirectCount < spec.redirects.countMax else {
@@ -212,6 +195,17 @@ struct ResponseJudge: Sendable {
         .refuse(
             TransferError(.redirectInvalid, message, phase: .waiting, isRetryable: false), retryAfter: nil)
     }
+}
+
+extension TransferError {
+    static func longerThanAccepted(_ phase: Phase) -> TransferError {
+        TransferError(
+            .responseTooLarge, "The body is longer than the job accepts.", phase: phase, isRetryable: false)
+    }
+
+    static let partInsteadOfWhole = TransferError(
+        .responseInvalid, "The server answered with a part although the whole was asked for.",
+        phase: .waiting, isRetryable: true)
 }
 
 func blockedAddress(_ phase: TransferError.Phase) -> TransferError {

@@ -28,14 +28,12 @@ final class SegmentPart: EasyDelegate {
     /// Nil when nothing limits its speed.
     private(set) var pacing: Pacing?
     private var transfer: Transfer?
-    private var meter: TransactionMeter?
-    private var parser = ResponseHeadParser()
+    private var recorder = TransactionRecorder()
+    private var reader = ResponseHeadReader()
     private var sink = Sink.none
     private var discardedByteCount = 0
     private var isFresh = false
-    private(set) var hasHead = false
-    /// A head that libcurl may answer by itself (Digest).
-    private var heldHead: ResponseHead?
+    var hasHead: Bool { reader.head != nil }
     private let startedAt: Int64
     private var answeredAt: Int64?
     private(set) var lastActivity: Int64
@@ -68,20 +66,18 @@ final class SegmentPart: EasyDelegate {
 
     private func send() {
         guard let owner else { return }
-        parser = ResponseHeadParser()
+        reader = ResponseHeadReader()
         sink = .none
-        hasHead = false
-        heldHead = nil
         discardedByteCount = 0
         lastActivity = owner.now
         isConnecting = true
         var request = owner.request(for: self)
         if isFresh { request.usesFreshConnection = true }
-        meter = TransactionMeter(request, attemptStart: owner.start)
+        recorder.begin(request, attemptStart: owner.trace.start)
         do throws(CurlError) {
             transfer = try owner.loop.multi.start(request, delegate: self)
         } catch {
-            meter = nil
+            recorder.abandon()
             let context = TransportContext(hasHead: false, isRepeatable: true, sentWholeBody: true)
             fail(.broken(transportFailure(error, TransferInfo(), context).error))
         }
@@ -89,38 +85,27 @@ final class SegmentPart: EasyDelegate {
 
     /// Ends the request; its connection is closed. Nothing more is heard of it. Twice is once.
     func stop() {
-        if let transfer { noteTransaction(transfer.info, isWhole: false) }
-        transfer?.cancel()
-        transfer = nil
+        stopTransfer()
         owner = nil
     }
 
-    private func noteTransaction(_ info: TransferInfo, isWhole: Bool, hidesRemote: Bool = false) {
-        guard let metrics = transaction(info, isWhole: isWhole, hidesRemote: hidesRemote) else { return }
-        meter = nil
-        owner?.transactions.append(metrics)
+    private func stopTransfer() {
+        if let transfer, let owner {
+            recorder.end(transfer.info, measured(owner), isWhole: false, in: &owner.trace)
+        }
+        transfer?.cancel()
+        transfer = nil
     }
 
-    private func noteFollowed(_ followed: TransactionMeter.Followed?) {
-        guard let followed else { return }
-        noteTransaction(followed.info, isWhole: true)
-        meter = followed.next
-    }
-
-    private func transaction(
-        _ info: TransferInfo, isWhole: Bool, isRunning: Bool = false, hidesRemote: Bool = false
-    ) -> TransactionMetrics? {
-        guard let meter, let owner else { return nil }
-        let isOwn = hop.redirectCount == 0 && owner.sources[source].place == 0
-        return meter.metrics(
-            info, isOwn ? nil : .init(method: hop.method, url: hop.url.string), hop.url, isWhole: isWhole,
-            isRunning: isRunning,
-            hidesRemote: hidesRemote || owner.context.builder.usesServiceProxy(owner.attempt, hop.url))
+    private func measured(_ owner: SegmentedTransfer) -> TransactionRecorder.Request {
+        .init(
+            hop: hop, isOwn: hop.redirectCount == 0 && owner.sources[source].place == 0,
+            hidesRemote: owner.context.builder.usesServiceProxy(owner.attempt, hop.url))
     }
 
     /// What has been measured so far.
     var runningTransaction: TransactionMetrics? {
-        transfer.flatMap { transaction($0.info, isWhole: false, isRunning: true) }
+        owner.flatMap { recorder.running(transfer, measured($0)) }
     }
 
     /// Goes on after a pause.
@@ -136,26 +121,15 @@ final class SegmentPart: EasyDelegate {
     func mayMove(_ byteCount: Int) -> Bool {
         guard let pacing, let owner else { return true }
         let wait = pacing.take(byteCount, .receiving, now: owner.now)
-        if wait > 0 { comeBack(pacing, after: wait) }
+        if wait > 0 { pacing.wake(self, after: wait, on: owner.loop.multi) { $0.resumePaced() } }
         return wait <= 0
-    }
-
-    private func comeBack(_ pacing: Pacing, after nanoseconds: Int64) {
-        guard let owner else { return }
-        let instant = owner.now + nanoseconds
-        guard instant < pacing.returnsAt else { return }
-        pacing.returnsAt = instant
-        // Not held: a job leaves its limits with the last of its places.
-        owner.loop.multi.after(nanoseconds: nanoseconds) { [weak self, weak pacing] in
-            if pacing?.returnsAt == instant { pacing?.returnsAt = .max }
-            self?.resumePaced()
-        }
     }
 
     private func resumePaced() {
         guard let owner, !owner.waitForDisk.contains(where: { $0 === self }) else { return }
         if let pacing, pacing.timeLeft(owner.now) > 0 {
-            comeBack(pacing, after: pacing.timeLeft(owner.now))
+            let wait = pacing.timeLeft(owner.now)
+            pacing.wake(self, after: wait, on: owner.loop.multi) { $0.resumePaced() }
         } else {
             resume()
         }
@@ -197,7 +171,7 @@ final class SegmentPart: EasyDelegate {
     /// So many bytes were written up to `end`.
     func took(_ count: Int, until end: Int64) {
         receivedByteCount += Int64(count)
-        meter?.received(count)
+        recorder.received(count)
         written = written.lowerBound..<end
     }
 
@@ -211,34 +185,35 @@ final class SegmentPart: EasyDelegate {
     // MARK: What libcurl says
 
     func willConnect(to address: SocketAddress) -> Bool {
-        noteFollowed(meter?.willConnect(transfer))
-        return allows(address)
+        guard let owner else { return false }
+        recorder.willConnect(transfer, measured(owner), in: &owner.trace)
+        return allows(address, owner)
     }
 
     func willSend(to address: SocketAddress) -> Bool {
-        noteFollowed(meter?.willSend(transfer))
+        guard let owner else { return false }
+        recorder.willSend(transfer, measured(owner), in: &owner.trace)
         isConnecting = false
-        owner?.needSlot()
-        return allows(address)
+        owner.needSlot()
+        return allows(address, owner)
     }
 
-    private func allows(_ address: SocketAddress) -> Bool {
-        owner.map { $0.context.allows(address, for: $0.attempt, hop.url) } ?? false
+    private func allows(_ address: SocketAddress, _ owner: SegmentedTransfer) -> Bool {
+        owner.context.allows(address, for: owner.attempt, hop.url)
     }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         guard let owner else { return false }
         noteActivity(owner)
-        switch parser.take(line) {
+        switch reader.take(line) {
         case .more: return true
         case .complete(let head):
-            hasHead = true
-            meter?.responseStarted()
+            recorder.responseStarted()
             owner.noteHead(head, from: hop.url)
             answeredAt = owner.now
             if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.awaitFarewell() }
             guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
-            heldHead = head
+            reader.hold()
             return true
         case .invalid: return refuse(.responseInvalid, "The server's answer is not HTTP.")
         case .tooLarge:
@@ -264,8 +239,7 @@ final class SegmentPart: EasyDelegate {
 
     /// Judges a head that libcurl did not answer by itself.
     private func takeHeldHead() -> Bool {
-        guard let head = heldHead, let owner else { return true }
-        heldHead = nil
+        guard let owner, let head = reader.takeHeld() else { return true }
         return takeHead(head, owner)
     }
 
@@ -277,11 +251,9 @@ final class SegmentPart: EasyDelegate {
             return owner.take(bytes, of: self)
         case .discard(let next):
             discardedByteCount += bytes.count
-            meter?.received(bytes.count)
+            recorder.received(bytes.count)
             guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
-            if let transfer { noteTransaction(transfer.info, isWhole: false) }
-            transfer?.cancel()
-            transfer = nil
+            stopTransfer()
             follow(next)
             return .abort
         case .none: return .proceed
@@ -291,7 +263,7 @@ final class SegmentPart: EasyDelegate {
     private func follow(_ next: Hop) {
         hop = next
         pacing = owner?.pacing(at: next.url)
-        owner?.transactions.redirectCount += 1
+        owner?.trace.followedRedirect()
         if owner?.move(self, to: next.url) ?? false { send() }
     }
 
@@ -307,8 +279,9 @@ final class SegmentPart: EasyDelegate {
         }
         if outcome.error == nil, !takeHeldHead() { return }
         owner.context.metrics.connected(outcome.info)
-        noteTransaction(
-            outcome.info, isWhole: outcome.error == nil, hidesRemote: outcome.blockedAddress != nil)
+        recorder.end(
+            outcome.info, measured(owner), isWhole: outcome.error == nil,
+            isBlocked: outcome.blockedAddress != nil, in: &owner.trace)
         if case .discard(let next) = sink {
             follow(next)
             return
@@ -318,10 +291,8 @@ final class SegmentPart: EasyDelegate {
             owner.ended(self)
             return
         }
-        // It was answered already: no answer to the last request.
-        if heldHead != nil { (heldHead, hasHead) = (nil, false) }
-        owner.diagnostics = .init(
-            curlCode: error.code, curlMessage: error.text, osError: error.osError)
+        reader.dropHeld()
+        owner.trace.note(.init(curlCode: error.code, curlMessage: error.text, osError: error.osError))
         owner.context.logger.debug(
             "part failed",
             metadata: [

@@ -1,6 +1,5 @@
 import Curl
 import FerryCore
-import Sys
 
 /// One attempt of a download that several connections or several URLs may serve: parts of one file, each a
 /// request of its own, written at their places into one partial file. Loop thread only.
@@ -85,13 +84,9 @@ final class SegmentedTransfer: RunningAttempt {
     var slot: HeldSlot
     var putAside: PartialDownload?
     var diskSeconds = 0
-    /// As in `LiveTransfer`.
+    /// The outcome that is reported as soon as a file thread has saved the bytes.
     var awaitedReport: AttemptResult.Outcome?
-    private let startedAt: Timestamp
-    /// Monotonic nanoseconds.
-    let start: Int64
-    var transactions = TransactionLog()
-    var diagnostics: AttemptRecord.Diagnostics?
+    var trace: AttemptTraceBuilder
 
     init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
         attempt = placed.attempt
@@ -104,8 +99,8 @@ final class SegmentedTransfer: RunningAttempt {
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         hasDigest = !attempt.spec.integrity.expected.isEmpty
         connections = AttemptConnections(own: attempt.scope)
-        startedAt = loop.context.clock.now()
-        start = monotonicNanoseconds()
+        let startedAt = loop.context.clock.now()
+        trace = AttemptTraceBuilder(startedAt: startedAt)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
         sources = SegmentSources(
@@ -119,17 +114,10 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// Sees to what earlier attempts have left.
     func begin() {
-        do throws(TransferError) {
+        prepare { () throws(TransferError) in
             let destination = try context.destination(of: attempt)
             self.destination = destination
-            guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
-                try awaitRoom(nil)
-                handle(.prepared)
-                return
-            }
-            takeOver(destination)
-        } catch {
-            handle(.preparationFailed(error))
+            try prepareDownload(to: destination)
         }
     }
 
@@ -215,7 +203,7 @@ final class SegmentedTransfer: RunningAttempt {
     func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) {
         leave()
         let outcome = settled(outcome)
-        if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
+        if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
         context.report(result(outcome, kept: kept))
     }
 
@@ -230,16 +218,14 @@ final class SegmentedTransfer: RunningAttempt {
         var result = AttemptResult(
             attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
             bytesReceived: progress.bytesReceived, bytesSent: 0,
-            trace: AttemptTrace(
-                startedAt: startedAt, finishedAt: context.clock.now(), transactions: transactions,
-                diagnostics: diagnostics), kept: kept, endedElsewhere: endedElsewhere)
+            trace: trace.trace(finishedAt: context.clock.now()), kept: kept, endedElsewhere: endedElsewhere)
         result.lentSeconds = slot.lentSeconds
         return result
     }
 
     /// Of several sources nobody knows which one the failure was. What they refuse is told when they do.
     private var endedElsewhere: Bool {
-        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || diagnostics.isOwnShortage
+        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || trace.diagnostics.isOwnShortage
             || head.map { $0.url.origin != attempt.origin } ?? false
     }
 
@@ -314,7 +300,7 @@ final class SegmentedTransfer: RunningAttempt {
         let (key, tell) = (key, loop.teller)
         let drain = SegmentWriter(
             file, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
-            stage: loop.stage, syncs: context.configuration.fileSync == .full
+            stage: loop.stage, syncs: context.syncs
         ) { tell { $0.resume(key) } }
         drain.writeFailed = { [weak self] in self?.fail($0) }
         return drain
@@ -337,7 +323,6 @@ final class SegmentedTransfer: RunningAttempt {
         limitsChanged()
     }
 
-    /// As in `LiveTransfer`.
     func limitsChanged() {
         let before = places
         places = JobPlaces()
@@ -357,11 +342,8 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     var snapshot: AttemptSnapshot {
-        var transactions = transactions
-        for part in parts.values.sorted(by: { $0.id < $1.id }) {
-            if let metrics = part.runningTransaction { transactions.append(metrics) }
-        }
-        return AttemptSnapshot(number: attempt.number, startedAt: startedAt, transactions: transactions)
+        let running = parts.values.sorted { $0.id < $1.id }.compactMap(\.runningTransaction)
+        return trace.snapshot(attempt.number, running: running)
     }
 
     // MARK: Time

@@ -171,10 +171,7 @@ extension SegmentedTransfer {
             total = head.contentCodings.isEmpty ? whole : nil
             limit = total.map { _ in range.last + 1 } ?? .max
         } else if head.status == 206 {
-            return .refused(
-                TransferError(
-                    .responseInvalid, "The server answered with a part although the whole was asked for.",
-                    phase: .waiting, isRetryable: true), retryAfter: nil)
+            return .refused(.partInsteadOfWhole, retryAfter: nil)
         } else if part.asked == nil, !sources[part.source].isAskedPlainly {
             let units = head.all("accept-ranges").map { $0.lowercased() }
             givesRanges = units == ["bytes"] && validator != nil && total != nil
@@ -196,9 +193,7 @@ extension SegmentedTransfer {
     private func refusal(ofLength total: Int64?) -> TransferError? {
         guard let total else { return nil }
         if total > attempt.spec.accept.byteCountMax ?? .max {
-            return TransferError(
-                .responseTooLarge, "The body is longer than the job accepts.", phase: .waiting,
-                isRetryable: false)
+            return .longerThanAccepted(.waiting)
         }
         if let size = attempt.spec.integrity.size, size != total {
             return TransferError(
@@ -316,9 +311,7 @@ extension SegmentedTransfer {
     /// A body of unknown length may turn out too long.
     private func checkLength(_ byteCount: Int64) throws(TransferError) {
         guard byteCount <= attempt.spec.accept.byteCountMax ?? .max else {
-            throw TransferError(
-                .responseTooLarge, "The body is longer than the job accepts.", phase: .receiving,
-                isRetryable: false)
+            throw .longerThanAccepted(.receiving)
         }
     }
 

@@ -5,14 +5,12 @@ import FerryCore
 /// begins its file anew.
 extension SegmentedTransfer {
     func prepared(_ resumption: Resumption?) {
-        do throws(TransferError) {
+        prepare { () throws(TransferError) in
             if let resumption, !(try goOn(from: resumption)) {
                 context.lane.send(.run { resumption.file.discard() })
             }
             try awaitRoom(resumption)
             handle(.prepared)
-        } catch {
-            handle(.preparationFailed(error))
         }
     }
 
@@ -93,23 +91,15 @@ extension SegmentedTransfer {
         do throws(TransferError) { try drain.flush() } catch { return fail(error) }
         recorded = (now, plan.doneByteCount)
         let (file, ranges) = (drain.file, ByteRanges(plan.doneRanges))
-        let syncs = context.configuration.fileSync == .full
-        context.lane.send(.run { file.checkpoint(syncs: syncs, ranges: ranges) })
+        context.lane.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs, ranges: ranges) })
     }
 
     /// Reports once a file thread has seen to the bytes that are kept.
     func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentWriter) {
         drain.stop()
         awaitedReport = outcome
-        let (key, tell, leftovers) = (key, loop.teller, context.leftovers)
-        let (file, ranges) = (drain.file, ByteRanges(plan?.doneRanges ?? []).subtracting(drain.lost))
-        let syncs = context.configuration.fileSync == .full
-        context.lane.send(
-            .run {
-                let leftover = ranges.isEmpty ? nil : file.keep(syncs: syncs, ranges: ranges)
-                if let leftover { leftovers.add(leftover) } else { file.discard() }
-                tell { $0.report(outcome, for: key, kept: leftover?.kept) }
-            })
+        let ranges = ByteRanges(plan?.doneRanges ?? []).subtracting(drain.lost)
+        loop.save(drain.file, ranges: ranges, then: outcome, for: key)
     }
 
     // MARK: Whom it waits for

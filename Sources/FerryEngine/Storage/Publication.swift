@@ -295,3 +295,37 @@ final class Publication: Sendable {
         }
     }
 }
+
+extension EngineLoop {
+    /// The publication of an attempt's bytes. Its result is reported when the file has its name, as `ended`
+    /// with that outcome; what else becomes of it comes back as an event of that attempt. `isInline`: there
+    /// will be no file.
+    func publication(
+        _ bytes: Publication.Bytes, to destination: Destination, _ digests: Digests,
+        _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?,
+        isInline: Bool = false
+    ) -> Publication {
+        let (state, context, key) = (state, context, AttemptKey(ended.attempt))
+        return Publication(
+            Publication.Plan(
+                bytes: bytes, destination: destination, digests: digests, verified: verified,
+                isInline: isInline, syncs: context.syncs, space: context.space,
+                holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) },
+                leftovers: context.leftovers, loop: loop,
+                report: { result in
+                    var result = result
+                    if let offset { result.resumedAtOffset = offset }
+                    context.report(ended.with(.succeeded(result), at: context.clock.now()))
+                },
+                deliver: { multi, outcome in
+                    let state = state.get(multi)
+                    switch outcome {
+                    case .stored: state.handle(.published, for: key)
+                    case .failed(let error): state.handle(.storageFailed(error), for: key)
+                    case .revoked(let bytes):
+                        state.putAside(bytes, for: key)
+                        state.handle(.revoked, for: key)
+                    }
+                }))
+    }
+}

@@ -80,14 +80,15 @@ struct TransactionMeter {
     /// So many bytes of the body were taken, decoded.
     mutating func received(_ count: Int) { decodedByteCount += Int64(count) }
 
-    /// `request`: nil when it is the job's own. `url`: what was asked for. `isWhole`: the answer has come to
-    /// its end. `isRunning`: it may come to one. `hidesRemote`: the address was refused.
+    /// `isWhole`: the response has come to its end. `isRunning`: it may come to one. `isBlocked`: the address
+    /// was refused.
     func metrics(
-        _ info: TransferInfo, _ request: TransactionMetrics.Request?, _ url: WebURL, isWhole: Bool,
-        isRunning: Bool = false, hidesRemote: Bool = false
+        _ info: TransferInfo, _ request: TransactionRecorder.Request, isWhole: Bool, isRunning: Bool = false,
+        isBlocked: Bool = false
     ) -> TransactionMetrics {
+        let hop = request.hop
         var metrics = TransactionMetrics(fetchStart: (start - attemptStart) / 1_000)
-        metrics.request = request
+        if !request.isOwn { metrics.request = .init(method: hop.method, url: hop.url.string) }
         metrics.status = info.status == 0 ? nil : info.status
         metrics.networkProtocol = info.networkProtocol
         metrics.isProxyConnection = isProxyConnection
@@ -97,12 +98,12 @@ struct TransactionMeter {
             noteFollowing(isReused: metrics.isReusedConnection, isWhole: isWhole, in: &metrics.moments)
         } else {
             if !metrics.isReusedConnection {
-                noteConnecting(info, url, isRunning: isRunning, in: &metrics.moments)
+                noteConnecting(info, hop.url, isRunning: isRunning, in: &metrics.moments)
             }
             noteExchange(info.timings, isWhole: isWhole, in: &metrics.moments)
         }
         metrics.local = .init(info.localAddress, info.localPort)
-        if !hidesRemote { metrics.remote = .init(info.remoteAddress, info.remotePort) }
+        if !isBlocked, !request.hidesRemote { metrics.remote = .init(info.remoteAddress, info.remotePort) }
         if !info.tlsProtocolVersion.isEmpty {
             metrics.tls = .init(
                 protocolVersion: info.tlsProtocolVersion, cipherSuite: info.tlsCipherSuite)

@@ -90,7 +90,9 @@ import Testing
         info.newConnections = 1
         (info.timings.nameLookup, info.timings.connect) = (1_868, 1_366)
         (info.timings.preTransfer, info.timings.startTransfer, info.timings.total) = (1_599, 4_605, 8_007)
-        let metrics = meter.metrics(info, nil, try WebURL.parse("http://example.org/"), isWhole: true)
+        let hop = Hop(url: try WebURL.parse("http://example.org/"), method: "GET", sendsBody: false)
+        let metrics = meter.metrics(
+            info, .init(hop: hop, isOwn: true, hidesRemote: false), isWhole: true)
         #expect(metrics.moments[.domainLookupEnd] == 1_366 && metrics.moments[.connectStart] == 1_366)
         expectInOrder([metrics])
     }

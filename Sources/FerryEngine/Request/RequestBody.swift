@@ -1,0 +1,104 @@
+import Curl
+import FerryCore
+
+/// The body that an attempt sends: opened before the first request, read while one runs, and read again from
+/// byte 0 for each further one. Loop thread only.
+struct RequestBody {
+    /// `nil` until the body is open, and for attempts without one.
+    private(set) var source: BodySource?
+    private var hasPausedToRead = false
+
+    var byteCount: Int64 { source?.byteCount ?? 0 }
+    var sentByteCount: Int64 { source?.sent ?? 0 }
+    /// Whether a body exists and its last byte was handed to libcurl.
+    var isSent: Bool { source?.isSent ?? false }
+    /// Whether bytes are left to send.
+    var hasMore: Bool { source.map { !$0.isSent } ?? false }
+
+    // MARK: Before the first request
+
+    /// Opens a body that needs no assembly: the payload, or one file. Returns `nil` if the attempt has none.
+    static func contents(
+        of attempt: Attempt, _ context: EngineContext
+    ) throws(TransferError) -> BodyContents? {
+        let subject = attempt.spec.kind == .upload ? 0 : nil
+        if let payload = attempt.payload { return BodyContents([.bytes(payload)], subject: subject) }
+        guard case .path(let path)? = attempt.spec.source else { return nil }
+        let root = try context.storageRoot(of: attempt.tenant)
+        return BodyContents([.file(try SourceFile(path, below: root))], subject: subject)
+    }
+
+    /// Throws `size_mismatch` before a byte leaves. A source with other bytes than the job expects keeps
+    /// them, so the job is not tried again.
+    mutating func open(
+        _ contents: BodyContents, _ expected: JobSpec.Integrity, _ lane: FileThreadPool
+    ) throws(TransferError) {
+        var integrity = contents.subject == nil ? JobSpec.Integrity() : expected
+        integrity.size = integrity.size ?? contents.integrity.size
+        integrity.sha256 = integrity.sha256 ?? contents.integrity.sha256
+        if let size = integrity.size, let actual = contents.subject.map({ contents.pieces[$0].byteCount }),
+            size != actual
+        {
+            throw TransferError(
+                .sizeMismatch, "The size is \(actual) bytes instead of \(size).", phase: .sending,
+                isRetryable: false)
+        }
+        source = BodySource(contents, digests: Digests(integrity, isRepeatable: false)) { file, digests in
+            DigestTail(
+                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
+                lane: lane
+            ) {}
+        }
+    }
+
+    // MARK: While a request runs
+
+    /// Fills the buffer as far as there are bytes. Throws `source_changed` if a file has shrunk.
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> Int {
+        try source?.read(into: buffer) ?? 0
+    }
+
+    /// Whether sending pauses so that libcurl reads first. A response in the middle of a body is an early
+    /// refusal, after which the server may close the connection. Sending then fails, and libcurl would never
+    /// read the response. Not twice in a row: what has come need not be a response.
+    mutating func pausesToRead(_ transfer: Transfer?, hasHead: Bool) -> Bool {
+        hasPausedToRead =
+            sentByteCount > 0 && !isSent && !hasHead && !hasPausedToRead && transfer?.hasUnreadBytes ?? false
+        return hasPausedToRead
+    }
+
+    /// Goes back to byte 0. Throws `source_changed` if a file is known to have changed.
+    func rewind() throws(TransferError) { try source?.rewind() }
+
+    // MARK: After the last request
+
+    /// Throws `source_changed` unless the files are what they were when they were opened.
+    func check() throws(TransferError) { try source?.check() }
+
+    /// Finishes an upload whose response is accepted. `reply` is called at once, or on a file thread as soon
+    /// as the source is hashed.
+    func finish(
+        _ integrity: JobSpec.Integrity, isDelimited: Bool,
+        _ reply: @escaping @Sendable (AttemptMachine.Event) -> Void
+    ) throws(TransferError) {
+        guard let source, source.isSent else {
+            throw TransferError(
+                .connectionLost, "The server answered before it had the whole body.", phase: .sending,
+                isRetryable: true)
+        }
+        let (digests, size) = (source.digests, source.subjectByteCount)
+        let verified = digests.verification(integrity, isDelimited: isDelimited)
+        source.whenHashed { tail in
+            do throws(TransferError) {
+                if let failure = tail?.failure { throw failure }
+                reply(
+                    .stored(
+                        TransferResult(
+                            path: nil, size: size, sha256: try digests.finish(), body: nil, isKept: false,
+                            verified: verified)))
+            } catch {
+                reply(.storageFailed(error))
+            }
+        }
+    }
+}

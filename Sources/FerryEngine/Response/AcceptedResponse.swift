@@ -1,0 +1,102 @@
+import Curl
+import FerryCore
+
+/// A response whose body the job takes: where its bytes go, and which digests they must have. A pure value.
+struct AcceptedResponse {
+    let head: ResponseHead
+    let hop: Hop
+    /// Whether libcurl decodes the body.
+    let isDecoded: Bool
+    /// The bytes that the body continues, and the length of the whole file; `nil` if the body is the whole.
+    let continued: (resumption: Resumption, total: Int64)?
+
+    /// Bytes of the whole body; `nil` if that is unknown.
+    var length: Int64? {
+        !head.hasBody(hop.method) ? 0 : isDecoded ? nil : continued?.total ?? head.contentLength
+    }
+
+    /// Makes the writer of the body. `destination`: of a download. `isPaced`: whether a limit on speed holds.
+    func writer(
+        for attempt: Attempt, to destination: Destination?, isPaced: Bool, on loop: EngineLoop
+    ) throws(TransferError) -> BodyWriter {
+        let (key, tell, context, length) = (AttemptKey(attempt), loop.teller, loop.context, length)
+        let gathering = gathering(attempt, isPaced: isPaced, loop)
+        let plan = BodyWriter.Plan(
+            memoryLimit: attempt.spec.kind == .data
+                ? Limits.inlineBodyByteCountMax
+                : gathering == nil ? context.configuration.memoryByteCountMax : Int(length ?? 0),
+            gathering: gathering,
+            byteCountMax: attempt.spec.accept.byteCountMax,
+            fileByteCount: length ?? attempt.spec.integrity.size
+                ?? attempt.spec.schedule.expectedBytesToReceive,
+            space: context.space,
+            destination: { () throws(TransferError) -> Destination in
+                if let destination { return destination }
+                return try context.destination(of: attempt)
+            },
+            digests: Digests(
+                attempt.spec.integrity, announced: announcedDigests,
+                isRepeatable: attempt.spec.isRepeatable(hop.method)),
+            makeTail: { [lane = context.lane, syncs = context.syncs] file, digests in
+                let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
+                return DigestTail(bytes, digests, lane: lane) { tell { $0.resume(key) } }
+            }, opened: recorder(attempt.spec, context))
+        let writer: BodyWriter
+        if let continued {
+            writer = try BodyWriter(plan, resuming: continued.resumption.file, total: continued.total)
+        } else {
+            writer = try BodyWriter(plan, expected: length)
+        }
+        if continued != nil || length ?? 0 >= EngineLimits.recordedByteCountMin {
+            writer.recorded.at = loop.multi.now
+        }
+        if length ?? .max >= EngineLimits.bulkByteCountMin { writer.stage = loop.stage }
+        return writer
+    }
+
+    /// The digests that the server has announced for the bytes that are hashed: all of a continued file.
+    private var announcedDigests: [ExpectedDigest] {
+        // Without a body they are about the one that another request would have got.
+        if hop.method == "HEAD" || [204, 205, 304].contains(head.status) { return [] }
+        if let record = continued?.resumption.record {
+            return record.announced + head.announcedDigests(of: .continued)
+        }
+        return head.announcedDigests(of: isDecoded ? .decoded : head.status == 206 ? .part : .whole)
+    }
+
+    /// Reserves memory for a body that is neither small nor large, if the transfer is likely to be fast, and
+    /// for one whose result the database stores. `nil`: the body does not gather in memory.
+    private func gathering(
+        _ attempt: Attempt, isPaced: Bool, _ loop: EngineLoop
+    ) -> BodyWriter.Gathering? {
+        let context = loop.context
+        guard continued == nil else { return nil }
+        if attempt.spec.kind == .data {
+            return context.gathering.claim(0).map {
+                BodyWriter.Gathering(
+                    claim: $0, since: loop.multi.now,
+                    stayingByteCount: context.configuration.memoryByteCountMax, needsNoFile: true)
+            }
+        }
+        guard attempt.spec.kind == .download, let length, length <= EngineLimits.gatheredBodyByteCountMax,
+            length > Int64(context.configuration.memoryByteCountMax), !isPaced, !loop.isCrowded,
+            attempt.spec.isRepeatable(hop.method), let claim = context.gathering.claim(Int(length))
+        else { return nil }
+        return BodyWriter.Gathering(claim: claim, since: loop.multi.now)
+    }
+
+    /// Makes a new file one that a later attempt can continue. `nil` if the body is small, or continues a
+    /// file that has a record.
+    private func recorder(_ spec: JobSpec, _ context: EngineContext) -> ((PartialFile) -> Void)? {
+        guard continued == nil, spec.kind == .download,
+            length ?? .max > Int64(context.configuration.memoryByteCountMax)
+        else { return nil }
+        return { [head, hop, length, lane = context.lane] file in
+            guard let record = PartialRecord(head, of: spec, from: hop) else { return }
+            file.becomeResumable(record)
+            if let length, length >= EngineLimits.recordedByteCountMin {
+                lane.send(.run { file.checkpoint(syncs: false) })
+            }
+        }
+    }
+}

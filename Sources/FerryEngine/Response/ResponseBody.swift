@@ -1,0 +1,175 @@
+import FerryCore
+
+/// Takes the body of a transfer's current response: the job's body to a writer or into parts, any other one
+/// counted and dropped, but for an excerpt of a text. Loop thread only.
+final class ResponseBody {
+    /// Where the bytes go.
+    enum Sink {
+        case none
+        case writer(BodyWriter)
+        /// Of a data job.
+        case parts(ReplacedParts)
+        case discard
+    }
+
+    /// What becomes of a body that has come whole.
+    enum Ending {
+        case result(TransferResult)
+        case file(BodyWriter, Destination)
+    }
+
+    private var decoding: Decoding?
+    private var sink = Sink.none
+    private var discardedByteCount = 0
+    private var excerpt: [UInt8] = []
+    /// Whether reading pauses because the digest is far behind.
+    private(set) var waitsForDigest = false
+
+    init(_ codings: JobSpec.AcceptEncoding) {
+        if codings != .identity { decoding = Decoding(codings) }
+    }
+
+    /// Another request is about to be sent.
+    func reset() {
+        sink = .none
+        discardedByteCount = 0
+        excerpt = []
+    }
+
+    // MARK: Content codings
+
+    /// The content codings to ask for; `nil` for none.
+    var codings: [String]? { decoding?.codings }
+    /// Whether libcurl decodes the current response.
+    var isDecoded: Bool { decoding?.isActive ?? false }
+
+    func examine(_ head: ResponseHead) { decoding?.examine(head) }
+
+    /// Asks for no codings any more.
+    func leaveOutCodings() { decoding = nil }
+
+    // MARK: As the body arrives
+
+    func pass(to sink: Sink) { self.sink = sink }
+
+    /// Whether the bytes are the job's.
+    var isAccepted: Bool {
+        switch sink {
+        case .writer, .parts: true
+        case .none, .discard: false
+        }
+    }
+
+    /// Whether all bytes are to be taken, and reading pauses after them: libcurl would keep in memory what a
+    /// pause refuses, and decode on.
+    var takesAll: Bool { if case .writer = sink { isDecoded } else { false } }
+
+    /// Whether reading has to pause because the digest is far behind; `hasCaughtUp` ends that.
+    func fallsBehind() -> Bool {
+        guard case .writer(let writer) = sink, writer.lag > EngineLimits.digestLagMax else { return false }
+        waitsForDigest = true
+        return true
+    }
+
+    /// Whether reading may go on. Throws what ended the hashing.
+    func hasCaughtUp() throws(TransferError) -> Bool {
+        guard case .writer(let writer) = sink else { return false }
+        if let failure = writer.digestFailure { throw failure }
+        guard waitsForDigest, writer.lag < EngineLimits.digestLagResume else { return false }
+        waitsForDigest = false
+        return true
+    }
+
+    /// Returns how many bytes of the body there are now. `turn`: of the loop. Throws as `BodyWriter.append`
+    /// and `ReplacedParts.take` do.
+    func append(_ bytes: UnsafeRawBufferPointer, turn: Int64) throws(TransferError) -> Int64 {
+        switch sink {
+        case .writer(let writer):
+            if let decoding, decoding.isActive { try decoding.take(bytes.count, turn: turn) }
+            try writer.append(bytes)
+            return writer.byteCount
+        case .parts(let parts):
+            try parts.take(bytes)
+            return parts.byteCount
+        case .none, .discard: return 0
+        }
+    }
+
+    /// Returns `true` once there are more bytes than are worth reading. `isRedirect`: whether another request
+    /// follows, so that nobody is shown the text.
+    func discard(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead?, isRedirect: Bool) -> Bool {
+        if !isRedirect, let head, head.isText, isDecoded || head.contentCodings.isEmpty {
+            excerpt.append(contentsOf: bytes.prefix(Limits.responseExcerptByteCountMax - excerpt.count))
+        }
+        discardedByteCount += bytes.count
+        return discardedByteCount > EngineLimits.discardByteCountMax
+    }
+
+    /// The beginning of a refused text, for people; `nil` if there is none.
+    var excerptText: String? {
+        excerpt.isEmpty ? nil : textExcerpt(excerpt, byteCountMax: Limits.responseExcerptByteCountMax)
+    }
+
+    /// Once a second: moves to a file what was in memory for too long, and from time to time writes how far a
+    /// long body is into its record.
+    func secondPassed(_ now: Int64, _ context: EngineContext) throws(TransferError) {
+        guard case .writer(let writer) = sink else { return }
+        if let file = try writer.fileToRecord(now) {
+            context.lane.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs) })
+        }
+        try writer.secondPassed(now)
+    }
+
+    // MARK: At its end
+
+    /// Whether nothing but the end of the connection says that the job's body is whole (RFC 9112 §9.8).
+    func endsWithConnection(_ head: ResponseHead, _ hop: Hop, _ integrity: JobSpec.Integrity) -> Bool {
+        guard case .writer(let writer) = sink else { return false }
+        return !head.isDelimited(hop.method) && !writer.hasKnownEnd && integrity.size == nil
+            && !writer.digests.isProof
+    }
+
+    /// Checks a body that has come whole. `nil`: the response was not accepted.
+    func finish(_ spec: JobSpec, _ hop: Hop, isDelimited: Bool) throws(TransferError) -> Ending? {
+        switch sink {
+        case .writer(let writer):
+            try writer.checkEnd()
+            guard spec.kind == .data, let bytes = writer.inMemory else {
+                return .file(writer, try writer.destination())
+            }
+            return .result(try result(bytes, writer.digests, spec, isDelimited: isDelimited))
+        case .parts(let parts):
+            let last = try parts.finish()
+            let digests = Digests(spec.integrity, isRepeatable: spec.isRepeatable(hop.method))
+            var result = try result(last.bytes, digests, spec, isDelimited: true)
+            result.parts = .init(count: parts.count, mimeType: last.mimeType)
+            return .result(result)
+        case .none, .discard: return nil
+        }
+    }
+
+    private func result(
+        _ bytes: [UInt8], _ digests: Digests, _ spec: JobSpec, isDelimited: Bool
+    ) throws(TransferError) -> TransferResult {
+        digests.update(bytes)
+        return TransferResult(
+            path: nil, size: Int64(bytes.count), sha256: try digests.finish(), body: bytes, isKept: false,
+            verified: digests.verification(spec.integrity, isDelimited: isDelimited))
+    }
+
+    /// Ends the writing. Returns the file that a later attempt may continue: the one that was written, or
+    /// `earlier` if none was.
+    func keep(_ earlier: PartialFile?, _ lane: FileThreadPool) -> PartialFile? {
+        defer { sink = .none }
+        guard case .writer(let writer) = sink else { return earlier }
+        let file = writer.keep()
+        if file == nil { writer.discard(lane) }
+        return file
+    }
+
+    /// Ends the writing and removes the file, if there is one.
+    func discard(_ lane: FileThreadPool) {
+        if case .writer(let writer) = sink { writer.discard(lane) }
+        sink = .none
+    }
+}

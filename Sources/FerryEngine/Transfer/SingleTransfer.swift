@@ -1,0 +1,692 @@
+import Curl
+import FerryCore
+import Logging
+
+/// An attempt that runs as one request at a time: passes what libcurl reports to its `AttemptMachine`, and
+/// carries out the machine's actions. Loop thread only.
+///
+/// What an action works on belongs to other types: the body that is sent (`RequestBody`), the response
+/// (`ResponseHeadReader`, `ResponseBody`), bytes of earlier and for later attempts (`PartialHandover`),
+/// permission to connect to other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
+final class SingleTransfer: EasyDelegate, RunningAttempt {
+    let attempt: Attempt
+    let key: AttemptKey
+    let progress: ProgressMeter
+    unowned let loop: EngineLoop
+    private(set) var destination: Destination?
+    var awaitsResumption = false
+    var slot: HeldSlot
+    var putAside: PartialDownload?
+    var diskSeconds = 0
+
+    private var context: EngineContext { loop.context }
+    private var machine = AttemptMachine()
+    /// The request that runs, or comes next.
+    private var hop: Hop
+    /// The request that the current response leads to.
+    private var redirect: Hop?
+    /// Whether `Expect: 100-continue` may be sent.
+    private var expects = true
+    private var transfer: Transfer?
+    /// Puts the body together, until its reply has come.
+    private var assembly: BodyAssembly?
+    private var body = RequestBody()
+    /// The node that has the body, if this one has not.
+    private var bodyNode: NodeID?
+    private var permit = ConnectionPermit()
+    private var reader = ResponseHeadReader()
+    private let response: ResponseBody
+    private var handover = PartialHandover()
+    private var publication: Publication?
+    private var recorder = TransactionRecorder()
+    private var trace: AttemptTraceBuilder
+    /// `nil` if no limit on speed holds.
+    private var pacing: Pacing?
+    private var isBulk: Bool
+    /// Whether a byte of the current request may have been sent.
+    private var mayHaveReached = false
+    /// Whether a request was sent that has no response yet.
+    private var isUnanswered = false
+    /// When a byte moved last, and when the attempt has to end, in nanoseconds of the loop's clock.
+    private var lastActivity: Int64
+    private let resourceDeadline: Int64
+
+    init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
+        attempt = placed.attempt
+        key = AttemptKey(placed.attempt)
+        progress = placed.progress
+        isBulk = placed.isBulk
+        self.loop = loop
+        hop =
+            attempt.spec.startHop(attempt: attempt.number).flatMap { Hop($0) }
+            ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
+        lastActivity = loop.multi.now
+        slot = HeldSlot(since: lastActivity)
+        response = ResponseBody(attempt.spec.request.acceptEncoding)
+        let startedAt = loop.context.clock.now()
+        trace = AttemptTraceBuilder(startedAt: startedAt)
+        let left = min(max(0, attempt.expiry - startedAt), 1e9)
+        resourceDeadline = loop.multi.now + Int64(left * 1e9)
+        changeRate(attempt.spec.bytesPerSecondMax)
+    }
+
+    // MARK: The machine
+
+    func handle(_ event: AttemptMachine.Event) {
+        for action in machine.handle(event) { perform(action) }
+    }
+
+    private func perform(_ action: AttemptMachine.Action) {
+        switch action {
+        case .start(let fresh): start(fresh: fresh)
+        case .stopTransfer:
+            if let transfer { recorder.end(transfer.info, measured, isWhole: false, in: &trace) }
+            transfer?.cancel()
+            transfer = nil
+        case .follow:
+            if let redirect {
+                hop = redirect
+                pace(job: pacing?.job)
+                trace.followedRedirect()
+            }
+            redirect = nil
+        case .leaveOutExpect: expects = false
+        case .leaveOutRange: dropResumption()
+        case .endPreparation: assembly?.stop()
+        case .store: store()
+        case .revokeStorage: publication?.revoke()
+        case .discardBytes:
+            putAside = nil
+            response.discard(context.lane)
+            dropResumption()
+        case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.lane))
+        case .report(let outcome):
+            guard let file = handover.takeKept(outcome) else { return report(outcome, kept: putAside) }
+            loop.save(file, then: outcome, for: key)
+        case .leave: leave()
+        }
+    }
+
+    // MARK: Preparation
+
+    /// Opens the body, and looks for the bytes of earlier attempts.
+    func begin() {
+        if let assembly = BodyAssembly(attempt, context) {
+            let (key, tell) = (key, loop.teller)
+            self.assembly = assembly
+            return assembly.open { contents in tell { $0.opened(contents, for: key) } }
+        }
+        prepare { () throws(TransferError) in
+            if let contents = try RequestBody.contents(of: attempt, context) { try open(contents) }
+            guard attempt.spec.kind == .download else { return handle(.prepared) }
+            let destination = try context.destination(of: attempt)
+            self.destination = destination
+            try prepareDownload(to: destination)
+        }
+    }
+
+    /// Takes the reply of the `BodyAssembly`.
+    func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>) {
+        assembly = nil
+        switch contents {
+        case .success(let contents):
+            prepare { () throws(TransferError) in
+                try open(contents)
+                handle(.prepared)
+            }
+        case .failure(.failed(let error)): handle(.preparationFailed(error))
+        case .failure(.elsewhere(let node)):
+            bodyNode = node
+            handle(.release)
+            handle(.prepared)
+        }
+    }
+
+    private func open(_ contents: BodyContents) throws(TransferError) {
+        try body.open(contents, attempt.spec.integrity, context.lane)
+        hop.sendsBody = !hop.hasDroppedBody
+        progress.expect(toSend: body.byteCount)
+        if body.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
+    }
+
+    func prepared(_ resumption: Resumption?) {
+        handover.take(resumption)
+        if let resumption {
+            progress.resume(at: resumption.offset)
+            progress.expect(toReceive: resumption.record.total)
+        }
+        prepare { () throws(TransferError) in
+            try awaitRoom(resumption)
+            handle(.prepared)
+        }
+    }
+
+    private func dropResumption() { if handover.drop(context.lane) { progress.set(received: 0) } }
+
+    private func becomeBulk() {
+        guard !isBulk else { return }
+        isBulk = true
+        context.bulk.note(attempt.origin)
+        context.bulk.began(on: loop.index)
+    }
+
+    // MARK: Sending the request
+
+    private func start(fresh: Bool) {
+        reader = ResponseHeadReader()
+        response.reset()
+        mayHaveReached = false
+        isUnanswered = false
+        lastActivity = loop.multi.now
+        guard mayConnect(permit.ask(for: attempt, hop, isFresh: fresh, on: loop), fresh: fresh), rewindBody()
+        else { return }
+        var request = context.builder.request(
+            for: attempt, hop, body: body.source, expects: expects, codings: response.codings,
+            resuming: handover.resumption?.headers ?? [])
+        request.receiveBufferSize = receiveBufferSize
+        if let pacing {
+            request.receiveBufferSize = min(pacing.portion, receiveBufferSize)
+            request.sendBufferSize = EngineLimits.pacedBufferSize
+        }
+        // On a dead kept connection libcurl repeats a request by itself. One that must not be repeated gets a
+        // new connection.
+        let maySendTwice = repetition.maySendTwice
+        if fresh || !maySendTwice { request.usesFreshConnection = true }
+        recorder.begin(request, attemptStart: trace.start)
+        do throws(CurlError) {
+            transfer = try loop.multi.start(request, delegate: self)
+        } catch {
+            recorder.abandon()
+            let facts = TransportContext(hasHead: false, isRepeatable: maySendTwice, sentWholeBody: false)
+            handle(.transferEnded(transportFailure(error, TransferInfo(), facts)))
+        }
+    }
+
+    private var receiveBufferSize: Int {
+        if response.codings != nil { return EngineLimits.codedReceiveBufferSize }
+        if isBulk { return EngineLimits.bulkReceiveBufferSize }
+        if loop.isRoomy { return EngineLimits.roomyReceiveBufferSize }
+        return loop.isCrowded ? EngineLimits.crowdedReceiveBufferSize : EngineLimits.receiveBufferSize
+    }
+
+    /// Whether the current request may connect. `false`: it is sent later, or the attempt is put off. What
+    /// was sent already must not be sent again; such an attempt keeps its slot and asks again later.
+    private func mayConnect(_ decision: ConnectionPermit.Decision, fresh: Bool) -> Bool {
+        switch decision {
+        case .connect: return true
+        case .wait: return false
+        case .refused(let hold) where repetition.mayTryAgain(mayHaveReached: true):
+            handle(.putOff(hold))
+            return false
+        case .refused:
+            loop.multi.after(nanoseconds: EngineLimits.refusalPause) { [weak self] in
+                guard let self, !machine.isEnded else { return }
+                start(fresh: fresh)
+            }
+            return false
+        }
+    }
+
+    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool {
+        guard !machine.isEnded, let (decision, isFresh) = permit.answered(answer, at: scope) else {
+            return false
+        }
+        if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
+        return true
+    }
+
+    private var repetition: RequestRepetition { RequestRepetition(attempt.spec, hop) }
+    private var hasSentBody: Bool { !hop.sendsBody || !body.hasMore }
+    private func allows(_ address: SocketAddress) -> Bool { context.allows(address, for: attempt, hop.url) }
+
+    func willConnect(to address: SocketAddress) -> Bool {
+        recorder.willConnect(transfer, measured, in: &trace)
+        return allows(address)
+    }
+
+    func willSend(to address: SocketAddress) -> Bool {
+        recorder.willSend(transfer, measured, in: &trace)
+        // libcurl repeats by itself what a used connection has not answered, also behind a challenge; but the
+        // server may have acted on it.
+        guard !isUnanswered || repetition.maySendTwice else {
+            // A head is that of the challenge.
+            reader = ResponseHeadReader()
+            handle(
+                .bodyRefused(
+                    TransferError(
+                        .connectionLost, "The connection ended without an answer.", phase: .waiting,
+                        isRetryable: false)))
+            return false
+        }
+        isUnanswered = true
+        mayHaveReached = allows(address)
+        needSlot()
+        return mayHaveReached
+    }
+
+    /// Before the body goes out again, also when libcurl repeats the request by itself. `false`: that is not
+    /// possible, and the attempt has ended.
+    func rewindBody() -> Bool {
+        guard hop.sendsBody else { return true }
+        do throws(TransferError) {
+            try body.rewind()
+            return true
+        } catch {
+            handle(.bodyRefused(error))
+            return false
+        }
+    }
+
+    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
+        noteActivity()
+        guard body.source != nil else { return .bytes(0) }
+        guard !body.pausesToRead(transfer, hasHead: reader.head != nil) else {
+            loop.multi.after(nanoseconds: 0) { [weak transfer] in transfer?.resume() }
+            return .pause
+        }
+        let room = min(buffer.count, pacing?.portion ?? .max)
+        guard body.isSent || mayMove(room, .sending) else { return .pause }
+        do throws(TransferError) {
+            let count = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<room]))
+            progress.set(sent: body.sentByteCount)
+            if body.isSent { recorder.requestEnded() }
+            context.metrics.sent(count)
+            return .bytes(count)
+        } catch {
+            handle(.bodyRefused(error))
+            return .abort
+        }
+    }
+
+    /// A byte moves.
+    private func noteActivity() {
+        lastActivity = loop.multi.now
+        needSlot()
+    }
+
+    // MARK: Taking the response
+
+    /// Whether a coding that was not asked for ends the transfer only after the head. A request that cannot be
+    /// sent again has its response then: the status, a redirect and `Retry-After` count.
+    var wantsWholeHead: Bool { !repetition.maySendTwice }
+
+    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
+        noteActivity()
+        switch reader.take(line) {
+        case .more:
+            return true
+        case .complete(let head):
+            isUnanswered = false
+            recorder.responseStarted()
+            noteHead(head, from: hop.url)
+            // A body that ends with its connection is whole only if the server ends it over TLS as well
+            // (RFC 9112 §9.8), or something else proves it.
+            if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.awaitFarewell() }
+            guard attempt.answersChallenges(of: hop) else { return takeHead(head) }
+            reader.hold()
+            return true
+        case .invalid:
+            return refuse(.responseInvalid, "The server's answer is not HTTP.")
+        case .tooLarge:
+            return refuse(.responseTooLarge, "The head of the server's response is too large.")
+        }
+    }
+
+    private func refuse(_ code: TransferError.Code, _ message: String) -> Bool {
+        handle(.bodyRefused(TransferError(code, message, phase: .waiting, isRetryable: false)))
+        return false
+    }
+
+    private func judge(isDecoded: Bool) -> ResponseJudge {
+        ResponseJudge(
+            spec: attempt.spec, egress: context.configuration.egress, isDecoded: isDecoded,
+            hasNTLM: context.builder.supportsNTLM)
+    }
+
+    /// Judges the head. `false`: the attempt has ended.
+    private func takeHead(_ head: ResponseHead) -> Bool {
+        guard head.hasClearLength else {
+            return refuse(.responseInvalid, "The length of the server's answer is ambiguous.")
+        }
+        // Nobody asked for another protocol (RFC 9110 §15.2.2).
+        guard head.status != 101 else {
+            return refuse(.responseInvalid, "The server switched to another protocol.")
+        }
+        response.examine(head)
+        let expected = expects && hop.sendsBody && body.byteCount >= 1 << 20
+        let judgement = judge(isDecoded: response.isDecoded).judge(
+            head, hop, expected: expected, resumption: handover.resumption, now: context.clock.now())
+        if case .follow(let hop) = judgement { redirect = hop }
+        response.pass(to: .discard)
+        do throws(TransferError) {
+            if case .accept = judgement, attempt.spec.kind != .upload {
+                dropResumption()
+                try accept(head, total: nil)
+                noteResumption(at: 0)
+            } else if case .resume(let total) = judgement {
+                try accept(head, total: total)
+                noteResumption(at: handover.resumption?.offset ?? 0)
+            }
+        } catch {
+            handle(.bodyRefused(error))
+            return false
+        }
+        handle(.head(judgement.verdict))
+        return true
+    }
+
+    /// Judges a head that libcurl did not answer by itself, if there is one.
+    private func takeHeldHead() -> Bool { reader.takeHeld().map { takeHead($0) } ?? true }
+
+    /// Takes the body from now on. `total`: bytes of the file that is resumed; `nil`: it begins anew.
+    private func accept(_ head: ResponseHead, total: Int64?) throws(TransferError) {
+        if total == nil, attempt.spec.kind == .data {
+            let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
+            if let parts = ReplacedParts(head, byteCountMax: Int(limit)) {
+                return response.pass(to: .parts(parts))
+            }
+        }
+        let accepted = AcceptedResponse(
+            head: head, hop: hop, isDecoded: response.isDecoded,
+            continued: total.flatMap { total in handover.resumption.map { ($0, total) } })
+        let length = accepted.length
+        progress.expect(toReceive: length)
+        destination?.takeName(from: head, hop.url)
+        if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        let writer = try accepted.writer(
+            for: attempt, to: destination, isPaced: pacing != nil, on: loop)
+        if writer.stage != nil {
+            writer.writeFailed = { [weak self] in self?.handle(.bodyRefused($0)) }
+        }
+        response.pass(to: .writer(writer))
+    }
+
+    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        noteActivity()
+        guard takeHeldHead() else { return .abort }
+        guard response.isAccepted else { return discard(bytes) }
+        let takesAll = response.takesAll
+        guard takesAll || !response.fallsBehind() && mayMove(bytes.count, .receiving) else { return .pause }
+        do throws(TransferError) {
+            progress.set(received: try response.append(bytes, turn: loop.multi.now))
+        } catch {
+            handle(.bodyRefused(error))
+            return .abort
+        }
+        recorder.received(bytes.count)
+        context.metrics.received(bytes.count)
+        if takesAll {
+            charge(bytes.count)
+            if !response.waitsForDigest, response.fallsBehind() { transfer?.pauseReceiving() }
+        }
+        return .proceed
+    }
+
+    private func discard(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        let isEnough = response.discard(bytes, of: reader.head, isRedirect: redirect != nil)
+        recorder.received(bytes.count)
+        context.metrics.received(bytes.count)
+        guard isEnough else { return .proceed }
+        let answered = transfer
+        handle(.enoughDiscarded)
+        // Else the next request may be under way.
+        guard !machine.isEnded, transfer === answered, body.isSent else { return .abort }
+        // An upload is over; how much the server has to say about it does not matter.
+        perform(.stopTransfer)
+        handle(.transferEnded(nil))
+        return .abort
+    }
+
+    func digestCaughtUp() {
+        do throws(TransferError) {
+            guard try response.hasCaughtUp() else { return }
+        } catch {
+            return handle(.bodyRefused(error))
+        }
+        lastActivity = loop.multi.now
+        transfer?.resume()
+    }
+
+    func finished(_ outcome: TransferOutcome) {
+        var outcome = outcome
+        if outcome.error == nil, outcome.lacksFarewell, let head = reader.head,
+            response.endsWithConnection(head, hop, attempt.spec.integrity)
+        {
+            outcome.error = .withoutFarewell
+        }
+        transfer = nil
+        needSlot()
+        context.metrics.connected(outcome.info)
+        recorder.end(
+            outcome.info, measured, isWhole: outcome.error == nil,
+            isBlocked: outcome.blockedAddress != nil, in: &trace)
+        guard let error = outcome.error else {
+            if takeHeldHead() { handle(.transferEnded(nil)) }
+            return
+        }
+        reader.dropHeld()
+        if sendsAgainWithoutCodings(error) { return }
+        trace.note(.init(curlCode: error.code, curlMessage: error.text, osError: error.osError))
+        context.logger.debug(
+            "request failed",
+            metadata: ["job.id": "\(attempt.job)", "attempt": "\(attempt.number)", "cause": "\(error)"])
+        if outcome.blockedAddress != nil {
+            handle(.transferEnded(.init(blockedAddress(.connecting), mayRepeatAtOnce: false)))
+            return
+        }
+        if asksAboutTunnel(error) { return }
+        takeUnread(outcome.unread)
+        let facts = TransportContext(
+            hasHead: reader.head != nil, isRepeatable: repetition.maySendTwice, sentWholeBody: hasSentBody,
+            proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https)
+        handle(.transferEnded(transportFailure(error, outcome.info, facts)))
+    }
+
+    /// Sends the same request once more after a response with a coding that was not asked for, so that the
+    /// body is stored as the server sends it.
+    private func sendsAgainWithoutCodings(_ error: CurlError) -> Bool {
+        guard error == .unaskedCoding, reader.head == nil, response.codings != nil, repetition.maySendTwice
+        else { return false }
+        response.leaveOutCodings()
+        handle(.head(.resend))
+        handle(.transferEnded(nil))
+        return true
+    }
+
+    /// Whether the client is asked about a proxy that has refused a tunnel; the attempt has ended then.
+    private func asksAboutTunnel(_ error: CurlError) -> Bool {
+        guard error.proxyStatus == 407 || error.proxyStatus == 401, reader.head == nil,
+            let question = judge(isDecoded: false).question(aboutTunnel: error, hop, context.clock.now())
+        else { return false }
+        handle(.head(.ask(question)))
+        handle(.transferEnded(nil))
+        return true
+    }
+
+    /// Takes a response that came while the body was being sent, before the server closed the connection:
+    /// libcurl reports only that it was closed.
+    private func takeUnread(_ bytes: [UInt8]) {
+        guard reader.head == nil, hop.sendsBody, !attempt.answersChallenges(of: hop),
+            bytes.starts(with: "HTTP/1.".utf8), let head = reader.take(unread: bytes)
+        else { return }
+        _ = takeHead(head)
+    }
+
+    // MARK: Speed
+
+    /// Whether the limits let these bytes pass now; otherwise the transfer is resumed when they do. libcurl's
+    /// own limit is an average that lets a megabyte through at once.
+    private func mayMove(_ byteCount: Int, _ direction: Pacing.Direction) -> Bool {
+        guard let pacing else { return true }
+        let wait = pacing.take(byteCount, direction, now: loop.multi.now)
+        if wait > 0 { pacing.wake(self, after: wait, on: loop.multi) { $0.resumePaced() } }
+        return wait <= 0
+    }
+
+    /// Counts bytes that have come already: those that follow wait for them.
+    private func charge(_ byteCount: Int) {
+        guard let pacing else { return }
+        pacing.charge(byteCount, .receiving, now: loop.multi.now)
+        let wait = pacing.timeLeft(loop.multi.now)
+        guard wait > 0 else { return }
+        transfer?.pauseReceiving()
+        pacing.wake(self, after: wait, on: loop.multi) { $0.resumePaced() }
+    }
+
+    /// Resumes a paused transfer if the limits let its bytes pass by now, otherwise when they do.
+    private func resumePaced() {
+        guard !response.waitsForDigest, !machine.isEnded, let transfer, transfer.isPaused else { return }
+        if let pacing, pacing.timeLeft(loop.multi.now) > 0 {
+            pacing.wake(self, after: pacing.timeLeft(loop.multi.now), on: loop.multi) { $0.resumePaced() }
+            return
+        }
+        lastActivity = loop.multi.now
+        transfer.resume()
+    }
+
+    /// Takes a place in the limits that hold for the current hop. `job`: its own limit.
+    private func pace(job: TokenBucket?) {
+        pacing = context.rates.pacing(of: attempt, at: hop.url, job: job)
+    }
+
+    func changeRate(_ bytesPerSecond: Int64?) {
+        pace(job: bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) })
+        resumePaced()
+    }
+
+    /// In the same limits the transfer keeps its place, which may come sooner now.
+    func limitsChanged() {
+        let now = context.rates.pacing(of: attempt, at: hop.url, job: pacing?.job)
+        if let now, let pacing, now.holds(like: pacing) { return resumePaced() }
+        pacing = now
+        resumePaced()
+    }
+
+    // MARK: The end
+
+    /// libcurl has seen the whole response.
+    private func store() {
+        let isDelimited = reader.head?.isDelimited(hop.method) ?? false
+        do throws(TransferError) {
+            try body.check()
+            if attempt.spec.kind == .upload {
+                let (key, tell) = (key, loop.teller)
+                try body.finish(attempt.spec.integrity, isDelimited: isDelimited) { event in
+                    tell { $0.handle(event, for: key) }
+                }
+                return
+            }
+            switch try response.finish(attempt.spec, hop, isDelimited: isDelimited) {
+            case .result(let result): handle(.stored(result))
+            case .file(let writer, let destination):
+                publish(
+                    writer, to: destination,
+                    writer.digests.verification(attempt.spec.integrity, isDelimited: isDelimited))
+            case nil: break
+            }
+        } catch {
+            handle(.storageFailed(error))
+        }
+    }
+
+    private func publish(
+        _ writer: BodyWriter, to destination: Destination, _ verified: TransferResult.Verification
+    ) {
+        response.pass(to: .none)
+        handover.release()
+        let (loop, digests, offset) = (loop, writer.digests, progress.resumedAtOffset)
+        // The response is over: nothing of the result but its outcome changes from here on.
+        let ended = result(.released)
+        let isInline =
+            attempt.spec.kind == .data && writer.byteCount <= Int64(Limits.inlineBodyByteCountMax)
+        publication = writer.publish(context.lane) { bytes in
+            loop.publication(
+                bytes, to: destination, digests, verified, ended, resumedAt: offset, isInline: isInline)
+        }
+    }
+
+    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) {
+        leave()
+        let outcome = settled(outcome)
+        if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
+        context.report(result(outcome, kept: kept))
+    }
+
+    private func leave() {
+        needSlot()
+        if isBulk { context.bulk.ended(on: loop.index) }
+        loop.ended(key)
+    }
+
+    private func result(
+        _ outcome: AttemptResult.Outcome, kept: PartialDownload? = nil
+    ) -> AttemptResult {
+        let head = reader.head
+        var shown = head?.response(from: hop.url)
+        shown?.bodyExcerpt = response.excerptText
+        // Whether a failure says nothing about the job's own host.
+        let isElsewhere = attempt.hasOwnProxy || hop.redirectCount > 0 && hop.url.origin != attempt.origin
+        var result = AttemptResult(
+            attempt: attempt, outcome: repetition.permitted(outcome, mayHaveReached: mayHaveReached),
+            response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,
+            trace: trace.trace(finishedAt: context.clock.now()), kept: kept,
+            endedElsewhere: isElsewhere || trace.diagnostics.isOwnShortage,
+            answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) }, home: bodyNode)
+        result.lentSeconds = slot.lentSeconds
+        return result
+    }
+
+    // MARK: Seen from outside
+
+    var snapshot: AttemptSnapshot {
+        trace.snapshot(attempt.number, running: recorder.running(transfer, measured).map { [$0] } ?? [])
+    }
+
+    private var measured: TransactionRecorder.Request {
+        .init(
+            hop: hop, isOwn: hop.redirectCount == 0,
+            hidesRemote: context.builder.usesServiceProxy(attempt, hop.url))
+    }
+
+    var isConnecting: Bool { transfer != nil && !mayHaveReached }
+
+    func silence(_ now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
+
+    var unansweredScope: RequestScope? {
+        mayHaveReached && reader.head == nil && !attempt.hasOwnProxy ? attempt.scope(of: hop.url) : nil
+    }
+
+    var waitsForDisk: Bool {
+        machine.waitsForDisk || response.waitsForDigest || handover.awaitedOutcome != nil
+    }
+
+    func outwait(_ error: TransferError) {
+        if let outcome = handover.awaitedOutcome { return report(outcome, kept: nil) }
+        guard publication?.revoke() ?? true else { return }
+        handle(.outwaited(error))
+    }
+
+    func secondPassed(_ now: Int64, _ seconds: Double) {
+        progress.measure(seconds: seconds)
+        do throws(TransferError) {
+            try response.secondPassed(now, context)
+        } catch {
+            return handle(.bodyRefused(error))
+        }
+        let timeout = attempt.spec.request.timeoutForRequest
+        if now >= resourceDeadline {
+            handle(.timedOut(attempt.overdue(phase)))
+        } else if silence(now) > Int64(timeout * 1e9) {
+            handle(
+                .timedOut(
+                    TransferError(
+                        .timedOut, "No byte moved for \(timeout) seconds.", phase: phase, isRetryable: true)))
+        }
+    }
+
+    private var phase: TransferError.Phase {
+        if reader.head != nil { return .receiving }
+        guard let info = transfer?.info, info.timings.preTransfer > 0 else { return .connecting }
+        return hasSentBody ? .waiting : .sending
+    }
+}

@@ -293,8 +293,8 @@ package enum Limits {
     /// Results of one transaction.
     /// If exceeded: the next transaction continues.
     package static let resultBatchMax = 500
-    /// Lots that one look finds.
-    /// If exceeded: the next look continues.
+    /// Claim queues that one search finds.
+    /// If exceeded: the next search continues.
     package static let lookLotCountMax: Int32 = 1_000
 
     // MARK: Cluster

@@ -11,6 +11,13 @@ let strict: [SwiftSetting] = [
 /// Targets that hold no C handle are checked for memory safety as well: `unsafe` lives in the wrappers.
 let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 
+/// The store's SQL, in the folders of the Swift files that use it, and the migrations.
+let storeSQL: [Resource] =
+    [
+        "Admin", "Claim", "Connection", "Deliveries", "Events", "Finish", "Hosts", "Jobs", "Leases",
+        "Retention", "Schedules", "Schema", "Sessions", "Submit", "Waiting",
+    ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]
+
 /// In the order in which a job flows through them; each stage imports `FerryCore` and at most one wrapper.
 let package = Package(
     name: "ferry",
@@ -53,7 +60,7 @@ let package = Package(
                 "FerryCore", "FerryScheduler", "Postgres", "Sys",
                 .product(name: "Logging", package: "swift-log"),
             ],
-            resources: [.embedInCode("SQL"), .embedInCode("Migrations")],
+            resources: storeSQL,
             swiftSettings: strict),
         .target(
             name: "FerryEngine",

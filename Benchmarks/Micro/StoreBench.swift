@@ -11,7 +11,7 @@ import TestSupport
 final class StoreBench: AttemptRunner, CommitObserver {
     let database: TestDatabase
     private let store: Store
-    private let dispatcher: DispatcherLane
+    private let dispatcher: JobDispatcher
     private let finished: Mailbox<Int>
     private let answered = Mailbox<Int>()
     private let identifiers = IdentifierGenerator { Timestamp(microseconds: wallMicroseconds()) }
@@ -34,7 +34,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
         try prepare(&connection)
         let configuration = StoreConfiguration(
             url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
-            slots: SlotLedger(capacity: slots), clock: DatabaseClock(),
+            slots: WorkerSlots(capacity: slots), clock: DatabaseClock(),
             logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, seal: seal,
             openSecrets: { _ in nil },
             sealSecrets: { $0.encode() }, hashCredentials: { "\($0.count)" })
@@ -103,7 +103,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
     }
 
     /// Ends each when its time has come; they come in order.
-    private static func end(_ ending: Mailbox<(AttemptResult, Int64)>, _ dispatcher: DispatcherLane) {
+    private static func end(_ ending: Mailbox<(AttemptResult, Int64)>, _ dispatcher: JobDispatcher) {
         var waiting: [(AttemptResult, Int64)] = []
         while !ending.isClosed {
             waiting += waiting.isEmpty ? ending.wait(milliseconds: 1_000) : ending.take()

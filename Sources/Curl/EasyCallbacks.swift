@@ -14,7 +14,7 @@ final class EasyContext {
     var socket: curl_socket_t = -1
     /// Whether a body is sent, so that an answer may come before its end.
     fileprivate(set) var sendsBody = false
-    fileprivate var codings = AnswerCodings(asked: nil)
+    fileprivate var codings = ContentCodings(asked: nil)
     /// Whether the transfer ends because of them.
     fileprivate(set) var hasUnaskedCoding = false
     /// `TransferOutcome.unread`.
@@ -144,7 +144,7 @@ extension EasyHandle {
     func install(_ context: EasyContext, for request: TransferRequest) {
         context.attach(to: raw)
         context.sendsBody = request.body != .none
-        context.codings = AnswerCodings(asked: request.acceptEncoding)
+        context.codings = ContentCodings(asked: request.acceptEncoding)
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
         if context.sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }

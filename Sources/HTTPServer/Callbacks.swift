@@ -16,8 +16,8 @@ func requestBegan(
     _ context: UnsafeMutableRawPointer?, _ target: UnsafePointer<CChar>?, _ connection: OpaquePointer?
 ) -> UnsafeMutableRawPointer? {
     guard let context, let connection, let peer = peer(of: connection) else { return nil }
-    let core = Unmanaged<Core>.fromOpaque(context).takeUnretainedValue()
-    let exchange = Exchange(core: core, peer: peer, target: target)
+    let core = Unmanaged<ServerCore>.fromOpaque(context).takeUnretainedValue()
+    let exchange = RequestExchange(core: core, peer: peer, target: target)
     return Unmanaged.passRetained(exchange).toOpaque()
 }
 
@@ -30,7 +30,7 @@ func requestContinues(
     guard let raw = slot?.pointee, let connection, let url, let method, let version, let count else {
         return .NO
     }
-    let exchange = Unmanaged<Exchange>.fromOpaque(raw).takeUnretainedValue()
+    let exchange = Unmanaged<RequestExchange>.fromOpaque(raw).takeUnretainedValue()
     if !exchange.isOpen { return exchange.open(connection, method: method, target: url, version: version) }
     guard count.pointee > 0 else { return exchange.finish(connection) }
     let piece = UnsafeRawBufferPointer(start: bytes, count: count.pointee)
@@ -45,7 +45,7 @@ func requestEnded(
 ) {
     guard let slot, let raw = slot.pointee else { return }
     slot.pointee = nil
-    Unmanaged<Exchange>.fromOpaque(raw).takeRetainedValue().end()
+    Unmanaged<RequestExchange>.fromOpaque(raw).takeRetainedValue().end()
 }
 
 func connectionChanged(
@@ -53,7 +53,7 @@ func connectionChanged(
     _ slot: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ change: MHD_ConnectionNotificationCode
 ) {
     guard let context, let connection, let slot else { return }
-    let core = Unmanaged<Core>.fromOpaque(context).takeUnretainedValue()
+    let core = Unmanaged<ServerCore>.fromOpaque(context).takeUnretainedValue()
     switch change {
     case .CONNECTION_NOTIFY_STARTED:
         let descriptor = cmhd_connection_info(connection, .CONNECTION_INFO_CONNECTION_FD)?.pointee.connect_fd
@@ -82,7 +82,7 @@ func libraryLogged(
     _ context: UnsafeMutableRawPointer?, _ format: UnsafePointer<CChar>?, _ arguments: CVaListPointer?
 ) {
     guard let context, let format, let arguments else { return }
-    let core = Unmanaged<Core>.fromOpaque(context).takeUnretainedValue()
+    let core = Unmanaged<ServerCore>.fromOpaque(context).takeUnretainedValue()
     let line = String(unsafeUninitializedCapacity: 512) { buffer in
         buffer.withMemoryRebound(to: CChar.self) { text in
             min(max(Int(vsnprintf(text.baseAddress, text.count, format, arguments)), 0), text.count - 1)

@@ -20,8 +20,8 @@ package final class Server: Sendable {
         let descriptor: Int32
         var isQuiet = false
     }
-    private let core: Core
-    private let warden: Warden
+    private let core: ServerCore
+    private let warden: ConnectionReaper
     private let state: Mutex<State>
     /// The port that clients connect to; the kernel's choice when 0 was asked for.
     package let port: UInt16
@@ -34,8 +34,8 @@ package final class Server: Sendable {
     ) throws(ServerError) {
         let socket = try ListeningSocket(host: address, port: port, backlog: limits.listenBacklog)
         self.port = socket.port
-        core = Core(handler: handler, limits: limits, log: log)
-        warden = Warden(core)
+        core = ServerCore(handler: handler, limits: limits, log: log)
+        warden = ConnectionReaper(core)
         state = Mutex(.listening(socket))
     }
 
@@ -135,7 +135,7 @@ package final class Server: Sendable {
 }
 
 /// The daemon keeps a reference to `core` until it has been stopped.
-private func startDaemon(_ core: Core, _ descriptor: Int32) -> OpaquePointer? {
+private func startDaemon(_ core: ServerCore, _ descriptor: Int32) -> OpaquePointer? {
     let context = Unmanaged.passRetained(core)
     let raw = context.toOpaque()
     let limits = core.limits

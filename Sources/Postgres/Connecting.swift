@@ -54,7 +54,7 @@ extension Connection {
         parameters.appendArray(.text, all) { $0.append(text: $1.value) }
         var pipeline = Pipeline(raw: raw, statements: StatementCache())
         pipeline.send(settings, parameters)
-        let exchange = Exchange(raw: raw, timeout: options.connectTimeout, options.impatience)
+        let exchange = ResultWait(raw: raw, timeout: options.connectTimeout, options.impatience)
         // Who cannot set it up closes it.
         var isInStep = false
         _ = try pipeline.finish(exchange, isInStep: &isInStep)

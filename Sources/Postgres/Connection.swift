@@ -11,7 +11,7 @@ package struct Connection: ~Copyable {
     private var raw: OpaquePointer?
     private let statements = StatementCache()
     private let answerTimeout: Duration
-    private let impatience: Impatience?
+    private let impatience: ShutdownTimeout?
     /// As PQserverVersion counts: 150020 is 15.20.
     package let serverVersion: Int
     /// Where the server, or the pooler in front of it, was reached.
@@ -108,7 +108,7 @@ package struct Connection: ~Copyable {
         guard let raw else { throw Self.closed }
         var pipeline = Pipeline(raw: raw, statements: statements)
         build(&pipeline)
-        let exchange = Exchange(raw: raw, timeout: timeout ?? answerTimeout, impatience)
+        let exchange = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, impatience)
         var isInStep = false
         do {
             return try pipeline.finish(exchange, isInStep: &isInStep)
@@ -140,7 +140,7 @@ package struct Connection: ~Copyable {
     package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
-        let exchange = Exchange(raw: raw, timeout: timeout ?? answerTimeout, impatience)
+        let exchange = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, impatience)
         guard PQexitPipelineMode(raw) == 1, PQsendQuery(raw, script) == 1 else {
             throw abandon(PostgresError(.connectionLost, message: Self.message(of: raw)))
         }

@@ -7,7 +7,7 @@ package struct ConnectionOptions: Sendable {
     /// How long a call waits for its answer that does not say so itself.
     package var answerTimeout: Duration = .seconds(60)
     /// Shortens these waits once it has begun.
-    package var impatience: Impatience?
+    package var impatience: ShutdownTimeout?
     /// The server ends a statement that takes longer (57014). nil: never.
     package var statementTimeout: Duration? = .seconds(30)
     /// The server ends a session that leaves a transaction open for longer. nil: never.

@@ -81,7 +81,7 @@ package struct Pipeline: ~Copyable {
     /// true when it was reached; what comes next belongs to this pipeline otherwise, and the connection is of
     /// no use any more, whatever the error is.
     consuming func finish(
-        _ exchange: Exchange, isInStep: inout Bool
+        _ exchange: ResultWait, isInStep: inout Bool
     ) throws(PostgresError) -> PipelineResults {
         guard !hasFailed, PQpipelineSync(raw) == 1 else {
             throw PostgresError(.connectionLost, message: Connection.message(of: raw))

@@ -103,8 +103,8 @@ import Testing
             Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".utf8)
         }
         defer { origin.stop() }
-        do throws(Exchange.Failure) {
-            let answer = try Exchange(url: origin.url).perform()
+        do throws(BufferedRequest.Failure) {
+            let answer = try BufferedRequest(url: origin.url).perform()
             Issue.record("it has an answer: \(answer)")
         } catch {
             guard case .failed(let cause, _) = error else {

@@ -144,7 +144,7 @@ struct ConnectionTests {
 
     @Test("what is being waited for is not waited for any longer once somebody is impatient")
     func impatience() throws {
-        let impatience = Impatience()
+        let impatience = ShutdownTimeout()
         let pids = Signal<pid_t>()
         let ended = Signal<PostgresError.Kind?>()
         let gate = Gate()
@@ -203,8 +203,8 @@ struct ConnectionTests {
     func restart() throws {
         let server = try TestServer()
         defer { server.remove() }
-        var states: [LaneConnection.State] = []
-        let lane = LaneConnection(
+        var states: [ReconnectingConnection.State] = []
+        let lane = ReconnectingConnection(
             url: server.url(),
             setUp: { connection throws(PostgresError) in try connection.listen("ferry") },
             onStateChange: { states.append($0) })
@@ -217,7 +217,7 @@ struct ConnectionTests {
         #expect(try one() == 1)
         server.stop()
         #expect(throws: PostgresError.self) { try one() }
-        #expect(states.last.flatMap(Self.pause) == LaneConnection.retryDelayMin && !lane.isConnected)
+        #expect(states.last.flatMap(Self.pause) == ReconnectingConnection.retryDelayMin && !lane.isConnected)
         try server.start()
         Self.wait(lane.retryIn)
         #expect(try one() == 1)
@@ -268,7 +268,7 @@ struct ConnectionTests {
     @Test("pauses grow from 50 ms to 2 s while no server is there")
     func backoff() {
         var pauses: [Duration] = []
-        let lane = LaneConnection(
+        let lane = ReconnectingConnection(
             url: "postgresql://user@127.0.0.1:1/db",
             onStateChange: { state in Self.pause(state).map { pauses.append($0) } })
         for _ in 0..<3 {
@@ -280,11 +280,11 @@ struct ConnectionTests {
         #expect(pauses == [50, 100, 200].map { .milliseconds($0) })
     }
 
-    private static func pause(_ state: LaneConnection.State) -> Duration? {
+    private static func pause(_ state: ReconnectingConnection.State) -> Duration? {
         if case .disconnected(_, let retryIn) = state { retryIn } else { nil }
     }
 
-    private static func isConnected(_ state: LaneConnection.State) -> Bool {
+    private static func isConnected(_ state: ReconnectingConnection.State) -> Bool {
         if case .connected = state { true } else { false }
     }
 

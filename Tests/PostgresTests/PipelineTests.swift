@@ -190,7 +190,7 @@ struct PipelineTests {
 
     @Test("a result type that a migration changed costs a reconnection, not a lane")
     func staleStatement() throws {
-        let lane = LaneConnection(url: database.url)
+        let lane = ReconnectingConnection(url: database.url)
         let all = Statement("all_of_t", "SELECT * FROM t")
         try lane.withConnection { connection throws(PostgresError) in
             _ = try connection.execute(all)

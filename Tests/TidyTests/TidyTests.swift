@@ -56,7 +56,7 @@ struct TidyTests {
     @Test("SQL lives in named files, each headed by what it does, none wider than 110 columns")
     func sql() throws {
         let migrations = try Tree.files(below: "migrations", ending: ".sql")
-        for file in try Tree.files(below: "Sources/FerryStore/SQL", ending: ".sql") + migrations {
+        for file in try Tree.files(below: "Sources/FerryStore", ending: ".sql") + migrations {
             #expect(file.lines.first?.hasPrefix("--") == true, "\(file.path) does not begin with a comment")
             for (index, line) in file.lines.enumerated() {
                 #expect(line.count <= 110, "\(file.path):\(index + 1) has \(line.count) columns")
@@ -79,7 +79,7 @@ struct TidyTests {
     @Test("every error code is documented")
     func errors() throws {
         let page = try Tree.text("docs/errors.md")
-        let source = try Tree.text("Sources/FerryCore/TransferError.swift")
+        let source = try Tree.text("Sources/FerryCore/Errors/TransferError.swift")
         let pattern = /case ([a-zA-Z]+)(?: = "([a-z_]+)")?$/
         let codes = source.split(separator: "\n").prefix { !$0.contains("enum Class") }
             .compactMap { try? pattern.firstMatch(in: $0).map { $0.2 ?? $0.1 } }
@@ -90,7 +90,7 @@ struct TidyTests {
     @Test("every setting is documented")
     func settings() throws {
         let page = try Tree.text("docs/configuration.md")
-        let source = try Tree.text("Sources/FerryServer/Configuration.swift")
+        let source = try Tree.text("Sources/FerryServer/Configuration/Configuration.swift")
         for match in source.matches(of: /Setting\("(FERRY_[A-Z_]+)"/) {
             #expect(page.contains("`\(match.1)`"), "docs/configuration.md does not explain \(match.1)")
         }

@@ -68,7 +68,7 @@ def test_secrets_come_from_files_that_git_does_not_know(compose):
 
 
 def test_every_secret_is_one_that_ferry_reads_from_a_file(compose):
-    source = (REPOSITORY / "Sources/FerryServer/Configuration.swift").read_text()
+    source = (REPOSITORY / "Sources/FerryServer/Configuration/Configuration.swift").read_text()
     handed_over = compose["services"]["ferry"]["environment"]
     assert handed_over["FERRY_WEBHOOK_SECRET_FILE"] == "/run/secrets/webhook_secret", "nobody would ever be shown it"
     for variable in handed_over:
@@ -245,7 +245,7 @@ def test_the_proxy_lets_fewer_requests_through_than_ferry_has_connections():
         return int(found[0])
 
     requests, idle = number("limit_conn service"), number("keepalive")
-    settings = (REPOSITORY / "Sources/FerryServer/Configuration.swift").read_text()
+    settings = (REPOSITORY / "Sources/FerryServer/Configuration/Configuration.swift").read_text()
     connections = int(re.search(r'"FERRY_HTTP_CONNECTIONS", "[^"]*", "(\d+)"', settings)[1])
     limits = next(REPOSITORY.glob("Sources/FerryCore/**/Limits.swift")).read_text()
     streams = int(re.search(r"eventListenerCountMax = ([\d_]+)", limits)[1])

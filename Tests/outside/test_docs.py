@@ -17,7 +17,7 @@ def text(path: str) -> str:
 
 def test_every_problem_is_explained():
     page = text("docs/errors.md")
-    source = text("Sources/FerryAPI/ProblemDetails.swift").split("var status")[0]
+    source = text("Sources/FerryAPI/Server/ProblemDetails.swift").split("var status")[0]
     codes = re.findall(r'case \w+ = "(\w+)"', source)
     for line in re.findall(r"^    case ([\w, ]+)$", source, re.MULTILINE):
         codes += line.split(", ")
@@ -30,7 +30,7 @@ def test_every_problem_is_explained():
 
 
 def test_every_event_is_explained():
-    events = re.findall(r'case \w+ = "((?:job|session)\.\w+)"', text("Sources/FerryCore/EventType.swift"))
+    events = re.findall(r'case \w+ = "((?:job|session)\.\w+)"', text("Sources/FerryCore/Event/EventType.swift"))
     assert events and [event for event in events if f"`{event}`" not in text("docs/events.md")] == []
 
 
@@ -60,7 +60,7 @@ def test_every_limit_has_its_row():
 
 
 def test_the_retry_schedule_of_webhooks_is_the_documented_one():
-    source = text("Sources/FerryCore/WebhookEndpoint.swift")
+    source = text("Sources/FerryCore/Webhook/WebhookEndpoint.swift")
     numbers = re.search(r"standardRetryDelays: \[Double\] = \[(.*?)\]", source, re.DOTALL)[1]
     seconds = [int(s.replace("_", "")) for s in numbers.split(",") if s.strip()]
     spelled = [f"{s // 3600} h" if s >= 3600 else f"{s // 60} min" if s >= 60 else f"{s} s" for s in seconds]

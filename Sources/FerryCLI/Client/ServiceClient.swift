@@ -1,0 +1,106 @@
+import Curl
+import FerryCore
+
+/// The API of one service: blocking requests, one after the other, on the calling thread.
+struct ServiceClient {
+    /// Without a slash at its end.
+    let base: String
+    private let key: String?
+
+    init(base: WebURL, key: String?) {
+        let text = base.string
+        self.base = text.hasSuffix("/") ? String(text.dropLast()) : text
+        self.key = key
+    }
+
+    /// An answer of the service, 2xx.
+    struct Answer {
+        let json: JSON
+        let bytes: [UInt8]
+    }
+
+    /// An answer of any status.
+    struct RawAnswer {
+        let status: Int
+        let body: [UInt8]
+        let isTruncated: Bool
+    }
+
+    var headers: [TransferRequest.Header] {
+        var headers: [TransferRequest.Header] = [
+            .init("Accept", "application/json"), .init("User-Agent", "ferry"),
+        ]
+        if let key { headers.append(.init("Authorization", "Bearer \(key)")) }
+        return headers
+    }
+
+    /// Sends a request and reads its JSON answer. `wait`: seconds for which the service may hold the answer
+    /// (`Prefer: wait`, RFC 7240 §4.3).
+    ///
+    /// Throws `unreachable` without an answer or for 502, 503 and 504, `usage` for a refused body, otherwise
+    /// `failed`.
+    func send(
+        _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
+        idempotencyKey: String? = nil, ifMatch: String? = nil
+    ) throws(ClientFailure) -> Answer {
+        let answer = try exchange(
+            method, path, body: body, wait: wait, idempotencyKey: idempotencyKey, ifMatch: ifMatch)
+        guard (200..<300).contains(answer.status) else { throw Self.failure(answer.status, answer.body) }
+        guard !answer.isTruncated else {
+            throw ClientFailure(.failed, "The answer is longer than 256 MiB; ask for less.")
+        }
+        if answer.body.isEmpty { return Answer(json: .null, bytes: []) }
+        do {
+            return Answer(json: try JSON.parse(answer.body), bytes: answer.body)
+        } catch {
+            throw ClientFailure(.failed, "\(base) did not answer with JSON: is it Ferry? (\(error.reason))")
+        }
+    }
+
+    /// The answer whatever its status is. Throws `unreachable` when there is none.
+    func exchange(
+        _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
+        idempotencyKey: String? = nil, ifMatch: String? = nil
+    ) throws(ClientFailure) -> RawAnswer {
+        var exchange = BufferedRequest(url: base + path)
+        exchange.method = method
+        exchange.headers = headers
+        if let idempotencyKey { exchange.headers.append(.init("Idempotency-Key", idempotencyKey)) }
+        if let ifMatch { exchange.headers.append(.init("If-Match", ifMatch)) }
+        if body != nil { exchange.headers.append(.init("Content-Type", "application/json")) }
+        if let wait { exchange.headers.append(.init("Prefer", "wait=\(wait)")) }
+        exchange.body = body
+        exchange.byteLimit = 256 << 20
+        exchange.deadline = 60_000 + (wait ?? 0) * 1_000
+        do {
+            let answer = try exchange.perform()
+            return RawAnswer(status: answer.status, body: answer.body, isTruncated: answer.isTruncated)
+        } catch {
+            throw ClientFailure(.unreachable, "\(base) could not be reached: \(error)")
+        }
+    }
+
+    /// What a refusal says: the problem's detail (RFC 9457) and each field's.
+    static func failure(_ status: Int, _ body: [UInt8]) -> ClientFailure {
+        let kind: ClientFailure.Kind =
+            switch status {
+            case 502, 503, 504: .unreachable
+            case 400, 413, 415, 422: .usage
+            default: .failed
+            }
+        guard let problem = try? JSON.parse(body), problem.members != nil else {
+            let hint = (300..<400).contains(status) ? " (a redirect: is FERRY_URL the final address?)" : ""
+            return ClientFailure(kind, "The service answered with status \(status)\(hint).")
+        }
+        let said = problem["detail"]?.string ?? problem["title"]?.string
+        let summary = said.map { printable($0) } ?? "The service refused."
+        var lines = ["\(summary) (\(problem["code"]?.string ?? "status") \(status))"]
+        let errors = (problem["errors"]?.array ?? []).map {
+            printable("\($0["pointer"]?.string ?? "#"): \($0["detail"]?.string ?? "")")
+        }
+        // The detail of a single one is that error already.
+        if errors != [summary] { lines += errors.map { "  \($0)" } }
+        if status == 401 { lines.append("Set FERRY_KEY, or FERRY_KEY_FILE to a file with the key.") }
+        return ClientFailure(kind, lines.joined(separator: "\n"))
+    }
+}

@@ -1,0 +1,40 @@
+/// What the checks of a change have found.
+///
+/// `If-Match` is the last check (RFC 9110 §13.2.1): a request that fails without the field fails in the same
+/// way with it. Before it come whether the request can be read (400, 413, 415), whether the object exists
+/// (404), whether the body is valid (422), and whether the object's state allows the change (409).
+package enum ChangeCheck<Change: Sendable>: Sendable {
+    case allowed(Change)
+    /// The body is not valid for the object as it is.
+    case invalid(InvalidFields)
+    /// The object's state does not allow the change, or `If-Match` does not.
+    case refused(StoreError)
+
+    /// Checks the body with `change`, which makes what the object becomes.
+    package init(_ change: () throws(InvalidFields) -> Change) {
+        do throws(InvalidFields) {
+            self = .allowed(try change())
+        } catch {
+            self = .invalid(error)
+        }
+    }
+
+    /// Checks the object's state; `refusal` returns `nil` if it allows the change.
+    package func checkingState(_ refusal: (Change) -> StoreError?) -> ChangeCheck {
+        guard case .allowed(let change) = self, let error = refusal(change) else { return self }
+        return .refused(error)
+    }
+
+    /// Evaluates `If-Match` for an object with revisions. `revision`: the one that the field names, `nil` if
+    /// any will do.
+    package func matching(_ revision: Int32?, of current: Int32) -> ChangeCheck {
+        guard case .allowed = self, let revision, revision != current else { return self }
+        return .refused(.stale(revision: current))
+    }
+
+    /// Evaluates `If-Match` for an object without revisions.
+    package func matching(_ holds: () -> Bool) -> ChangeCheck {
+        guard case .allowed = self, !holds() else { return self }
+        return .refused(.stale(revision: nil))
+    }
+}

@@ -1,0 +1,305 @@
+extension JobRecord {
+    /// Writes the job as every endpoint and webhook shows it: state and accepted fields; every member is
+    /// there, null where there is nothing. `progress`: of the running attempt; nil when it is not known here.
+    /// `queue`: asked only for a job that waits for the service or for its host. `disclosure`: what the
+    /// reader may see.
+    package func write(
+        into writer: inout JSONWriter, progress: TransferProgress?,
+        queue: @autoclosure () -> QueueConditions = QueueConditions(), for disclosure: Disclosure = .redacted
+    ) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("tenant", tenant)
+        writer.member("state", state.rawValue)
+        writer.memberOrNull("waiting_for", waitingFor?.rawValue)
+        writer.member("revision", revision)
+        writer.name("waiting_reason")
+        if let reason = WaitingReason(self, queue: queue()) {
+            reason.write(into: &writer)
+        } else {
+            writer.null()
+        }
+        writer.member("created_at", createdAt)
+        writer.memberOrNull("started_at", startedAt)
+        writer.memberOrNull("finished_at", finishedAt)
+        writer.memberOrNull("acknowledged_at", acknowledgedAt)
+        writer.memberOrNull("next_attempt_at", nextAttemptAt)
+        writer.member("attempt", attempt)
+        writer.memberOrNull("node", node?.description)
+        writer.member("link", "default")
+        writer.memberOrNull("retry_of", retryOf?.description)
+        writer.name("question")
+        if let question = question(for: disclosure) {
+            question.write(into: &writer, for: disclosure)
+        } else {
+            writer.null()
+        }
+        let spec = spec(for: disclosure)
+        if let spec {
+            writer.name("answered_by")
+            if let last = spec.answers?.last { last.write(into: &writer) } else { writer.null() }
+            writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)
+            writer.memberOrNull("scheduled_at", spec.occurrence?.scheduledAt)
+            spec.write(into: &writer, isRedacted: disclosure.isRedacted)
+        } else if !disclosure.isRedacted {
+            // Damaged: what is there is better than nothing.
+            writer.rawMembers(of: specJSON)
+        }
+        writer.name("progress")
+        let final = finalProgress(isUpload: spec?.kind == .upload)
+        (final ?? progress ?? kept?.progress ?? TransferProgress()).write(
+            into: &writer, isSucceeded: state == .succeeded)
+        writer.name("response")
+        if let responseJSON {
+            writer.raw(TransferResponse.shown(responseJSON, for: disclosure))
+        } else {
+            writer.null()
+        }
+        writer.name("result")
+        writeResult(into: &writer)
+        writer.name("error")
+        if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
+        writer.memberOrNull("resume_data", resumeData)
+        writer.endObject()
+    }
+
+    /// The accepted fields; where they cannot be decrypted, without what is secret in them.
+    private func spec(for disclosure: Disclosure) -> JobSpec? {
+        if let spec { return spec }
+        if let seal = disclosure.seal, let whole = try? JobSpec(storedJSON: specJSON, opening: seal) {
+            return whole
+        }
+        return try? JobSpec(storedJSON: specJSON)
+    }
+
+    private func question(for disclosure: Disclosure) -> JobQuestion? {
+        guard let questionJSON else { return nil }
+        if let seal = disclosure.seal, let whole = try? JobQuestion(storedJSON: questionJSON, opening: seal) {
+            return whole
+        }
+        return try? JobQuestion(storedJSON: questionJSON)
+    }
+
+    /// A finished job's progress: what its result says, or what it has left.
+    private func finalProgress(isUpload: Bool) -> TransferProgress? {
+        guard state.isTerminal else { return nil }
+        guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
+        else {
+            return kept?.progress ?? TransferProgress()
+        }
+        // Where it is missing nothing was sent, or an older version has stored the result.
+        let sent = result[TransferResult.sentName]?.integer
+        if isUpload {
+            return TransferProgress(bytesSent: sent ?? size, bytesExpectedToSend: sent ?? size)
+        }
+        return TransferProgress(
+            bytesReceived: size, bytesExpectedToReceive: size, bytesSent: sent ?? 0,
+            bytesExpectedToSend: sent, resumedAtOffset: result["resumed_at_offset"]?.integer)
+    }
+
+    private func writeResult(into writer: inout JSONWriter) {
+        guard let resultJSON else { return writer.null() }
+        writer.beginObject()
+        writer.rawMembers(of: TransferResult.shown(resultJSON))
+        // The body is kept beside the result, so that lists need not read it.
+        writer.name("body")
+        if let body { writer.value(bodyJSON(body)) } else { writer.null() }
+        writer.endObject()
+    }
+}
+
+/// A body as JSON can carry it: text when it is UTF-8, else `{"base64": "…"}`.
+private func bodyJSON(_ body: [UInt8]) -> JSON {
+    if let text = String(validating: body, as: UTF8.self) { return .string(text) }
+    return .object([JSON.Member("base64", .string(Base64.encode(body)))])
+}
+
+extension TransferProgress {
+    /// The `progress` object of the contract.
+    package func write(into writer: inout JSONWriter, isSucceeded: Bool) {
+        if !isSucceeded, self == TransferProgress() {
+            writer.raw(noProgress)
+        } else {
+            writeMembers(into: &writer, isSucceeded: isSucceeded)
+        }
+    }
+
+    fileprivate func writeMembers(into writer: inout JSONWriter, isSucceeded: Bool) {
+        writer.beginObject()
+        writer.member("bytes_received", bytesReceived)
+        writer.memberOrNull("bytes_expected_to_receive", bytesExpectedToReceive)
+        writer.member("bytes_sent", bytesSent)
+        writer.memberOrNull("bytes_expected_to_send", bytesExpectedToSend)
+        writer.memberOrNull("fraction_completed", isSucceeded ? 1 : fractionCompleted)
+        writer.member("bytes_per_second", bytesPerSecond)
+        writer.memberOrNull("seconds_remaining", isSucceeded ? 0 : secondsRemaining)
+        writer.memberOrNull("resumed_at_offset", resumedAtOffset)
+        writer.endObject()
+    }
+
+    /// Of the direction that carries the file: sending while something is to be sent.
+    private var leading: (done: Int64, expected: Int64)? {
+        if let expected = bytesExpectedToSend, expected > 0 { return (bytesSent, expected) }
+        if let expected = bytesExpectedToReceive, expected > 0 { return (bytesReceived, expected) }
+        return nil
+    }
+
+    private var fractionCompleted: Double? {
+        leading.map { min(1, max(0, Double($0.done) / Double($0.expected))) }
+    }
+
+    private var secondsRemaining: Double? {
+        guard bytesPerSecond > 0, let leading else { return nil }
+        return max(0, Double(leading.expected - leading.done)) / bytesPerSecond
+    }
+}
+
+/// Of a job that has not begun, written once.
+private let noProgress: [UInt8] = {
+    var writer = JSONWriter()
+    TransferProgress().writeMembers(into: &writer, isSucceeded: false)
+    return writer.bytes
+}()
+
+extension TransferResponse {
+    /// A field as it is shown: all of that name.
+    private struct Field {
+        var name: String
+        var value: String
+        let isHarmless: Bool
+    }
+
+    /// The `response` object of the contract as it is stored (`SealedDocument`).
+    package func stored(_ seal: SecretSeal) -> [UInt8] {
+        let fields = joinedHeaders
+        let isURLHarmless = RedactedURL.isHarmless(url)
+        var patch: JSON?
+        if !isURLHarmless || fields.contains(where: { !$0.isHarmless }) {
+            let secret = fields.filter { !$0.isHarmless }.map { JSON.Member($0.name, .string($0.value)) }
+            let members = isURLHarmless ? [] : [JSON.Member("url", .string(url))]
+            patch = .object(members + (secret.isEmpty ? [] : [JSON.Member("headers", .object(secret))]))
+        }
+        var writer = JSONWriter(reservingCapacity: 512)
+        writer.beginObject()
+        SealedDocument.write(patch, seal, into: &writer)
+        writer.member("status", status)
+        writer.member("url", isURLHarmless ? url : RedactedURL.text(of: url))
+        writer.name("headers")
+        writer.beginObject()
+        for field in fields {
+            writer.name(field.name)
+            if field.isHarmless { writer.value(field.value) } else { writer.raw(setMark) }
+        }
+        writer.endObject()
+        writer.memberOrNull("mime_type", mimeType)
+        writer.memberOrNull("suggested_filename", suggestedFilename)
+        writer.memberOrNull("expected_content_length", expectedContentLength)
+        if let bodyExcerpt { writer.member("body_excerpt", bodyExcerpt) }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// A stored `response` as a reader sees it.
+    static func shown(_ stored: [UInt8], for disclosure: Disclosure) -> [UInt8] {
+        switch disclosure {
+        case .full(let seal): SealedDocument.whole(stored, seal)
+        case .redacted: SealedDocument.shown(stored) ?? redacted(stored)
+        }
+    }
+
+    /// The same of one that an older version has stored, with everything in it.
+    private static func redacted(_ stored: [UInt8]) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: stored.count)
+        writer.beginObject()
+        for member in (try? JSON.parse(stored))?.members ?? [] {
+            writer.name(member.name)
+            switch (member.name, member.value) {
+            case ("url", .string(let url)): writer.value(RedactedURL.text(of: url))
+            case ("headers", .object(let fields)):
+                writer.beginObject()
+                for field in fields {
+                    writer.name(field.name)
+                    if NonSecretFields.contains(field.name) {
+                        writer.value(field.value)
+                    } else {
+                        writer.raw(setMark)
+                    }
+                }
+                writer.endObject()
+            default: writer.value(member.value)
+            }
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// A field that came several times is joined with `, ` (RFC 9110 §5.3), `Set-Cookie` with a line feed.
+    private var joinedHeaders: [Field] {
+        var fields: [Field] = []
+        fields.reserveCapacity(headers.count)
+        var places: [String: Int] = Dictionary(minimumCapacity: headers.count)
+        for header in headers {
+            let key = header.name.lowercased()
+            let place = places[key, default: fields.count]
+            if place < fields.count {
+                let separator = key == "set-cookie" ? "\n" : ", "
+                fields[place].value += separator + header.value
+            } else {
+                places[key] = place
+                fields.append(
+                    Field(
+                        name: header.name, value: header.value,
+                        isHarmless: NonSecretFields.contains(lowercased: key)))
+            }
+        }
+        return fields
+    }
+}
+
+extension TransferResult {
+    fileprivate static let sentName = "bytes_sent"
+    /// Only the service reads them. First in what is stored, so that they are left out without reading the
+    /// rest; none of their values has a comma.
+    private static let hiddenMembers = ["file", sentName].map { Array("\"\($0)\":".utf8) }
+
+    /// What clients see of a stored result.
+    fileprivate static func shown(_ stored: [UInt8]) -> [UInt8] {
+        var rest = stored.dropFirst()
+        for member in hiddenMembers where rest.starts(with: member) {
+            guard let comma = rest.firstIndex(of: UInt8(ascii: ",")) else { return stored }
+            rest = rest[(comma + 1)...]
+        }
+        return rest.startIndex == 1 ? stored : [UInt8(ascii: "{")] + rest
+    }
+
+    /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it
+    /// in; and with what only the service reads. `bytesSent`: by the attempt, as in `TransferProgress`.
+    package func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 256)
+        writer.beginObject()
+        if let file { writer.member("file", file.text) }
+        if bytesSent > 0 { writer.member(Self.sentName, bytesSent) }
+        writer.memberOrNull("path", path)
+        writer.member("size", size)
+        writer.member("sha256", sha256)
+        writer.member("verified", verified.rawValue)
+        // Few jobs have it, and all are stored.
+        if let resumedAtOffset { writer.member("resumed_at_offset", resumedAtOffset) }
+        if let parts {
+            writer.name("parts")
+            writer.beginObject()
+            writer.member("count", parts.count)
+            writer.memberOrNull("mime_type", parts.mimeType)
+            writer.endObject()
+        }
+        writer.name("content_url")
+        // Of an upload nothing stays here that could be fetched.
+        if path != nil || isKept || body != nil {
+            writer.value("/v1/jobs/\(job)/content")
+        } else {
+            writer.null()
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+}

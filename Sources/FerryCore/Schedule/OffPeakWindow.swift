@@ -1,0 +1,179 @@
+/// A stretch of time, again and again, that an operator has named: for work that may wait, or for another
+/// rate.
+package struct OffPeakWindow: Sendable, Equatable {
+    package var name: String
+    /// When it opens.
+    package var cron: CronExpression
+    /// Seconds of real time that it stays open.
+    package var duration: Double
+    package var timeZone: String
+    /// Whether discretionary jobs start in it.
+    package var startsDiscretionary: Bool
+    /// Bytes of discretionary jobs that start in one opening; nil: no limit.
+    package var byteCountMax: Int64?
+    /// Bytes a second of all nodes together in each direction, in place of the limits of all times.
+    package var bytesPerSecondMax: Int64?
+
+    package struct Opening: Sendable, Equatable {
+        package let opensAt: Timestamp
+        package let closesAt: Timestamp
+    }
+
+    private func recurrence(_ zones: some TimeZoneSource) -> Recurrence? {
+        zones.rules(named: timeZone).map { Recurrence(.cron(cron, $0)) }
+    }
+
+    /// The opening that an instant falls into: the latest one, when they overlap. Nil: it is closed.
+    package func opening(at now: Timestamp, _ zones: some TimeZoneSource) -> Opening? {
+        guard let start = recurrence(zones)?.latest(through: now, after: now + -duration) else { return nil }
+        return Opening(opensAt: start, closesAt: start + duration)
+    }
+
+    package func nextOpening(after now: Timestamp, _ zones: some TimeZoneSource) -> Timestamp? {
+        recurrence(zones)?.next(after: now)
+    }
+}
+
+/// All windows of the service.
+package struct OffPeakWindows: Sendable, Equatable {
+    package var windows: [OffPeakWindow]
+
+    package init(_ windows: [OffPeakWindow] = []) { self.windows = windows }
+
+    /// Windows that say when discretionary jobs start; empty: whenever there is idle capacity.
+    package var discretionary: [OffPeakWindow] { windows.filter(\.startsDiscretionary) }
+
+    /// The lowest rate of those that are open; nil: none of them says one.
+    package func bytesPerSecondMax(at now: Timestamp, _ zones: some TimeZoneSource) -> Int64? {
+        windows.filter { $0.bytesPerSecondMax != nil && $0.opening(at: now, zones) != nil }
+            .compactMap(\.bytesPerSecondMax).min()
+    }
+
+    // MARK: JSON
+
+    /// These after a merge patch (RFC 7396): `windows` is replaced as a whole, null removes all.
+    package func merging(
+        _ patch: JSON, _ zones: some TimeZoneSource
+    ) throws(InvalidFields) -> OffPeakWindows {
+        let complaints = ValidationErrors()
+        var result = self
+        if var fields = FieldReader(patch, at: "#", complaints) {
+            if fields.has("windows") {
+                result.windows = []
+                if fields.hasValue("windows") {
+                    let values = fields.array("windows", countMax: Limits.windowCountMax) ?? []
+                    for (index, value) in values.enumerated() {
+                        let window = OffPeakWindow(value, at: "#/windows/\(index)", complaints, zones)
+                        if let window { result.windows.append(window) }
+                    }
+                } else {
+                    _ = fields.value("windows")
+                }
+            }
+            fields.finish()
+        }
+        for (index, window) in result.windows.enumerated()
+        where result.windows[..<index].contains(where: { $0.name == window.name }) {
+            complaints.add("#/windows/\(index)/name", "duplicate", "This occurs twice.")
+        }
+        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        return result
+    }
+
+    /// What is stored.
+    package var json: [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 256 * windows.count + 32)
+        writer.beginObject()
+        writer.name("windows")
+        writer.beginArray()
+        for window in windows {
+            writer.beginObject()
+            window.write(into: &writer)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// What is shown: also which are open.
+    package func view(at now: Timestamp, _ zones: some TimeZoneSource) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 384 * windows.count + 32)
+        writer.beginObject()
+        writer.name("windows")
+        writer.beginArray()
+        for window in windows {
+            let opening = window.opening(at: now, zones)
+            writer.beginObject()
+            window.write(into: &writer)
+            writer.member("open", opening != nil)
+            writer.memberOrNull("closes_at", opening?.closesAt)
+            writer.memberOrNull("opens_at", window.nextOpening(after: now, zones))
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Reads `json`; nil when it is damaged.
+    package init?(storedJSON: [UInt8]) {
+        // What was right when it was stored stays so, also where a zone is not known.
+        struct AnyZone: TimeZoneSource { func rules(named name: String) -> TimeZoneRules? { .utc } }
+        guard let json = try? JSON.parse(storedJSON),
+            let windows = try? OffPeakWindows().merging(json, AnyZone())
+        else { return nil }
+        self = windows
+    }
+}
+
+extension OffPeakWindow {
+    /// Nil, with complaints, when something is wrong.
+    fileprivate init?(
+        _ json: JSON, at path: String, _ complaints: ValidationErrors, _ zones: some TimeZoneSource
+    ) {
+        guard var fields = FieldReader(json, at: path, complaints) else { return nil }
+        let before = complaints.errors.count
+        for name in ["name", "cron", "duration"] where !fields.has(name) {
+            fields.complain(name, "required", "A window needs a \(name).")
+        }
+        name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax) ?? ""
+        if name.utf8.contains(0) {
+            fields.complain("name", "invalid_value", "This must not contain U+0000.")
+        }
+        duration = fields.number("duration", in: 60...604_800) ?? 60
+        timeZone = fields.string("time_zone", byteCounts: 1...Limits.timeZoneByteCountMax) ?? "UTC"
+        startsDiscretionary = fields.bool("discretionary") ?? true
+        byteCountMax = fields.integer("max_bytes", in: 1...JobDecoding.byteCountMax, isNullable: true)
+        bytesPerSecondMax = fields.integer(
+            "max_bytes_per_second", in: 1...JobDecoding.byteCountMax, isNullable: true)
+        if zones.rules(named: timeZone) == nil {
+            fields.complain(
+                "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
+        }
+        var expression: CronExpression?
+        if let text = fields.string("cron", byteCounts: 1...Limits.cronByteCountMax) {
+            do throws(CronExpression.Failure) {
+                expression = try CronExpression(text)
+                if expression?.canOccur == false {
+                    fields.complain("cron", "invalid_value", "There is no such day, in any year.")
+                }
+            } catch {
+                fields.complain("cron", "invalid_value", error.message)
+            }
+        }
+        fields.finish()
+        guard let expression, complaints.errors.count == before else { return nil }
+        cron = expression
+    }
+
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.member("name", name)
+        writer.member("cron", cron.text)
+        writer.member("duration", duration)
+        writer.member("time_zone", timeZone)
+        writer.member("discretionary", startsDiscretionary)
+        writer.memberOrNull("max_bytes", byteCountMax)
+        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
+    }
+}

@@ -1,0 +1,87 @@
+/// A schedule that was read from untrusted JSON and found right.
+package struct ValidatedSchedule: Sendable {
+    package let spec: ScheduleSpec
+    /// The job of every run; its URL and path may hold placeholders.
+    package let job: ValidatedJob
+
+    /// Reads and checks one schedule; every complaint is thrown at once. `validate` reads its job, at
+    /// `#/job`.
+    package init(
+        _ json: JSON, zones: some TimeZoneSource, now: Timestamp,
+        validate: (JSON) throws(InvalidFields) -> ValidatedJob
+    ) throws(InvalidFields) {
+        let complaints = ValidationErrors()
+        guard var fields = FieldReader(json, at: "#", complaints) else {
+            throw InvalidFields(complaints.errors)
+        }
+        let spec = ScheduleSpec(&fields, zones, now: now)
+        var job: ValidatedJob?
+        if let template = fields.value("job") {
+            do throws(InvalidFields) {
+                job = try Self.job(template, zone: spec.flatMap { zones.rules(named: $0.timeZone) }, validate)
+            } catch {
+                for error in error.errors { complaints.add(error.pointer, error.code, error.detail) }
+            }
+        } else {
+            fields.complain("job", "required", "A schedule needs a job.")
+        }
+        fields.finish()
+        guard complaints.isEmpty, let spec, let job else { throw InvalidFields(complaints.errors) }
+        self.spec = spec
+        self.job = job
+    }
+
+    /// Found right as the job of some run; then the placeholders take their places again.
+    private static func job(
+        _ template: JSON, zone: TimeZoneRules?, _ validate: (JSON) throws(InvalidFields) -> ValidatedJob
+    ) throws(InvalidFields) -> ValidatedJob {
+        let url = template["request"]?["url"]?.string
+        let path = template["destination"]?["path"]?.string
+        let complaints = ValidationErrors()
+        for (pointer, text, isURL) in [("request/url", url, true), ("destination/path", path, false)] {
+            guard let text, let complaint = ScheduledText.complaint(text, isURL: isURL) else { continue }
+            complaints.add("#/job/\(pointer)", "invalid_value", complaint)
+        }
+        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        let sample = Timestamp(microseconds: 1_798_761_599_000_000)
+        var patch: [JSON.Member] = []
+        for (outer, inner, text) in [("request", "url", url), ("destination", "path", path)] {
+            guard let text, ScheduledText.hasPlaceholder(text),
+                let expanded = ScheduledText.expanded(text, at: sample, zone ?? .utc)
+            else { continue }
+            patch.append(JSON.Member(outer, .object([JSON.Member(inner, .string(expanded))])))
+        }
+        let found = try validate(patch.isEmpty ? template : template.merged(with: .object(patch)))
+        try checkTimes(found)
+        var spec = found.spec
+        if let url, ScheduledText.hasPlaceholder(url) { spec.request.url = url }
+        if let path, ScheduledText.hasPlaceholder(path) { spec.destination?.path = path }
+        return ValidatedJob(
+            spec: spec, payload: found.payload, secrets: found.secrets, origin: found.origin)
+    }
+
+    /// What belongs to one job cannot be every run's.
+    private static func checkTimes(_ job: ValidatedJob) throws(InvalidFields) {
+        let complaints = ValidationErrors()
+        if job.spec.schedule.earliestBeginAt != nil {
+            complaints.add(
+                "#/job/schedule/earliest_begin_at", "invalid_combination",
+                "The schedule says when its jobs begin.")
+        }
+        if job.spec.schedule.deadlineAt != nil {
+            complaints.add(
+                "#/job/schedule/deadline_at", "invalid_combination",
+                "A deadline is one job's; timeout_for_resource counts from each run.")
+        }
+        if !job.spec.schedule.dependsOn.isEmpty {
+            complaints.add(
+                "#/job/schedule/depends_on", "invalid_combination",
+                "Jobs that a job depends on are one job's, not every run's.")
+        }
+        if job.secrets.resumePoint != nil {
+            complaints.add(
+                "#/job/resume_data", "invalid_combination", "Resume data is one job's, not every run's.")
+        }
+        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+    }
+}

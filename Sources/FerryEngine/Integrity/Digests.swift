@@ -1,0 +1,232 @@
+import CSys
+import FerryCore
+import Glibc
+import OpenSSL
+import Synchronization
+
+/// The digests of one body: SHA-256 always, and whatever else the job demands or the server has announced.
+///
+/// Unchecked: one thread at a time, the loop's, then (behind a lock) a file thread's; what any thread may add
+/// has a lock of its own.
+final class Digests: @unchecked Sendable {
+    private var sha256 = Digest(.sha256)
+    private let others: [RunningDigest]
+    /// Demanded by a job that a node has accepted which has it.
+    private let missing: DigestAlgorithm?
+    private let expected: [ExpectedDigest]
+    private let expectedSize: Int64?
+    private let isRepeatable: Bool
+    /// What was named after the hashing had begun.
+    private let later = Mutex<[ExpectedDigest]>([])
+    private(set) var byteCount: Int64 = 0
+
+    /// `isRepeatable`: whether another attempt may fetch (or send) the bytes again.
+    init(_ integrity: JobSpec.Integrity, announced: [ExpectedDigest] = [], isRepeatable: Bool = true) {
+        expected = integrity.expected + announced
+        expectedSize = integrity.size
+        self.isRepeatable = isRepeatable
+        var others: [RunningDigest] = []
+        var missing: DigestAlgorithm?
+        for one in expected
+        where one.algorithm != .sha256 && !others.contains(where: { $0.algorithm == one.algorithm }) {
+            if let running = RunningDigest(one.algorithm) {
+                others.append(running)
+            } else {
+                missing = one.algorithm
+            }
+        }
+        self.others = others
+        self.missing = missing
+    }
+
+    /// Whether a digest will have proved the bytes once `finish` has not thrown.
+    var isProof: Bool { !expected.isEmpty || later.withLock { !$0.isEmpty } }
+
+    /// These must hold too, as far as they are computed anyway: what is hashed already is not hashed again.
+    /// Any thread, before `finish`.
+    func expect(_ announced: [ExpectedDigest]) {
+        for one in announced where one.algorithm == .sha256 || others.contains(where: one.isOf) {
+            guard !expected.contains(one) else { continue }
+            later.withLock { later in
+                guard !later.contains(one), later.count < EngineLimits.laterDigestCountMax else { return }
+                later.append(one)
+            }
+        }
+    }
+
+    func update(_ bytes: UnsafeRawBufferPointer) {
+        byteCount += Int64(bytes.count)
+        sha256.update(bytes)
+        for one in others { one.update(bytes) }
+    }
+
+    func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
+
+    /// Begins anew.
+    func reset() {
+        byteCount = 0
+        _ = sha256.finish()
+        for one in others { _ = one.finish() }
+    }
+
+    /// The SHA-256 in hexadecimal. Throws `size_mismatch` or `digest_mismatch`. Once.
+    func finish() throws(TransferError) -> String {
+        if let expectedSize, expectedSize != byteCount {
+            throw TransferError(
+                .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).",
+                phase: .finishing, isRetryable: isRepeatable)
+        }
+        if let missing {
+            throw TransferError(
+                .digestMismatch,
+                "The \(missing.rawValue) that the job demands cannot be computed by this node's libcrypto.",
+                phase: .finishing, isRetryable: isRepeatable)
+        }
+        let actual = sha256.finish()
+        let expected = expected + later.withLock { $0 }
+        for one in expected where one.algorithm == .sha256 { try check(one, actual) }
+        for other in others {
+            let actual = other.finish()
+            for one in expected where one.algorithm == other.algorithm { try check(one, actual) }
+        }
+        return hexEncoded(actual)
+    }
+
+    private func check(_ one: ExpectedDigest, _ actual: [UInt8]) throws(TransferError) {
+        guard one.value != actual else { return }
+        let name = one.algorithm.rawValue
+        throw TransferError(
+            .digestMismatch,
+            one.source == .job
+                ? "The \(name) of the bytes is not the one that the job demands."
+                : "The \(name) of the bytes is not the one that the server has announced.",
+            phase: .finishing, isRetryable: isRepeatable)
+    }
+}
+
+/// Hashes a file behind its writer (or reader), on file threads, and starts its write-back.
+///
+/// The loop tells how far the bytes are; at most one file thread works on it at a time.
+final class DigestTail: Sendable {
+    private struct State {
+        var available: Int64
+        var isScheduled = false
+        var whenFinished: FileWork?
+        var failure: TransferError?
+    }
+
+    private static let sliceByteCount: Int64 = 8 << 20
+    private static let signalByteCount: Int64 = 1 << 20
+
+    /// What is read, who keeps it open, and whether it is written meanwhile (then its write-back is started).
+    struct Bytes: Sendable {
+        let descriptor: Int32
+        let owner: any AnyObject & Sendable
+        let isWritten: Bool
+    }
+
+    private let bytes: Bytes
+    private let digests: Digests
+    private let lane: FileThreadPool
+    private let onProgress: @Sendable () -> Void
+    private let state: Mutex<State>
+    private let digested: Atomic<Int64>
+    private let signalled: Atomic<Int64>
+
+    /// `digests` has seen the first `offset` bytes already. `onProgress` is called on
+    /// a file thread after each slice.
+    init(_ bytes: Bytes, _ digests: Digests, lane: FileThreadPool, onProgress: @escaping @Sendable () -> Void)
+    {
+        self.bytes = bytes
+        self.digests = digests
+        self.lane = lane
+        self.onProgress = onProgress
+        state = Mutex(State(available: digests.byteCount))
+        digested = Atomic(digests.byteCount)
+        signalled = Atomic(digests.byteCount)
+    }
+
+    /// Bytes that are not hashed yet.
+    func lag(at available: Int64) -> Int64 { available - digested.load(ordering: .relaxed) }
+
+    /// Loop thread: so many bytes are there. Cheap; wakes a file thread once a megabyte.
+    func advance(to available: Int64) {
+        guard available - signalled.load(ordering: .relaxed) >= Self.signalByteCount else { return }
+        signalled.store(available, ordering: .relaxed)
+        schedule { $0.available = max($0.available, available) }
+    }
+
+    /// Everything is there: `work` runs on a file thread once all of it is hashed. Once.
+    func finish(at available: Int64, then work: FileWork) {
+        schedule {
+            $0.available = available
+            $0.whenFinished = work
+        }
+    }
+
+    /// Nobody wants the digests any more: what is under way ends with `failure`, soon.
+    func stop() {
+        schedule { state in
+            state.failure = TransferError(
+                .internalError, "The digest was not wanted any more.", phase: .finishing, isRetryable: true)
+            state.available = min(state.available, digested.load(ordering: .relaxed))
+        }
+    }
+
+    /// What went wrong while reading; nil when the digests are right.
+    var failure: TransferError? { state.withLock { $0.failure } }
+
+    private func schedule(_ change: (inout State) -> Void) {
+        let mustSend = state.withLock { state in
+            change(&state)
+            defer { state.isScheduled = true }
+            return !state.isScheduled
+        }
+        if mustSend { lane.send(.digest(self)) }
+    }
+
+    /// File thread: one slice; comes again if there is more.
+    func run(_ buffer: UnsafeMutableRawBufferPointer) {
+        let target = state.withLock { $0.available }
+        let start = digested.load(ordering: .relaxed)
+        let end = max(start, min(target, start + Self.sliceByteCount))
+        var offset = start
+        while offset < end {
+            let count = pread(
+                bytes.descriptor, buffer.baseAddress, min(buffer.count, Int(end - offset)), off_t(offset))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else {
+                fail()
+                return
+            }
+            digests.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            offset += Int64(count)
+        }
+        digested.store(offset, ordering: .relaxed)
+        if bytes.isWritten, offset > start { csys_start_writeback(bytes.descriptor, start, offset - start) }
+        let (again, work) = state.withLock { state -> (Bool, FileWork?) in
+            if state.available > offset { return (true, nil) }
+            state.isScheduled = false
+            defer { state.whenFinished = nil }
+            return (false, state.whenFinished)
+        }
+        if again { lane.send(.digest(self)) }
+        if let work { lane.send(work) }
+        onProgress()
+    }
+
+    /// The file is shorter than it was, or cannot be read. What waits for the end goes on and sees `failure`.
+    private func fail() {
+        let work = state.withLock { state -> FileWork? in
+            state.failure = TransferError(
+                .storageFailed, "The file could not be read while it was hashed.", phase: .finishing,
+                isRetryable: true)
+            state.isScheduled = false
+            state.available = digested.load(ordering: .relaxed)
+            defer { state.whenFinished = nil }
+            return state.whenFinished
+        }
+        if let work { lane.send(work) }
+        onProgress()
+    }
+}

@@ -1,0 +1,43 @@
+import Synchronization
+
+/// The memory in which bodies may gather that are neither small nor large. Any thread.
+final class BufferBudget: Sendable {
+    private let free: Atomic<Int>
+
+    init(byteCount: Int) { free = Atomic(byteCount) }
+
+    /// Nil when there is not so much room.
+    func claim(_ byteCount: Int) -> BufferReservation? {
+        take(byteCount) ? BufferReservation(byteCount, of: self) : nil
+    }
+
+    fileprivate func take(_ byteCount: Int) -> Bool {
+        let left = free.wrappingSubtract(byteCount, ordering: .relaxed).newValue
+        if left < 0 { release(byteCount) }
+        return left >= 0
+    }
+
+    fileprivate func release(_ byteCount: Int) { free.wrappingAdd(byteCount, ordering: .relaxed) }
+}
+
+/// Bytes that one body may gather, until it is let go.
+final class BufferReservation: Sendable {
+    private let byteCount: Atomic<Int>
+    private let room: BufferBudget
+
+    fileprivate init(_ byteCount: Int, of room: BufferBudget) {
+        self.byteCount = Atomic(byteCount)
+        self.room = room
+    }
+
+    deinit { room.release(byteCount.load(ordering: .relaxed)) }
+
+    /// Whether it has room for so many bytes by now; if not it has what it had. One thread at a time.
+    func grow(to count: Int) -> Bool {
+        let more = count - byteCount.load(ordering: .relaxed)
+        guard more > 0 else { return true }
+        guard room.take(more) else { return false }
+        byteCount.wrappingAdd(more, ordering: .relaxed)
+        return true
+    }
+}

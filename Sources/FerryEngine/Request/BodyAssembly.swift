@@ -1,0 +1,259 @@
+import FerryCore
+import Synchronization
+
+/// Opens a body that is more than the payload or one file: jobs whose results are sent on are looked up,
+/// files are opened by a file thread, parts get their heads. No loop waits for any of it.
+struct BodyAssembly: Sendable {
+    enum Failure: Error {
+        case failed(TransferError)
+        /// A file is on the disk of another node.
+        case elsewhere(NodeID)
+    }
+
+    /// What is being hashed, as long as somebody wants to know.
+    private final class Hashing: Sendable {
+        private struct State {
+            var tail: DigestTail?
+            var isStopped = false
+        }
+        private let state = Mutex(State())
+
+        func begin(_ tail: DigestTail) {
+            let isStopped = state.withLock { state in
+                state.tail = tail
+                return state.isStopped
+            }
+            if isStopped { tail.stop() }
+        }
+
+        func stop() {
+            let tail = state.withLock { state in
+                state.isStopped = true
+                return state.tail
+            }
+            tail?.stop()
+        }
+    }
+
+    private let attempt: Attempt
+    private let context: EngineContext
+    private let hashing = Hashing()
+
+    /// Nil: there is nothing to put together.
+    init?(_ attempt: Attempt, _ context: EngineContext) {
+        guard attempt.spec.needsAssembly else { return nil }
+        self.attempt = attempt
+        self.context = context
+    }
+
+    /// `reply` is called once, on a thread that must not block.
+    func open(_ reply: @escaping @Sendable (Result<BodyContents, Failure>) -> Void) {
+        find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
+            context.lane.send(
+                .run {
+                    var doubts: [Doubt] = []
+                    do throws(TransferError) {
+                        let contents = try contents(try found.get(), &doubts)
+                        settle(doubts[...]) { error in
+                            guard let error else { return reply(.success(contents)) }
+                            reply(.failure(.failed(error)))
+                        }
+                    } catch {
+                        reply(.failure(failure(error, (try? found.get()) ?? [:])))
+                    }
+                })
+        }
+    }
+
+    /// Nobody wants the body any more: a file that is being hashed is left, and `reply` is called soon.
+    func stop() { hashing.stop() }
+
+    private struct Source {
+        let content: JobContent
+        /// Which has fetched it.
+        let node: NodeID?
+    }
+    private typealias Found = [JobID: Source]
+
+    /// A file that is not the very one that its job has published: its bytes decide whether it is sent.
+    private struct Doubt {
+        let file: SourceFile
+        let sha256: String
+    }
+
+    /// Looks the jobs up one after the other; there are few.
+    private func find(
+        _ jobs: [JobID], _ found: Found, _ done: @escaping @Sendable (Result<Found, TransferError>) -> Void
+    ) {
+        guard let job = jobs.last else { return done(.success(found)) }
+        context.jobs.job(job, tenant: attempt.tenant) { result in
+            do throws(TransferError) {
+                var found = found
+                found[job] = try Self.source(result)
+                find(jobs.dropLast(), found, done)
+            } catch {
+                done(.failure(error))
+            }
+        }
+    }
+
+    private static func source(_ result: Result<JobRecord, StoreError>) throws(TransferError) -> Source {
+        let record: JobRecord
+        switch result {
+        case .success(let found): record = found
+        case .failure(.notFound): throw missing("The source's job does not exist.")
+        case .failure:
+            throw TransferError(
+                .storageFailed, "The source's job could not be looked up.", phase: .sending, isRetryable: true
+            )
+        }
+        guard record.state.isTerminal else {
+            throw missing("The source's job has not finished yet: it is \(record.state.rawValue).")
+        }
+        guard record.state == .succeeded else {
+            throw missing("The source's job has not succeeded: it is \(record.state.rawValue).")
+        }
+        guard let content = JobContent(record) else { throw missing("The source's job has left no bytes.") }
+        return Source(content: content, node: record.node)
+    }
+
+    private static func missing(_ message: String) -> TransferError {
+        TransferError(.sourceNotFound, message, phase: .sending, isRetryable: false)
+    }
+
+    private static let changed = TransferError(
+        .sourceChanged, "The file is no longer the one that the source's job has fetched.", phase: .sending,
+        isRetryable: false)
+
+    // MARK: On a file thread
+
+    /// Hashes the files, one after the other, a slice at a time; `done` hears why they are not to be sent.
+    private func settle(_ doubts: ArraySlice<Doubt>, _ done: @escaping @Sendable (TransferError?) -> Void) {
+        guard let doubt = doubts.first else { return done(nil) }
+        let digests = Digests(JobSpec.Integrity())
+        let bytes = DigestTail.Bytes(descriptor: doubt.file.descriptor, owner: doubt.file, isWritten: false)
+        let tail = DigestTail(bytes, digests, lane: context.lane) {}
+        tail.finish(
+            at: doubt.file.byteCount,
+            then: .run {
+                if let failure = tail.failure { return done(failure) }
+                guard (try? digests.finish()) == doubt.sha256 else { return done(Self.changed) }
+                settle(doubts.dropFirst(), done)
+            })
+        hashing.begin(tail)
+    }
+
+    private func contents(_ found: Found, _ doubts: inout [Doubt]) throws(TransferError) -> BodyContents {
+        var payload = (attempt.payload ?? [])[...]
+        let isUpload = attempt.spec.kind == .upload
+        guard let parts = attempt.spec.parts else {
+            guard case .job(let job)? = attempt.spec.source, let content = found[job]?.content else {
+                throw Self.missing("The job names no source.")
+            }
+            let piece = try piece(of: job, content, &doubts)
+            var contents = BodyContents([piece], subject: isUpload ? 0 : nil)
+            contents.contentType = content.mediaType
+            contents.integrity = content.integrity
+            return contents
+        }
+        var opened: [MultipartForm.Part] = []
+        for part in parts { opened.append(try open(part, found, &payload, &doubts)) }
+        var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
+        if isUpload, case .job(let job)? = parts.last?.source, let content = found[job]?.content {
+            contents.integrity = content.integrity
+        }
+        return contents
+    }
+
+    private func open(
+        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>, _ doubts: inout [Doubt]
+    ) throws(TransferError) -> MultipartForm.Part {
+        func make(_ content: BodyContents.Piece, _ fileName: String?, _ type: String?) -> MultipartForm.Part {
+            MultipartForm.Part(
+                name: part.name, fileName: part.fileName ?? fileName, contentType: part.contentType ?? type,
+                content: content)
+        }
+        switch part.source {
+        case .path(let path): return make(.file(try file(path)), nil, nil)
+        case .job(let job):
+            guard let content = found[job]?.content else {
+                throw Self.missing("The source's job does not exist.")
+            }
+            let type = content.mediaType ?? "application/octet-stream"
+            return make(try piece(of: job, content, &doubts), content.fileName, type)
+        case .inline(let body):
+            let bytes = payload.prefix(body.byteCount)
+            payload = payload.dropFirst(body.byteCount)
+            return make(.bytes(Array(bytes)), nil, nil)
+        case .form: throw Self.missing("A part of a form cannot be a form.")
+        }
+    }
+
+    /// Why there is nothing to send: a file that is not here may be on the disk of the node that has fetched
+    /// it.
+    private func failure(_ error: TransferError, _ found: Found) -> Failure {
+        guard error.code == .sourceNotFound, let own = context.configuration.node else {
+            return .failed(error)
+        }
+        var doubts: [Doubt] = []
+        for (job, source) in found {
+            guard let node = source.node, node != own,
+                (try? piece(of: job, source.content, &doubts)) == nil
+            else { continue }
+            switch attempt.home {
+            case nil: return .elsewhere(node)
+            case own: return .failed(Self.missing("The files of the sources' jobs are on several nodes."))
+            default:
+                return .failed(
+                    TransferError(
+                        .storageFailed, "The node that has the file of the source's job is not there.",
+                        phase: .sending, isRetryable: true))
+            }
+        }
+        return .failed(error)
+    }
+
+    private func file(_ path: String) throws(TransferError) -> SourceFile {
+        try SourceFile(path, below: context.storageRoot(of: attempt.tenant))
+    }
+
+    private func piece(
+        of job: JobID, _ content: JobContent, _ doubts: inout [Doubt]
+    ) throws(TransferError) -> BodyContents.Piece {
+        let file: SourceFile
+        var isPublished = true
+        switch content.place {
+        case .body(let bytes): return .bytes(bytes)
+        case .path(let path, let published):
+            file = try self.file(path)
+            isPublished = file.identity == published
+        case .kept:
+            let root = try context.keptRoot()
+            file = try SourceFile(ManagedFiles.path(for: job), below: root)
+        }
+        guard file.byteCount == content.size else { throw Self.changed }
+        if !isPublished { doubts.append(Doubt(file: file, sha256: content.sha256)) }
+        return .file(file)
+    }
+}
+
+extension JobContent {
+    /// A job's result is sent on as it was fetched, or not at all.
+    fileprivate var integrity: JobSpec.Integrity { JobSpec.Integrity(size: size, sha256: sha256) }
+}
+
+extension JobSpec {
+    /// Whether the body takes more than the payload or one file.
+    fileprivate var needsAssembly: Bool {
+        switch source {
+        case .job?, .form?: true
+        case .path?, .inline?: false
+        case nil: request.body?.form == .multipart
+        }
+    }
+
+    fileprivate var sourceJobs: [JobID] {
+        if case .job(let job)? = source { return [job] }
+        return (parts ?? []).compactMap { if case .job(let job) = $0.source { job } else { nil } }
+    }
+}

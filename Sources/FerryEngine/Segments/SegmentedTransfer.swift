@@ -1,0 +1,388 @@
+import Curl
+import FerryCore
+import Sys
+
+/// One attempt of a download that several connections or several URLs may serve: parts of one file, each a
+/// request of its own, written at their places into one partial file. Loop thread only.
+final class SegmentedTransfer: RunningAttempt {
+    /// Why a request was of no use.
+    enum PartFailure {
+        /// The connection, or the time: it may work when it is asked again.
+        case broken(TransferError)
+        /// Nothing has come for a while, and there is somebody else to ask.
+        case stopped(TransferError)
+        case refused(TransferError, retryAfter: Double?)
+        /// The server does not give the range that it was asked for.
+        case givesNoRanges
+        /// It leads to a host that may not be used now.
+        case held
+        /// The server has another file than the one that is being fetched.
+        case changed
+    }
+
+    /// What is being fetched, since the first answer.
+    struct Target {
+        /// nil: one stream until its end.
+        let total: Int64?
+        let validator: Validator?
+        /// Whose answer came first.
+        let lead: Int?
+        /// As in `PartialRecord`.
+        let mimeType: String?
+    }
+
+    let attempt: Attempt
+    let key: AttemptKey
+    let progress: ProgressMeter
+    unowned let loop: EngineLoop
+    var context: EngineContext { loop.context }
+    /// The loop's clock: monotonic nanoseconds.
+    var now: Int64 { loop.multi.now }
+
+    private(set) var machine = AttemptMachine()
+    private let resourceDeadline: Int64
+    private var isBulk: Bool
+    private(set) var destination: Destination?
+    private(set) var publication: Publication?
+    /// The job's own speed limit, which all parts share.
+    private var rate: TokenBucket?
+    /// In this and in all other limits.
+    private var places = JobPlaces()
+
+    var sources: SegmentSources
+    var parts: [SegmentPlan.Part: SegmentPart] = [:]
+    var lastPart: SegmentPlan.Part = 0
+    var plan: SegmentPlan?
+    var target: Target?
+    var drain: SegmentWriter?
+    private(set) var head: (answer: ResponseHead, url: WebURL)?
+    /// Sources whose bytes are in the file.
+    var suppliers: Set<Int> = []
+    var awaitsResumption = false
+    /// Whether some are of an earlier attempt.
+    var holdsEarlierBytes = false
+    var restartCount = 0
+    /// How often a connection that had stopped was given up early.
+    var hurryCount = 0
+    /// What the record of the file last said, and when, on the loop's clock.
+    var recorded: (at: Int64, byteCount: Int64) = (0, 0)
+    /// The bytes that this attempt leaves to the next one, until it is reported.
+    var kept: SegmentWriter?
+    /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
+    var earlierSource: String?
+    /// Between `start` and the end of the bytes; not while a file of no use is being removed.
+    var isFetching = false
+    /// A file of no use is being removed.
+    var isClearing = false
+    var isFilling = false
+    var mustFillAgain = false
+    var waitForDisk: [SegmentPart] = []
+    /// Whether the job's own digests prove the file, wherever its parts come from.
+    let hasDigest: Bool
+    var connections: AttemptConnections
+    /// Why the last request could not be sent.
+    var hold: HostHold?
+    var slot: HeldSlot
+    var putAside: PartialDownload?
+    var diskSeconds = 0
+    /// As in `LiveTransfer`.
+    var awaitedReport: AttemptResult.Outcome?
+    private let startedAt: Timestamp
+    /// Monotonic nanoseconds.
+    let start: Int64
+    var transactions = TransactionLog()
+    var diagnostics: AttemptRecord.Diagnostics?
+
+    init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
+        attempt = placed.attempt
+        key = AttemptKey(placed.attempt)
+        progress = placed.progress
+        isBulk = placed.isBulk
+        self.loop = loop
+        let now = loop.multi.now
+        slot = HeldSlot(since: now)
+        rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
+        hasDigest = !attempt.spec.integrity.expected.isEmpty
+        connections = AttemptConnections(own: attempt.scope)
+        startedAt = loop.context.clock.now()
+        start = monotonicNanoseconds()
+        let left = min(max(0, attempt.expiry - startedAt), 1e9)
+        resourceDeadline = now + Int64(left * 1e9)
+        sources = SegmentSources(
+            url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
+            now: now,
+            // Parts that run at once may fail at once.
+            failureCountMax: EngineLimits.partFailureCountMax + attempt.spec.segmentCountMax - 1)
+    }
+
+    // MARK: The machine
+
+    /// Sees to what earlier attempts have left.
+    func begin() {
+        do throws(TransferError) {
+            let destination = try context.destination(of: attempt)
+            self.destination = destination
+            guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
+                try awaitRoom(nil)
+                handle(.prepared)
+                return
+            }
+            takeOver(destination)
+        } catch {
+            handle(.preparationFailed(error))
+        }
+    }
+
+    func handle(_ event: AttemptMachine.Event) {
+        var event = event
+        if case .storageFailed(let error) = event, mayFetchAgain(after: error) { event = .fetchAgain }
+        for action in machine.handle(event) { perform(action) }
+    }
+
+    private func perform(_ action: AttemptMachine.Action) {
+        switch action {
+        case .start:
+            isFetching = true
+            fill()
+        case .stopTransfer: stopParts()
+        case .store: publish()
+        case .revokeStorage: publication?.revoke()
+        case .discardBytes:
+            isFetching = false
+            putAside = nil
+            drain?.discard()
+            drain = nil
+        case .keepBytes:
+            isFetching = false
+            keepBytes()
+        case .report(let outcome):
+            if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: putAside) }
+            kept = nil
+        case .leave: leave()
+        case .follow, .leaveOutExpect, .leaveOutRange, .endPreparation:
+            // Parts see to their redirects, and send no body. Looking for what is there does not take long.
+            break
+        }
+    }
+
+    /// All bytes are there.
+    func complete() {
+        do throws(TransferError) { try drain?.flush() } catch { return fail(error) }
+        isFetching = false
+        handle(.head(.accept))
+        handle(.transferEnded(nil))
+    }
+
+    /// Nobody is left who could be asked.
+    func giveUp() {
+        isFetching = false
+        let none = TransferError(
+            .internalError, "There was nobody to ask for the file.", phase: .connecting, isRetryable: true)
+        let verdict = sources.verdict ?? (none, nil)
+        handle(.head(.refuse(verdict.error, retryAfter: verdict.retryAfter)))
+        handle(.transferEnded(nil))
+    }
+
+    /// The attempt ends: no source can mend what happened.
+    func fail(_ error: TransferError) { handle(.bodyRefused(error)) }
+
+    private func stopParts() {
+        isFetching = false
+        let stopping = parts.values
+        parts = [:]
+        waitForDisk = []
+        for part in stopping {
+            part.stop()
+            disconnect(part)
+        }
+    }
+
+    private func publish() {
+        guard let drain, let destination, let total = plan?.total else { return }
+        needSlot()
+        // Of parts that have got everything and wait for their answer's end.
+        stopParts()
+        self.drain = nil
+        let verification = drain.digests.verification(
+            attempt.spec.integrity, isDelimited: head?.answer.isDelimited("GET") ?? false)
+        let ended = result(.released, kept: nil)
+        publication = drain.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
+            loop.publication(
+                bytes, to: destination, drain.digests, verification, ended, resumedAt: offset)
+        }
+    }
+
+    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) {
+        leave()
+        let outcome = settled(outcome)
+        if case .failed(let error, _) = outcome { diagnostics = error.diagnostics ?? diagnostics }
+        context.report(result(outcome, kept: kept))
+    }
+
+    private func leave() {
+        needSlot()
+        stopParts()
+        if isBulk { context.bulk.ended(on: loop.index) }
+        loop.ended(key)
+    }
+
+    private func result(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) -> AttemptResult {
+        var result = AttemptResult(
+            attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
+            bytesReceived: progress.bytesReceived, bytesSent: 0,
+            trace: AttemptTrace(
+                startedAt: startedAt, finishedAt: context.clock.now(), transactions: transactions,
+                diagnostics: diagnostics), kept: kept, endedElsewhere: endedElsewhere)
+        result.lentSeconds = slot.lentSeconds
+        return result
+    }
+
+    /// Of several sources nobody knows which one the failure was. What they refuse is told when they do.
+    private var endedElsewhere: Bool {
+        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || diagnostics.isOwnShortage
+            || head.map { $0.url.origin != attempt.origin } ?? false
+    }
+
+    /// Nothing of the file that was fetched counts any more.
+    func forgetFile() {
+        stopParts()
+        drain = nil
+        publication = nil
+        plan = nil
+        target = nil
+        suppliers = []
+        holdsEarlierBytes = false
+        earlierSource = nil
+        sources.forget()
+        progress.set(received: 0)
+    }
+
+    /// The file of no use has gone, its name is free.
+    func cleared() {
+        guard !machine.isEnded else { return }
+        isClearing = false
+        isFetching = true
+        fill()
+    }
+
+    // MARK: Called by the parts
+
+    func request(for part: SegmentPart) -> TransferRequest {
+        var range: [JobSpec.Pair] = []
+        if let asked = part.asked {
+            let end = asked.upperBound == .max ? "" : "\(asked.upperBound - 1)"
+            range.append(.init("Range", "bytes=\(asked.lowerBound)-\(end)"))
+            if let validator = expectedValidator(of: part.source) {
+                range.append(.init("If-Range", validator.text))
+            }
+        }
+        var request = context.builder.request(
+            for: attempt, part.hop, body: nil, expects: false, codings: nil, resuming: range)
+        request.receiveBufferSize = min(
+            part.pacing?.portion ?? .max,
+            max(
+                EngineLimits.partReceiveBufferSizeMin,
+                EngineLimits.bulkReceiveBufferSize / attempt.spec.segmentCountMax))
+        return request
+    }
+
+    /// What `If-Range` says: the source's own validator, or that of the file that it shall have. A digest
+    /// proves the file whatever a mirror calls it, so there its first answer says.
+    private func expectedValidator(of source: Int) -> Validator? {
+        sources[source].validator ?? (hasDigest ? nil : target?.validator)
+    }
+
+    /// This answer is the one that the client is shown.
+    func show(_ head: ResponseHead, from url: WebURL) {
+        self.head = (head, url)
+        destination?.takeName(from: head, url)
+    }
+
+    /// Makes the file. `announced`: digests that the first answer has named.
+    func openDrain(_ announced: [ExpectedDigest]) throws(TransferError) {
+        guard drain == nil, let destination else { return }
+        let place = try destination.root.directory(destination.directory, making: true)
+        let claim = try context.space.claim(
+            at: place,
+            expecting: target?.total ?? attempt.spec.integrity.size
+                ?? attempt.spec.schedule.expectedBytesToReceive)
+        drain = makeDrain(try PartialFile(destination, in: place), announced)
+        drain?.claim = claim
+    }
+
+    func makeDrain(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentWriter {
+        let (key, tell) = (key, loop.teller)
+        let drain = SegmentWriter(
+            file, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
+            stage: loop.stage, syncs: context.configuration.fileSync == .full
+        ) { tell { $0.resume(key) } }
+        drain.writeFailed = { [weak self] in self?.fail($0) }
+        return drain
+    }
+
+    func becomeBulk() {
+        guard !isBulk else { return }
+        isBulk = true
+        context.bulk.note(attempt.origin)
+        context.bulk.began(on: loop.index)
+    }
+
+    /// The limits that hold for a part from there; nil: none.
+    func pacing(at url: WebURL) -> Pacing? {
+        context.rates.pacing(of: attempt, at: url, job: rate, places: places)
+    }
+
+    func changeRate(_ bytesPerSecond: Int64?) {
+        rate = bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: now) }
+        limitsChanged()
+    }
+
+    /// As in `LiveTransfer`.
+    func limitsChanged() {
+        let before = places
+        places = JobPlaces()
+        let changes = parts.values.map { (part: $0, pacing: pacing(at: $0.hop.url)) }
+        let isSame = changes.allSatisfy { change in
+            guard let now = change.pacing, let before = change.part.pacing else {
+                return change.pacing == nil && change.part.pacing == nil
+            }
+            return now.holds(like: before)
+        }
+        if isSame { places = before }
+        for change in changes { change.part.limitsChanged(isSame ? change.part.pacing : change.pacing) }
+    }
+
+    func note(_ source: Int, _ change: (inout MirrorQuality) -> Void) {
+        context.mirrors.note(sources[source].url.origin, change)
+    }
+
+    var snapshot: AttemptSnapshot {
+        var transactions = transactions
+        for part in parts.values.sorted(by: { $0.id < $1.id }) {
+            if let metrics = part.runningTransaction { transactions.append(metrics) }
+        }
+        return AttemptSnapshot(number: attempt.number, startedAt: startedAt, transactions: transactions)
+    }
+
+    // MARK: Time
+
+    func secondPassed(_ now: Int64, _ seconds: Double) {
+        progress.measure(seconds: seconds)
+        recordProgress(now)
+        guard now < resourceDeadline else {
+            let phase = parts.values.first?.phase ?? .connecting
+            return handle(.timedOut(attempt.overdue(phase)))
+        }
+        let patience = attempt.spec.request.timeoutForRequest
+        for part in Array(parts.values) where part.idleTime(now: now) > Int64(patience * 1e9) {
+            part.fail(
+                .broken(
+                    TransferError(
+                        .timedOut, "No byte moved for \(patience) seconds.", phase: part.phase,
+                        isRetryable: true)))
+        }
+        for part in parts.values { measure(part) }
+        fill()
+        hurry()
+    }
+}

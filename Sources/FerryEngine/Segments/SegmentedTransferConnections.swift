@@ -1,0 +1,104 @@
+import FerryCore
+
+/// To whom parts may connect: the job was admitted with one connection to its own origin, and every other one
+/// is asked for.
+extension SegmentedTransfer {
+    /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that
+    /// is known later, `fill` is called again.
+    func connect(to source: Int) -> RequestScope? {
+        guard sources[source].heldUntil <= now else { return nil }
+        let url = sources[source].hop.url
+        return connect(to: url) ? connectionScope(of: url) : nil
+    }
+
+    /// The scope whose connection a request uses. Every request to the job's own origin uses those of the
+    /// job's scope.
+    private func connectionScope(of url: WebURL) -> RequestScope {
+        url.origin == attempt.origin ? attempt.scope : attempt.scope(of: url)
+    }
+
+    private func connect(to url: WebURL) -> Bool {
+        guard let desk = context.connections else { return true }
+        let scope = connectionScope(of: url)
+        if let hold = desk.hold(on: attempt.scope(of: url)), !mayContinue(scope, hold) {
+            self.hold = hold
+            return false
+        }
+        if connections.take(scope) { return true }
+        guard connections.mayAsk(scope, now: now) else { return false }
+        let (attempt, tell) = (attempt, loop.teller)
+        let answer = desk.ask(attempt, for: scope) { answer in
+            tell { $0.connectionAnswered(answer, for: attempt, at: scope) }
+        }
+        guard let answer else {
+            connections.note(asked: scope)
+            return false
+        }
+        note(answer, scope)
+        return connections.take(scope)
+    }
+
+    /// An attempt continues at a host that is backed off by now with the one connection that it began with.
+    private func mayContinue(_ scope: RequestScope, _ hold: HostHold) -> Bool {
+        hold.reason != .hostPaused && connections.isFirst(scope)
+    }
+
+    private func note(_ answer: ConnectionGrant, _ scope: RequestScope) {
+        switch answer {
+        case .granted: connections.note(granted: scope)
+        case .refused(let hold):
+            connections.note(refused: scope, until: now + EngineLimits.refusalPause)
+            self.hold = hold
+        }
+    }
+
+    /// The part's connection may serve another one.
+    func disconnect(_ part: SegmentPart) {
+        guard let scope = part.connection else { return }
+        part.connection = nil
+        if context.connections != nil { connections.put(scope) }
+    }
+
+    /// What nothing is left for is given back: others may want it.
+    func giveBackSpares() {
+        guard let desk = context.connections else { return }
+        for scope in connections.takeSpares() { desk.giveBack(attempt, scope) }
+    }
+
+    /// A redirect leads the part elsewhere. False: it goes on later, or has failed.
+    func move(_ part: SegmentPart, to url: WebURL) -> Bool {
+        let scope = connectionScope(of: url)
+        guard part.connection != scope else { return true }
+        disconnect(part)
+        if connect(to: url) {
+            part.connection = scope
+            return true
+        }
+        if connections.asked.contains(scope) {
+            part.awaited = scope
+        } else {
+            part.fail(.held)
+        }
+        return false
+    }
+
+    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool {
+        guard connections.asked.contains(scope) else { return false }
+        note(answer, scope)
+        for part in Array(parts.values) where part.awaited == scope {
+            part.awaited = nil
+            if move(part, to: part.hop.url) { part.goOn() }
+        }
+        fill()
+        giveBackSpares()
+        return true
+    }
+
+    /// Nothing of the file moves, and who could be asked may not be: the attempt begins anew later, unless
+    /// the answer is still to come.
+    func waitForHosts() {
+        guard connections.asked.isEmpty, let hold else { return }
+        isFetching = false
+        handle(.putOff(hold))
+    }
+}

@@ -1,0 +1,82 @@
+import CSys
+import FerryAPI
+import FerryCore
+import FerryEngine
+import Glibc
+import Sys
+
+/// Opens what a job has fetched, on a thread of its own: a disk that is slow or gone must hold no server
+/// thread.
+final class ContentReader: ContentStore {
+    private struct Request: Sendable {
+        let job: JobRecord
+        let reply: Reply<OpenContent>
+    }
+    private let mailbox = Mailbox<Request>()
+    private let paths: StoragePaths
+    let proofs = ContentVerifier()
+
+    init(paths: StoragePaths) {
+        self.paths = paths
+        let (mailbox, proofs) = (mailbox, proofs)
+        _ = Thread(name: "content") {
+            while true {
+                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, proofs) }
+                if mailbox.isClosed, mailbox.count == 0 { return }
+            }
+        }
+    }
+
+    func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {
+        if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
+    }
+
+    /// Whoever waits for the bytes of a file to be compared is refused: that may take minutes.
+    func endWaits() { proofs.stop() }
+
+    func stop() {
+        mailbox.close()
+        proofs.stop()
+    }
+
+    private static func open(_ request: Request, _ paths: StoragePaths, _ proofs: ContentVerifier) {
+        let (job, reply) = (request.job, request.reply)
+        guard let content = JobContent(job) else { return reply(.failure(.notFound)) }
+        let descriptor = descriptor(of: content, job, paths)
+        guard descriptor >= 0 else { return reply(.failure(.notFound)) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+            Int64(status.st_size) == content.size
+        else {
+            close(descriptor)
+            return reply(.failure(.notFound))
+        }
+        guard !isPublished(status, content) else {
+            return reply(.success(OpenContent(descriptor: descriptor, byteCount: content.size)))
+        }
+        proofs.ask(
+            ContentVerifier.Question(
+                tenant: job.tenant, sha256: content.sha256, descriptor: descriptor, stamp: FileStamp(status),
+                reply: reply))
+    }
+
+    /// Below 0: there is none.
+    private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
+        guard case .path(let path, _) = content.place else {
+            return Glibc.open("\(paths.kept)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
+        }
+        let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard root >= 0 else { return -1 }
+        defer { close(root) }
+        // Not blocking: a FIFO in its place would wait for a writer.
+        return csys_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
+    }
+
+    /// Whether it is the very file that the job has published, untouched: digest, tag and type are that
+    /// job's. Another job or a user may have put another one in its place since, or a backup this one.
+    private static func isPublished(_ status: stat, _ content: JobContent) -> Bool {
+        // Nobody else writes where the service keeps files.
+        guard case .path(_, let identity) = content.place else { return true }
+        return identity == FileIdentity(status)
+    }
+}

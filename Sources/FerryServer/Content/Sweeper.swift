@@ -1,0 +1,86 @@
+import FerryCore
+import FerryEngine
+import FerryStore
+import Logging
+import Sys
+
+/// Looks now and then for what dead attempts have left in the directories of this node, and for files that
+/// are kept for jobs which are no longer there.
+final class Sweeper: Sendable {
+    private static let intervalSeconds = 3_600.0
+    private static let answerMilliseconds: Int32 = 30_000
+    private let ending = Mailbox<Never>()
+    private let keptEnding = Mailbox<Never>()
+    private let store: Store
+    private let roots: @Sendable () -> [String]
+    private let kept: String
+    private let clock: DatabaseClock
+    private let retentionSeconds: Double
+    private let logger: Logger
+
+    /// `roots`: directories without each other; `kept`: where the service keeps files.
+    init(
+        store: Store, roots: @escaping @Sendable () -> [String], kept: String, clock: DatabaseClock,
+        retentionSeconds: Double, logger: Logger
+    ) {
+        self.kept = kept
+        self.clock = clock
+        self.retentionSeconds = retentionSeconds
+        self.store = store
+        self.roots = roots
+        self.logger = logger
+    }
+
+    /// The first rounds begin at once, on threads of their own.
+    func start() {
+        _ = Thread(name: "sweep") { [self] in repeatedly(ending, round) }
+        // Not behind the other: that one may take a day.
+        _ = Thread(name: "sweep-kept") { [self] in repeatedly(keptEnding, removeKept) }
+    }
+
+    private func repeatedly(_ ending: Mailbox<Never>, _ sweep: () -> Void) {
+        while !ending.isClosed {
+            sweep()
+            let seconds = min(Self.intervalSeconds, max(1, retentionSeconds / 4))
+            _ = ending.wait(milliseconds: Int32(seconds * 1_000))
+        }
+    }
+
+    func stop() {
+        ending.close()
+        keptEnding.close()
+    }
+
+    private func round() {
+        let sweep = PartialSweep(
+            ask: { [self] in fates(of: $0) }, isStopped: { [ending] in ending.isClosed })
+        let removed = roots().reduce(0) { $0 + sweep.run(below: $1) }
+        if removed > 0 {
+            logger.notice("Files of dead attempts were removed.", metadata: ["count": "\(removed)"])
+        }
+    }
+
+    /// No job is gone before the shortest retention is over.
+    private func removeKept() {
+        let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
+        let sweep = ManagedFileSweep(
+            ask: { [self] in known($0) }, isStopped: { [keptEnding] in keptEnding.isClosed })
+        let removed = sweep.run(in: kept, madeBefore: clock.now() + -min(shortest, retentionSeconds))
+        if removed > 0 {
+            logger.notice("Files of jobs that are gone were removed.", metadata: ["count": "\(removed)"])
+        }
+    }
+
+    private func known(_ jobs: [JobID]) -> Set<JobID>? {
+        let answer = Mailbox<Set<JobID>?>()
+        store.control.known(jobs) { answer.send(try? $0.get()) }
+        return answer.wait(milliseconds: Self.answerMilliseconds).first ?? nil
+    }
+
+    private func fates(of jobs: [JobID]) -> [JobID: PartialSweep.Fate]? {
+        let answer = Mailbox<[JobID: Bool]?>()
+        store.control.leftovers(of: jobs) { answer.send(try? $0.get()) }
+        guard let goes = answer.wait(milliseconds: Self.answerMilliseconds).first ?? nil else { return nil }
+        return goes.mapValues { $0 ? .goes : .stays }
+    }
+}

@@ -1,0 +1,287 @@
+import Curl
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryStore
+import FerryWebhooks
+import Glibc
+import HTTPServer
+import Logging
+import OpenSSL
+import Synchronization
+import Sys
+
+/// A node: every part, built in the order of the flow and stopped against it.
+final class Application: Sendable {
+    private let configuration: Configuration
+    private let parts: NodeParts
+    // Held for the lock on the data directory.
+    private let identity: NodeIdentity
+    private let database: Database
+    private let firstStart: Bootstrap
+    private let surface: APIServer
+    private let sweeper: Sweeper?
+    private let logger: Logger
+    /// What `end` waits for.
+    private let awaited = Mutex("")
+
+    private init(
+        _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
+        firstStart: Bootstrap, surface: APIServer, logger: Logger
+    ) {
+        sweeper = Application.makeSweeper(
+            configuration, store: parts.store, clock: parts.clock, logger: logger)
+        self.configuration = configuration
+        self.parts = parts
+        self.identity = identity
+        self.database = database
+        self.firstStart = firstStart
+        self.surface = surface
+        self.logger = logger
+    }
+
+    /// Builds everything; returns when requests are answered. Nothing that is queued is touched before
+    /// `begin`: an attempt that a failed start had begun could be one of those that cannot be made twice.
+    static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
+        let budget = budget(configuration, logger: logger)
+        let memory = memory(logger: logger)
+        let paths = StoragePaths(configuration)
+        try paths.prepare()
+        for sentence in try paths.exposed() + paths.unwritable() { logger.warning("\(sentence)") }
+        let identity = try NodeIdentity(dataDirectory: configuration.dataDirectory)
+        let database = try Database.open(configuration, logger: logger)
+        var isStarted = false
+        defer { if !isStarted { database.close() } }
+        let migrations = try database.migrate()
+        if let first = migrations.first, let last = migrations.last {
+            logger.notice(
+                "The schema of the database was brought up to date.",
+                metadata: ["migrations": first == last ? "\(last)" : "\(first) to \(last)"])
+        }
+        let application = try build(
+            configuration, budget, memory, identity: identity, database: database, logger: logger)
+        isStarted = true
+        do {
+            try application.open()
+        } catch {
+            application.end()
+            throw error
+        }
+        return application
+    }
+
+    /// Makes the node known in the database, and starts to answer.
+    private func open() throws {
+        let observers = CommitObservers()
+        observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: surface.waiters)
+        try parts.store.start(runner: parts.engine, observer: observers, prober: parts.engine)
+        // The port is ours: what is shown once comes from a start that succeeds.
+        try firstStart.settleAdminKey(
+            configuration, store: parts.store, address: address, now: parts.clock.now(), logger: logger)
+        try surface.listen()
+    }
+
+    private static func budget(_ configuration: Configuration, logger: Logger) -> DescriptorBudget {
+        let isWorker = configuration.roles.contains(.worker)
+        let limit = raiseDescriptorLimit()
+        let transfers = isWorker ? configuration.concurrency : 0
+        let budget = DescriptorBudget(
+            limit: limit, transfers: transfers, clients: configuration.httpConnections,
+            keptConnections: isWorker
+                ? max(64, min(transfers, 4096)) * configuration.transferLoops : 0)
+        if budget.transfers < transfers || budget.clients < configuration.httpConnections {
+            logger.warning(
+                """
+                The limit of open files is too low: this node runs \(budget.transfers) transfers at \
+                once instead of \(transfers), for \(budget.clients) connections of the API instead of \
+                \(configuration.httpConnections). Raise it (ulimit -n, LimitNOFILE), or lower \
+                FERRY_CONCURRENCY and FERRY_HTTP_CONNECTIONS.
+                """, metadata: ["limit": "\(limit)"])
+        }
+        return budget
+    }
+
+    private static func memory(logger: Logger) -> MemoryBudget {
+        let limit = memoryLimit()
+        let budget = MemoryBudget(limit: limit)
+        if budget.bodies < Limits.bodyBytesMax {
+            logger.notice(
+                "There is little memory: bodies of requests wait and are refused sooner.",
+                metadata: ["limit": "\(limit)", "bodies": "\(budget.bodies)"])
+        }
+        return budget
+    }
+
+    private static func build(
+        _ configuration: Configuration, _ budget: DescriptorBudget, _ memory: MemoryBudget,
+        identity: NodeIdentity, database: Database, logger: Logger
+    ) throws -> Application {
+        let box = SecretBox(key: try secretKey(configuration))
+        let firstStart = try Bootstrap.settle(configuration, url: database.url, box: box)
+        let clock = DatabaseClock()
+        let slots = WorkerSlots(capacity: budget.transfers, lentMax: budget.lentSlots)
+        // No place for a transfer, whatever networks are allowed.
+        let own = OwnEndpoints(isOwnAddress: isOwnAddress)
+        let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
+        let openSecrets = secretsOpener(box)
+        var settings = StoreConfiguration(
+            url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
+            isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
+            seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),
+            openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) },
+            hashCredentials: { box.shortHash($0) })
+        settings.own = own
+        settings.spool = ResultSpool(directory: configuration.dataDirectory)
+        let (downloads, places) = (DownloadAdmission(), DeliveryCredits())
+        settings.downloads = downloads
+        settings.places = places
+        settings.limits = configuration.limits
+        settings.jobCountMax = configuration.unfinishedJobs
+        settings.listens = configuration.notify == .on
+        settings.eventRetention = configuration.eventRetention
+        settings.openWebhookKeys = { box.webhookKeys($0) }
+        let zones = ZoneFiles()
+        settings.zones = zones
+        settings.retentionSeconds = configuration.retentionSeconds
+        settings.sealResumePoint = { box.resumeData($0) }
+        let store = Store(settings)
+        let engine = try makeEngine(
+            configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,
+            downloads: downloads, logger: logger)
+        var webhooks: WebhookSender?
+        do {
+            webhooks = try makeWebhooks(
+                configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
+                places: places, logger: logger)
+            let health = Health(
+                store: store, engine: engine, webhooks: webhooks, downloads: downloads, configuration)
+            let parts = NodeParts(
+                store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
+                budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
+                paths: StoragePaths(configuration), openSecrets: openSecrets)
+            let surface = try APIServer(configuration, parts: parts, logger: logger)
+            if let address = IPAddress(text: configuration.listenHost) {
+                own.add(.init(address, port: surface.port))
+            }
+            return Application(
+                configuration, parts, identity: identity, database: database, firstStart: firstStart,
+                surface: surface, logger: logger)
+        } catch {
+            webhooks?.stop(graceSeconds: 0)
+            engine?.stop()
+            throw error
+        }
+    }
+
+    /// Takes up the work, and says that it is ready: one line on standard output.
+    func begin(json: Bool) {
+        parts.store.beginWork()
+        // What it asked for before this node had a lease it did not get.
+        parts.webhooks?.wake()
+        sweeper?.start()
+        parts.health.becomeReady()
+        let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
+        _ = write(STDOUT_FILENO, line, line.count)
+    }
+
+    private var address: String {
+        let host = configuration.listenHost
+        return "http://\(host.contains(":") ? "[\(host)]" : host):\(surface.port)"
+    }
+
+    /// False when a part has ended without which nothing works.
+    var isHealthy: Bool { !parts.health.isBroken }
+
+    /// Readiness first, then no new work, then what runs may end; the parts stop against the flow.
+    func stop() {
+        end()
+        logger.notice("Ferry has stopped.")
+    }
+
+    private func end() {
+        parts.health.beginDraining()
+        sweeper?.stop()
+        parts.store.drain()
+        wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
+        wait(for: "webhooks") { parts.webhooks?.stop() }
+        wait(for: "requests") { surface.drain(seconds: 5) }
+        wait(for: "database lanes") { parts.store.stop() }
+        wait(for: "transfer loops") { parts.engine?.stop() }
+        wait(for: "server") { surface.stop() }
+        wait(for: "database") { database.close() }
+    }
+
+    private func wait(for part: String, _ end: () -> Void) {
+        awaited.withLock { $0 = part }
+        end()
+    }
+
+    /// For a `stop` that does not come to its end: says what it waits for, and shuts the private PostgreSQL
+    /// down. Jobs that run are found as lost, as after a kill. Any thread.
+    func abandon() {
+        logger.critical(
+            "Ferry ends without waiting for what hangs.", metadata: ["part": "\(awaited.withLock { $0 })"])
+        database.close()
+    }
+
+    private static func makeEngine(
+        _ configuration: Configuration, _ budget: DescriptorBudget, _ memory: MemoryBudget, _ node: NodeID,
+        store: Store, clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadAdmission, logger: Logger
+    ) throws -> Engine? {
+        guard configuration.roles.contains(.worker) else { return nil }
+        let paths = StoragePaths(configuration)
+        var settings = EngineConfiguration(
+            storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
+            userAgent: "Ferry/\(ferryVersion)")
+        settings.fileModes = { paths.fileModes(of: $0) }
+        settings.node = node
+        settings.proxy = configuration.proxy
+        settings.loopCount = configuration.transferLoops
+        settings.storageReserve = configuration.storageReserve
+        settings.storageTimeout = configuration.storageTimeout
+        settings.watchedDirectories = paths.watched
+        settings.downloads = downloads
+        settings.connections = store.connections
+        settings.fileSync = configuration.fileSync == .full ? .full : .none
+        settings.keptConnectionCount = budget.keptConnections
+        settings.gatheredByteCountMax = memory.gathered
+        return try Engine(
+            configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
+            clock: clock, logger: logger)
+    }
+
+    private static func makeSweeper(
+        _ configuration: Configuration, store: Store, clock: DatabaseClock, logger: Logger
+    ) -> Sweeper? {
+        guard configuration.roles.contains(.worker) else { return nil }
+        let paths = StoragePaths(configuration)
+        return Sweeper(
+            store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,
+            retentionSeconds: configuration.retentionSeconds, logger: logger)
+    }
+
+    private static func makeWebhooks(
+        _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
+        secret: WebhookSecret, places: DeliveryCredits, logger: Logger
+    ) throws -> WebhookSender? {
+        guard configuration.roles.contains(.webhooks) else { return nil }
+        var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
+        let answers = WebhookAnswers(
+            control: store.control, clock: clock, egress: egress,
+            node: .reading(
+                hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false,
+                hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
+        settings.takeAnswer = { answers.take($0, $1, done: $2) }
+        settings.places = places
+        settings.lease = { [watch = store.watch] in watch.lease }
+        return try WebhookSender(
+            queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
+    }
+
+    private static func secretsOpener(_ box: SecretBox) -> @Sendable ([UInt8]) -> JobSecrets? {
+        { sealed in
+            guard let plain = try? box.open(sealed) else { return nil }
+            return try? JobSecrets(json: plain)
+        }
+    }
+}

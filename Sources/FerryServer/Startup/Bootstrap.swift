@@ -1,0 +1,127 @@
+import FerryAPI
+import FerryCore
+import FerryStore
+import Glibc
+import Logging
+import OpenSSL
+import Sys
+
+/// What a database gets once, at the first start of its first node, and what is shown once.
+struct Bootstrap: Sendable {
+    let webhookSecret: WebhookSecret
+
+    /// Checks that this node's key opens what the database holds, and makes the webhook secret if there is
+    /// none: first of all, as a node with another key must not touch anything there. Blocks for a few round
+    /// trips.
+    static func settle(_ configuration: Configuration, url: String, box: SecretBox) throws -> Bootstrap {
+        var settings = try FirstSettings(url: url)
+        let proof = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
+        guard (try? box.open(proof)) != nil else {
+            throw Configuration.Failure(
+                description:
+                    "This database was set up with another FERRY_SECRET_KEY. Use that of its first node "
+                    + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
+        }
+        return Bootstrap(webhookSecret: try settleWebhookSecret(configuration, &settings, box: box))
+    }
+
+    private static func settleWebhookSecret(
+        _ configuration: Configuration, _ settings: inout FirstSettings, box: SecretBox
+    ) throws -> WebhookSecret {
+        if let secret = configuration.webhookSecret { return secret }
+        guard let fresh = WebhookSecret(key: randomBytes(32)) else {
+            preconditionFailure("32 bytes are a webhook secret")
+        }
+        let sealed = try settings.keep("webhook_secret", box.seal(Array(fresh.text.utf8)))
+        guard let plain = try? box.open(sealed),
+            let kept = WebhookSecret(String(decoding: plain, as: UTF8.self))
+        else {
+            throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
+        }
+        // Else it comes with the first admin key.
+        if configuration.adminKey != nil, kept == fresh {
+            show("\nWebhooks are signed with, shown this once:  \(kept.text)\n\n")
+        }
+        return kept
+    }
+
+    private static func show(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = write(STDERR_FILENO, bytes, bytes.count)
+    }
+
+    /// Keeps the configured admin key, or makes the first one and shows it. To be called when nothing can
+    /// fail any more that would end this start; `address`: where this node answers.
+    func settleAdminKey(
+        _ configuration: Configuration, store: Store, address: String, now: Timestamp, logger: Logger
+    ) throws {
+        let control = store.control
+        let generator = IdentifierGenerator { now }
+        func record(_ key: String, name: String) -> APIKey {
+            APIKey(id: generator.make(), role: .admin, name: name, hash: digest(ofKey: key), createdAt: now)
+        }
+        if let key = configuration.adminKey {
+            let configured = record(key, name: "FERRY_ADMIN_KEY")
+            _ = try Self.wait { control.createKey(configured, reply: $0) }
+            Self.tell(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
+            return
+        }
+        let key = makeKey()
+        // A configured secret is known to whoever has set it.
+        let text = announcement(
+            of: key, address: address, showsWebhookSecret: configuration.webhookSecret == nil)
+        try Self.wait {
+            control.createFirstKey(
+                record(key, name: "first admin key"),
+                show: { Self.show(text) }, reply: $0)
+        }
+    }
+
+    /// Whoever has set a key has to hear that it opens nothing, and that the one before still does.
+    private static func tell(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
+        for key in keys {
+            if key.hash == configured.hash, let revokedAt = key.revokedAt {
+                logger.error(
+                    "FERRY_ADMIN_KEY was revoked and opens nothing; set another one, or none.",
+                    metadata: ["key": "\(key.id)", "revoked_at": "\(revokedAt)"])
+            } else if key.hash != configured.hash, key.name == configured.name, key.revokedAt == nil {
+                logger.warning(
+                    "An earlier FERRY_ADMIN_KEY is still valid; revoke it when no node is set to it.",
+                    metadata: ["key": "\(key.id)"])
+            }
+        }
+    }
+
+    /// Asks a lane and waits for its answer.
+    static func wait<Value: Sendable>(
+        _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+    ) throws -> Value {
+        let answers = Mailbox<Result<Value, StoreError>>()
+        ask { answers.send($0) }
+        switch answers.wait(milliseconds: 30_000).first {
+        case .success(let value)?: return value
+        case .failure(.unavailable)?, nil:
+            throw Configuration.Failure(
+                description: "The database did not answer every session of this node; the log says why.")
+        case .failure(let error)?: throw error
+        }
+    }
+
+    /// What is shown once, with an example to paste.
+    private func announcement(of key: String, address: String, showsWebhookSecret: Bool) -> String {
+        var text = "\nThe admin key, shown this once:  \(key)\n"
+        if showsWebhookSecret { text += "Webhooks are signed with:         \(webhookSecret.text)\n" }
+        return text + """
+
+            Try it:
+
+              export FERRY_URL=\(address) FERRY_KEY=\(key)
+              curl -s $FERRY_URL/v1/jobs -H "Authorization: Bearer $FERRY_KEY" \\
+                -H 'Content-Type: application/json' -H 'Prefer: wait=20' \\
+                -d '{"kind":"download","request":{"url":"https://www.debian.org/"},
+                     "destination":{"path":"debian.html"}}'
+
+
+            """
+    }
+}

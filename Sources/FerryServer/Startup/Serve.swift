@@ -1,0 +1,207 @@
+import Curl
+import FerryCore
+import Glibc
+import Logging
+import Synchronization
+import Sys
+
+/// The version that `ferry --version`, `User-Agent` and `/v1/admin/status` say.
+package let ferryVersion = "0.1.0"
+
+/// Reads the settings of this process: flags (by the names of the variables), environment, file, defaults.
+package func loadConfiguration(flags: [String: String]) throws(Configuration.Failure) -> Configuration {
+    try Configuration(
+        SettingSource(flags: flags, environment: processEnvironment()), isTerminal: isatty(STDERR_FILENO) == 1
+    )
+}
+
+/// Runs the service until SIGTERM, SIGINT or SIGHUP and returns the exit status. While it starts they end the
+/// process where it stands, with status 0.
+///
+/// Call on the main thread, before any other thread exists: signals are blocked here for all of them.
+///
+/// `json`: says that it is ready with a JSON object instead of a sentence.
+package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
+    let blocked = blockSignals()
+    signal(SIGPIPE, SIG_IGN)
+    // A body that gathers is freed with the end of its heap; to fetch its pages anew took a tenth of the
+    // processor time of a job of 100 KiB.
+    keepFreedMemory(perHeap: 4 << 20, mappedFrom: 1 << 20)
+    ProcessMetrics.begin()
+    let logger = makeLogger(configuration)
+    defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
+    let signals = EndSignals(blocked, logger: logger)
+    let lastResort = ShutdownWatchdog()
+    for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
+    do {
+        let application = try Application.start(configuration, logger: logger)
+        signals.handOver()
+        application.begin(json: json)
+        let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
+        let status: Int32 = isAsked ? 0 : 1
+        lastResort.end(application, status: status, after: configuration.drainSeconds + stopSeconds)
+        application.stop()
+        return status
+    } catch {
+        logger.critical("Ferry cannot start.", metadata: ["reason": "\(error)"])
+        return 1
+    }
+}
+
+/// Brings the schema up to date and returns the exit status.
+package func migrate(_ configuration: Configuration, json: Bool) -> Int32 {
+    let logger = makeLogger(configuration)
+    do {
+        let database = try Database.open(configuration, logger: logger)
+        defer { database.close() }
+        let applied = try database.migrate()
+        let numbers = applied.map(String.init).joined(separator: json ? "," : ", ")
+        if json {
+            print(#"{"applied":[\#(numbers)]}"#)
+        } else {
+            print(applied.isEmpty ? "The schema is up to date." : "Applied: \(numbers).")
+        }
+        return 0
+    } catch {
+        logger.critical("The schema cannot be brought up to date.", metadata: ["reason": "\(error)"])
+        return 1
+    }
+}
+
+func makeLogger(_ configuration: Configuration) -> Logger {
+    var logger = Logger(label: "ferry") { label in
+        LineLogHandler(label: label, level: configuration.logLevel, isJSON: configuration.logFormat == .json)
+    }
+    logger.logLevel = configuration.logLevel
+    return logger
+}
+
+func processEnvironment() -> [String: String] {
+    var values: [String: String] = [:]
+    var entry = environ
+    while let text = entry.pointee {
+        let pair = String(cString: text)
+        if let equals = pair.firstIndex(of: "=") {
+            values[String(pair[..<equals])] = String(pair[pair.index(after: equals)...])
+        }
+        entry += 1
+    }
+    return values
+}
+
+/// SIGTERM, SIGINT and SIGHUP stay pending until `EndSignals` takes them, but SIGHUP only if it was not to be
+/// ignored (nohup(1)): what is blocked is not ignored.
+private func blockSignals() -> sigset_t {
+    var signals = impatientSignals()
+    var hangUp = sigaction()
+    sigaction(SIGHUP, nil, &hangUp)
+    let ignoring = unsafeBitCast(SIG_IGN, to: Int.self)
+    if unsafeBitCast(hangUp.__sigaction_handler.sa_handler, to: Int.self) != ignoring {
+        sigaddset(&signals, SIGHUP)
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, nil)
+    return signals
+}
+
+/// Those that end the process at once when they come a second time. A terminal that is closed may say so
+/// several times.
+private func impatientSignals() -> sigset_t {
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    sigaddset(&signals, SIGTERM)
+    sigaddset(&signals, SIGINT)
+    return signals
+}
+
+/// Takes the signals that ask the process to end, on a thread of its own.
+///
+/// A start may wait for others (a database, another node's migration, a recovery) and has nothing to finish:
+/// there the process ends at once, and the kernel takes the private PostgreSQL along. Once it has been handed
+/// over, the first signal is `waitForEnd`'s, and the second one ends the process.
+private final class EndSignals: Sendable {
+    private let isStarting = Mutex(true)
+    private let asked = Mailbox<Void>()
+
+    /// Of threads that exist already all have to block the signals.
+    init(_ signals: sigset_t, logger: Logger) {
+        _ = Thread(name: "signals") { [self] in
+            var signals = signals
+            var number: Int32 = 0
+            sigwait(&signals, &number)
+            // Under the lock: nothing begins meanwhile.
+            isStarting.withLock { isStarting in
+                if isStarting { endBeforeStart(logger) }
+            }
+            asked.send(())
+            signals = impatientSignals()
+            sigwait(&signals, &number)
+            _exit(130)
+        }
+    }
+
+    /// From here on there is something to finish.
+    func handOver() { isStarting.withLock { $0 = false } }
+
+    /// Whether a signal has come, or comes within the time.
+    func wait(milliseconds: Int32) -> Bool { !asked.wait(milliseconds: milliseconds).isEmpty }
+}
+
+private func endBeforeStart(_ logger: Logger) -> Never {
+    logger.notice("Ferry ends before it has started.")
+    LogSink.standardError.finish(milliseconds: logMilliseconds)
+    _exit(0)
+}
+
+/// Returns true at the first of the signals, false when a part has ended or hangs.
+private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> Bool) -> Bool {
+    var brokenCount = 0
+    while true {
+        let isAsked = signals.wait(milliseconds: 1_000)
+        LogSink.standardError.flush()
+        if isAsked {
+            logger.notice("Ferry stops: it finishes what it can.")
+            return true
+        }
+        brokenCount = isHealthy() ? 0 : brokenCount + 1
+        // Not at once: a process that was stopped, or whose machine was, needs a moment to come round.
+        if brokenCount == 5 {
+            logger.critical("Ferry stops: a part that it cannot do without has ended.")
+            return false
+        }
+    }
+}
+
+/// Ends the process when something that hangs keeps it from stopping: whoever has asked for it kills it a
+/// while later, and its PostgreSQL with it; whoever starts it again waits for it.
+private struct ShutdownWatchdog {
+    private struct Order {
+        let application: Application
+        let status: Int32
+        let seconds: Double
+    }
+    private let orders = Mailbox<Order>()
+
+    /// The thread is there from the start: when Ferry stops the process may have no more.
+    init() {
+        _ = Thread(name: "last resort") { [orders] in
+            guard let order = orders.wait(milliseconds: -1).first else { return }
+            var pause = timespec(tv_sec: Int(order.seconds), tv_nsec: 0)
+            var rest = timespec()
+            while nanosleep(&pause, &rest) != 0 { pause = rest }
+            order.application.abandon()
+            LogSink.standardError.finish(milliseconds: logMilliseconds)
+            _exit(order.status)
+        }
+    }
+
+    /// With this status, unless the process has ended by then.
+    func end(_ application: Application, status: Int32, after seconds: Double) {
+        orders.send(Order(application: application, status: status, seconds: seconds))
+    }
+}
+
+/// Seconds that a node has to stop, beside its drain and the end of its private PostgreSQL.
+private let stopSeconds = 40.0
+
+/// What the reader of the log may take at the end.
+private let logMilliseconds: Int32 = 1_000

@@ -1,0 +1,151 @@
+import Curl
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryStore
+import FerryWebhooks
+import Glibc
+import HTTPServer
+import Logging
+import OpenSSL
+import Sys
+
+/// The HTTP side of a node: the API over its ports, and the server under it.
+final class APIServer: Sendable {
+    let waiters: JobWaiters
+    private let api: API
+    private let server: Server
+    private let content: ContentReader
+    private let refresh: KeyRefresh
+
+    var port: UInt16 { server.port }
+
+    /// Binds the address; nothing is answered before `listen`.
+    init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
+        let waiters = JobWaiters()
+        let content = ContentReader(paths: parts.paths)
+        let door = StoreAdapter(
+            store: parts.store, paths: parts.paths, engine: parts.engine, health: parts.health,
+            openSecrets: parts.openSecrets)
+        var ports = APIPorts(
+            store: door, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
+        let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
+        ports.progress = { engine?.progress(of: $0) }
+        ports.running = { engine?.runningTransfers ?? [] }
+        ports.queue = { store.queueConditions }
+        ports.zones = parts.zones
+        ports.seal = { box.seal($0) }
+        ports.open = { try? box.open($0) }
+        ports.openWebhookKeys = { box.webhookKeys($0) }
+        ports.openResumeData = { box.resumePoint($0) }
+        ports.readiness = {
+            health.checks.map { ReadinessCheck($0.name, isOK: $0.isPassed, isRequired: $0.isRequired) }
+        }
+        ports.uptime = { ProcessMetrics.uptimeSeconds }
+        let page = MetricsPage(parts)
+        ports.metrics = { page.text() }
+        var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
+        settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
+        settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
+        settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
+        settings.retentionSeconds = configuration.retentionSeconds
+        settings.bodyBytesMax = parts.memory.bodies
+        let api = API(settings, ports, logger: logger)
+        page.connect(
+            api.requestMetrics,
+            held: .init(
+                listenerCount: { [weak api] in api?.listenerCount ?? 0 }, waitCount: { waiters.count }))
+        var limits = ServerLimits()
+        limits.connections = parts.budget.clients
+        server = try Server(
+            address: configuration.listenHost, port: configuration.listenPort, limits: limits,
+            handler: configuration.roles.contains(.api) ? api : ProbesOnly(api: api)
+        ) { message in logger.debug("libmicrohttpd", metadata: ["detail": "\(message)"]) }
+        self.waiters = waiters
+        self.content = content
+        self.api = api
+        refresh = KeyRefresh(api)
+    }
+
+    /// Starts to answer. Throws when the keys cannot be read that clients will show.
+    func listen() throws {
+        try refresh.start()
+        waiters.start()
+        try server.start()
+    }
+
+    /// Takes no new connections and answers what is in flight, from the store: that has to stop later.
+    func drain(seconds: Double) {
+        api.endWaits()
+        api.endStreams()
+        content.endWaits()
+        server.drain(deadlineSeconds: seconds)
+    }
+
+    func stop() {
+        refresh.stop()
+        api.stop()
+        server.stop()
+        content.stop()
+    }
+}
+
+/// A node without the role `api` answers probes and metrics only.
+private struct ProbesOnly: RequestHandler {
+    let api: API
+
+    func plan(_ head: RequestHead) -> BodyPlan {
+        if ["/livez", "/readyz", "/metrics"].contains(head.path) { return api.plan(head) }
+        return .refuse(api.unserved(head))
+    }
+
+    func handle(_ request: Request, _ responder: Responder) { api.handle(request, responder) }
+
+    func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response {
+        api.refusal(code, detail, requestID)
+    }
+
+    func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
+        api.completed(head, status: status, durationNanoseconds: durationNanoseconds)
+    }
+}
+
+/// What the surface is made over.
+struct NodeParts: Sendable {
+    let store: Store
+    let engine: Engine?
+    let webhooks: WebhookSender?
+    let health: Health
+    let slots: WorkerSlots
+    let budget: DescriptorBudget
+    let memory: MemoryBudget
+    let box: SecretBox
+    let clock: DatabaseClock
+    let zones: ZoneFiles
+    let egress: EgressPolicy
+    let paths: StoragePaths
+
+    let openSecrets: @Sendable ([UInt8]) -> JobSecrets?
+}
+
+/// Reads the API keys every few seconds, so that those made or revoked on other nodes count.
+private final class KeyRefresh: Sendable {
+    private static let milliseconds: Int32 = 5_000
+    private let api: API
+    private let ending = Mailbox<Void>()
+
+    init(_ api: API) { self.api = api }
+
+    /// Waits for the first answer, so that no valid key is refused at the beginning.
+    func start() throws {
+        try Bootstrap.wait { api.refreshKeys(done: $0) }
+        _ = Thread(name: "keys") { [api, ending] in
+            while !ending.isClosed {
+                _ = ending.wait(milliseconds: Self.milliseconds)
+                if !ending.isClosed { api.refreshKeys() }
+            }
+        }
+    }
+
+    func stop() { ending.close() }
+}

@@ -1,0 +1,33 @@
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryWebhooks
+import Synchronization
+
+/// Passes the news of a commit on: to those who wait for a job, to the engine, to the webhooks.
+final class CommitObservers: CommitObserver {
+    private struct Parts: Sendable {
+        var engine: Engine?
+        var webhooks: WebhookSender?
+        var waiters: JobWaiters?
+    }
+    private let parts = Mutex(Parts())
+
+    func connect(engine: Engine?, webhooks: WebhookSender?, waiters: JobWaiters?) {
+        parts.withLock { $0 = Parts(engine: engine, webhooks: webhooks, waiters: waiters) }
+    }
+
+    func jobsFinished(_ jobs: [JobID]) {
+        let parts = parts.withLock { $0 }
+        parts.waiters?.finished(jobs)
+        parts.engine?.settled(jobs)
+    }
+
+    func jobsSuspended(_ jobs: [JobID]) { parts.withLock { $0.waiters }?.changed(jobs) }
+
+    func jobsLeaveBytes(_ jobs: [JobID]) { parts.withLock { $0.engine }?.leaveBytes(jobs) }
+
+    func deliveriesAdded(_ count: Int) {
+        parts.withLock { $0.webhooks }?.wake()
+    }
+}

@@ -1,0 +1,72 @@
+package import FerryCore
+import Logging
+import Postgres
+import Sys
+
+/// Counts tenants' jobs, which reads a whole table: on a connection of its own, open only while it is needed.
+package final class TenantCounts: Sendable {
+    /// Seconds between two censuses, at least, and as a multiple of what one takes.
+    private static let interval = 2.0
+    private static let intervalFactor = 10.0
+    /// Seconds for which an answer is good enough for operators.
+    private static let answerAge = 2.0
+
+    private let context: StoreContext
+    private let mailbox = Mailbox<Reply<[TenantStatus]>>()
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// The tenants that have unfinished jobs, as they were at most two seconds ago.
+    package func tenants(reply: @escaping Reply<[TenantStatus]>) {
+        if !mailbox.send(reply) { reply(.failure(.unavailable)) }
+    }
+
+    func close() { mailbox.close() }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "census", adjust: { $0.statementTimeout = .seconds(60) })
+        var last: (tenants: [TenantStatus], at: Int64)?
+        var nextAt: Int64 = 0
+        while true {
+            let asked = mailbox.wait(milliseconds: Int32(Self.interval * 500))
+            if mailbox.isClosed && asked.isEmpty { return }
+            let now = monotonicNanoseconds()
+            if let last, Double(now - last.at) < Self.answerAge * 1e9 {
+                for reply in asked { reply(.success(last.tenants)) }
+                continue
+            }
+            let isTight = context.admission.isTight
+            guard !asked.isEmpty || isTight && now >= nextAt else {
+                if !isTight { lane.close() }
+                continue
+            }
+            do {
+                let tenants = try count(lane)
+                let end = monotonicNanoseconds()
+                last = (tenants, end)
+                nextAt = end + Int64(max(Self.interval * 1e9, Self.intervalFactor * Double(end - now)))
+                context.admission.note(tenants, nextAt: nextAt)
+                for reply in asked { reply(.success(tenants)) }
+            } catch {
+                nextAt = now + Int64(Self.interval * 1e9)
+                if !error.isConnectionLost {
+                    context.logger.error("tenants could not be counted", metadata: ["error": "\(error)"])
+                }
+                for reply in asked { reply(.failure(.unavailable)) }
+            }
+        }
+    }
+
+    private func count(_ lane: ReconnectingConnection) throws(PostgresError) -> [TenantStatus] {
+        try lane.withConnection { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.countTenants, timeout: .seconds(60))
+            return (0..<rows.rowCount).map { row in
+                TenantStatus(
+                    tenant: rows.text(row, 0), waiting: rows.int64(row, 1), queued: rows.int64(row, 2),
+                    running: rows.int64(row, 3), suspended: rows.int64(row, 4))
+            }
+        }
+    }
+}

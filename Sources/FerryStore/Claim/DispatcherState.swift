@@ -1,0 +1,400 @@
+import FerryCore
+import FerryScheduler
+import Glibc
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// The state of the dispatcher lane. Lives on its thread.
+struct DispatcherState {
+    private let context: StoreContext
+    private let lane: ReconnectingConnection
+    /// Ended attempts that are not committed yet; each holds a lease.
+    private var endings: [JobTransition] = []
+    /// Events of running jobs that are not committed yet.
+    private var news: [News] = []
+    private var queue: QueueView
+    /// Lowered after a statement failed, so that one bad result fails alone.
+    private var batchMax = Limits.resultBatchMax
+    // Instants of the monotonic clock, in nanoseconds.
+    private var nextPromotion: Int64 = 0
+    private var nextReconciliation: Int64 = 0
+    /// After an error that may pass.
+    private var nextStep: Int64 = 0
+    private var dependents = Dependents()
+    private var connections: ConnectionTransaction
+    private var turnover = Turnover()
+    /// Until then nothing is leased for which there is no slot.
+    private var holdsNothingUntil: Int64 = 0
+
+    private static let promotionInterval: Int64 = 1_000_000_000
+    private static let reconciliationInterval: Int64 = 15_000_000_000
+    private static let promotionMax: Int32 = 500
+    private static let pauseAfterError: Int64 = 1_000_000_000
+    private static let holdingPause: Int64 = 1_000_000_000
+
+    init(_ context: StoreContext) {
+        self.context = context
+        queue = QueueView(context)
+        connections = ConnectionTransaction(context)
+        lane = context.connection(
+            "dispatcher", counts: true,
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(20)
+            })
+    }
+
+    var isEmpty: Bool { endings.isEmpty && news.isEmpty && context.held.count == 0 }
+
+    private var slots: WorkerSlots { context.configuration.slots }
+    private var isLeasing: Bool { context.mayLease }
+
+    // MARK: Time
+
+    /// How long nothing has to be done unless a message comes.
+    var idleMilliseconds: Int32 {
+        let now = Sys.monotonicNanoseconds()
+        var next = now + 1_000_000_000
+        if !endings.isEmpty || !news.isEmpty { next = now }
+        if let back = context.held.nextReturn { next = min(next, isLeasing ? back : now) }
+        if let look = dependents.nextLook { next = min(next, look) }
+        if let ask = connections.nextStep(now) { next = min(next, ask) }
+        if context.isPromoting { next = min(next, nextPromotion) }
+        if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
+        let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)), nextStep - now)
+        return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
+    }
+
+    /// Waits for the database where the mailbox would not.
+    func pause() {
+        poll(nil, 0, Int32(lane.retryIn / .milliseconds(1)) + 1)
+    }
+
+    /// Keeps what is not committed for the next start of this node. False: it could not.
+    mutating func spool() -> Bool {
+        giveBackHeld(Sys.monotonicNanoseconds())
+        return context.configuration.spool?.keep(news, endings, context.logger) ?? false
+    }
+
+    // MARK: Messages
+
+    mutating func take(_ message: JobDispatcher.Message) {
+        switch message {
+        case .result(let result):
+            queue.note(ended: result)
+            context.throughputs.note(result, at: context.clock)
+            endings.append(ending(context.edits.apply(to: result)))
+        case .resumed(let attempt, let offset):
+            news.append(News(resumed: attempt, at: offset, now: context.clock.now()))
+        case .wake: break
+        case .due(let instant): schedulePromotion(at: instant)
+        case .reconcile: nextReconciliation = 0
+        case .dependencies: dependents.note()
+        }
+    }
+
+    private func ending(_ result: AttemptResult) -> JobTransition {
+        context.health.note(result, HostSignal(result))
+        let now = context.clock.now()
+        let jitter = Double.random(in: 0...1)
+        if let wait = JobTransition.Wait(
+            result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
+            node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal)
+        {
+            context.metrics.connectivityWaits.add(1, ordering: .relaxed)
+            return .wait(wait)
+        }
+        return JobTransition(
+            result, node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal,
+            sealResumePoint: context.configuration.sealResumePoint)
+    }
+
+    private mutating func schedulePromotion(at instant: Timestamp) {
+        // A millisecond later, because the database's clock decides, not ours.
+        let delay = max(0, instant - context.clock.now()) * 1e9 + 1e6
+        nextPromotion = min(nextPromotion, Sys.monotonicNanoseconds() + Int64(min(delay, 1e15)))
+    }
+
+    // MARK: One transaction
+
+    /// Commits what has gathered and leases what is possible. Does nothing when there is nothing to do.
+    mutating func step() {
+        let now = Sys.monotonicNanoseconds()
+        guard lane.retryIn == .zero, now >= nextStep else { return }
+        if !news.isEmpty { tellNews() }
+        // What they tell of must not be over before they are told.
+        guard news.isEmpty else { return }
+        resolveDependencies()
+        for scope in connections.step(lane) { queue.note(closedAt: scope) }
+        giveBackHeld(now)
+        let ended = Array(endings.prefix(batchMax))
+        let promotes = context.isPromoting && now >= nextPromotion
+        slots.settle(ended.count)
+        var reserved = Reservation(lease: context.lease.number)
+        var claims = Claims()
+        if isLeasing, reserved.lease != nil {
+            claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
+        }
+        let round = Round(
+            endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: claims)
+        guard !ended.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else { return }
+        do {
+            let outcome = try lane.withConnection { connection throws(PostgresError) in
+                try round.commit(&connection, context)
+            }
+            context.metrics.dispatchBatches.add(1, ordering: .relaxed)
+            context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
+            succeed(round, outcome, reserved: reserved, began: now)
+        } catch {
+            slots.unsettle(ended.count)
+            reserved.giveBack(to: slots)
+            queue.abandon(round.claims)
+            fail(round, error)
+        }
+    }
+
+    private mutating func planClaims(
+        isAfterEndings: Bool, _ now: Int64, _ reserved: inout Reservation
+    ) -> Claims {
+        queue.learn()
+        let wanted = queue.wantedSlots
+        reserved.slots = slots.reserve(upTo: wanted)
+        if isAfterEndings, now >= holdsNothingUntil {
+            let most = turnover.wanted(capacity: slots.capacity) - context.held.count
+            reserved.held = slots.reserveLeases(upTo: min(wanted - reserved.slots, most))
+        }
+        let claims = queue.plan(reserved.slots, held: reserved.held, looks: queue.looks(now))
+        if !claims.holds {
+            slots.settle(reserved.held)
+            reserved.held = 0
+        }
+        if claims.wide.isEmpty && claims.narrow.isEmpty { reserved.giveBack(to: slots) }
+        if claims.isEmpty { queue.publish() }
+        return claims
+    }
+
+    /// What was held for long enough, or nothing may be begun any more.
+    private mutating func giveBackHeld(_ now: Int64) {
+        let late = context.held.take(olderThan: isLeasing ? now - context.held.patience : .max)
+        guard !late.isEmpty else { return }
+        turnover.forget()
+        for held in late { endings.append(.release(Lease(held.attempt), ended: nil)) }
+    }
+
+    private mutating func succeed(
+        _ round: Round, _ outcome: Round.Outcome, reserved: Reservation, began: Int64
+    ) {
+        let now = Sys.monotonicNanoseconds()
+        let claims = outcome.claims.jobs
+        endings.removeFirst(round.endings.count)
+        batchMax = Limits.resultBatchMax
+        context.book.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
+        queue.forget(round.endings.lazy.map(\.lease.job))
+        context.book.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
+        slots.settle(reserved.slots + reserved.held - claims.count)
+        if !round.endings.isEmpty {
+            turnover.note(ended: round.endings.count, at: now, nanoseconds: now - began)
+        }
+        context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
+        context.metrics.claimedJobs.add(Int64(claims.count), ordering: .relaxed)
+        for (lot, head) in outcome.queued { queue.add(lot, head: head) }
+        if !round.claims.isEmpty {
+            queue.settle(round.claims, outcome.claims, nanoseconds: now - began)
+        }
+        if isLeasing { queue.publish() }
+        if round.promotes {
+            nextPromotion =
+                outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
+            // What is due and yet was not promoted is somebody else's at this moment.
+            if let due = outcome.nextDue { schedulePromotion(at: max(due, context.clock.now() + 0.05)) }
+        }
+        for ending in round.endings {
+            switch ending {
+            case .retry(let retry): schedulePromotion(at: retry.instant)
+            case .ask(let ask): schedulePromotion(at: ask.question.expiresAt)
+            default: break
+            }
+        }
+        if let due = outcome.nextWait { schedulePromotion(at: due) }
+        if round.reconciles {
+            nextReconciliation = now + max(Self.reconciliationInterval, QueueView.lookPause * (now - began))
+            context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
+        }
+        if outcome.hasDependencyNews { dependents.note() }
+        if !outcome.claims.lost.isEmpty { mend(outcome.claims.lost) }
+        tell(round, outcome)
+        // For a while what has a slot goes first: nothing may overtake it for long.
+        if outcome.claims.passesOver { holdsNothingUntil = now + Self.holdingPause }
+        begin(claims, reserved)
+        if outcome.hasDueQuestions { QuestionTransaction(context: context, lane: lane).run() }
+    }
+
+    /// Jobs whose lots are not there would never be claimed.
+    private func mend(_ lots: Set<Int64>) {
+        context.lots.forget(lots)
+        var parameters = Parameters()
+        parameters.appendArray(.int64, lots) { $0.append(int64: $1) }
+        parameters.append(int32: Self.promotionMax)
+        do {
+            let count = try lane.withConnection { [parameters] connection throws(PostgresError) in
+                try connection.execute(Statements.mendLots, parameters).int64(0, 0)
+            }
+            context.logger.warning(
+                "queued jobs were in lots that are not there", metadata: ["count": "\(count)"])
+        } catch {
+            // The next look finds them again.
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("lots were not mended", metadata: ["error": "\(error)"])
+        }
+        context.backlog.addUnknown()
+    }
+
+    private mutating func resolveDependencies() {
+        guard dependents.nextLook != nil else { return }
+        let effects = dependents.step(lane, context)
+        if effects.queuedCount > 0 { context.backlog.addUnknown() }
+        if let due = effects.nextDue { schedulePromotion(at: due) }
+    }
+
+    /// In a transaction of its own, before the jobs' endings.
+    private mutating func tellNews() {
+        var wasSent = false
+        do {
+            let told = try lane.withConnection { [news] connection throws(PostgresError) in
+                wasSent = true
+                return try connection.execute(Statements.tellJobs, .news(news)).rowCount
+            }
+            let isWanted = news.contains(where: \.isWanted)
+            news = []
+            if told > 0 { context.events.written(isWanted: isWanted) }
+        } catch {
+            // Perhaps they are told, and nobody could tell a second time from another event.
+            if wasSent, error.isOutcomeUnknown { news = [] }
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
+            if error.isShortage { wait() } else { news = [] }
+        }
+    }
+
+    private func tell(_ round: Round, _ outcome: Round.Outcome) {
+        if !outcome.fenced.isEmpty {
+            context.metrics.fencedResults.add(Int64(outcome.fenced.count), ordering: .relaxed)
+            context.logger.notice(
+                "results came after the lease was lost",
+                metadata: ["count": "\(outcome.fenced.count)", "job.id": "\(outcome.fenced[0].job)"])
+        }
+        var finished: [JobID] = []
+        var leaving: [JobID] = []
+        let awaitedCount = outcome.claims.awaitedCount
+        var isWanted = outcome.reconciledCount > 0 || awaitedCount > 0
+        for case .finish(let job) in round.endings {
+            finished.append(job.lease.job)
+            isWanted = isWanted || job.isWanted
+            if job.record.resumeData != nil { leaving.append(job.lease.job) }
+        }
+        let suspended = round.endings.compactMap { ending -> JobID? in
+            if case .suspend(let lease, _, _) = ending { lease.job } else { nil }
+        }
+        if !suspended.isEmpty { context.commitObserver?.jobsSuspended(suspended) }
+        if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
+        // Also the fenced ones: whoever waits for them reads what became of them.
+        if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
+        for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
+        for case .wait(let wait) in round.endings where wait.isWanted { isWanted = true }
+        if !round.endings.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0 {
+            context.events.written(isWanted: isWanted)
+        }
+    }
+
+    /// Begins what was leased or holds it for the next slot, and ends at once what must not begin.
+    private mutating func begin(_ claims: [StoredJob], _ reserved: Reservation) {
+        guard !claims.isEmpty else { return slots.end(reserved.slots) }
+        let now = context.clock.now()
+        var attempts: [Attempt] = []
+        attempts.reserveCapacity(claims.count)
+        for stored in claims {
+            if stored.isCancelRequested {
+                let data = stored.keepsBytes ? context.configuration.resumeData : nil
+                endings.append(
+                    .finish(FinishedJob(stored, .cancelled, .cancelledByRequest, at: now, resumeData: data)))
+            } else if let expiry = stored.expiresAt, expiry <= now {
+                let resumeData = context.configuration.resumeData
+                endings.append(.finish(FinishedJob(overdue: stored, at: now, resumeData: resumeData)))
+            } else if let attempt = Attempt(stored, context) {
+                if attempt.mayHaveActed(before: stored) {
+                    end(stored, .failed, .outcomeUnknown, now)
+                } else {
+                    attempts.append(attempt)
+                }
+            } else {
+                context.logger.error(
+                    "a stored job cannot be read", metadata: ["job.id": "\(stored.record.id)"])
+                end(stored, .failed, .unreadable, now)
+            }
+        }
+        if attempts.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
+            context.events.written(isWanted: true)
+        }
+        begin(attempts, reserved)
+    }
+
+    private mutating func begin(_ attempts: [Attempt], _ reserved: Reservation) {
+        let slotCount = reserved.slots
+        // After the book, as in `SubmissionBatch.begin`.
+        guard context.attemptRunner != nil, context.lease.number == reserved.lease else {
+            slots.end(slotCount)
+            for attempt in attempts { endings.append(.release(Lease(attempt), ended: nil)) }
+            return
+        }
+        let begun = Array(attempts.prefix(slotCount))
+        slots.end(slotCount - begun.count)
+        context.begin(begun)
+        guard attempts.count > begun.count else { return }
+        var held: [Attempt] = []
+        for attempt in attempts[begun.count...] {
+            if attempt.spec.isRepeatable(attempt.spec.request.method) {
+                held.append(attempt)
+            } else if slots.begin(upTo: 1) == 1 {
+                context.begin([attempt])
+            } else {
+                // If this process died nobody would know that it had not begun. Claims look at its text.
+                holdsNothingUntil = Sys.monotonicNanoseconds() + Self.holdingPause
+                endings.append(.release(Lease(attempt), ended: nil))
+            }
+        }
+        context.held.add(held, at: Sys.monotonicNanoseconds())
+        context.beginHeld()
+    }
+
+    private mutating func end(
+        _ stored: StoredJob, _ state: JobState, _ error: TransferError, _ now: Timestamp
+    ) {
+        endings.append(.finish(FinishedJob(stored, state, error, at: now)))
+    }
+
+    private mutating func fail(_ round: Round, _ error: PostgresError) {
+        // What was leased or given back without an answer is found by comparing.
+        nextReconciliation = 0
+        guard !error.isConnectionLost, !error.isRetryable else { return }
+        context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
+        guard error.isOfData, Round.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty
+        else { return wait() }
+        if batchMax > 1 && round.endings.count > 1 {
+            batchMax = 1
+        } else if let simplified = endings[0].simplified {
+            endings[0] = simplified
+        } else {
+            wait()
+        }
+    }
+
+    /// A full disk, a timeout: what is to be said stays, and is said again.
+    private mutating func wait() {
+        let now = Sys.monotonicNanoseconds()
+        nextStep = now + Self.pauseAfterError
+        nextPromotion = max(nextPromotion, nextStep)
+    }
+}

@@ -1,0 +1,93 @@
+import FerryCore
+import FerryScheduler
+
+// What a claim has said about a lot, and when it is tried again.
+extension QueueView {
+    /// Seconds until a lot is tried again that somebody else is claiming from.
+    private static let takenPause = 0.005
+    /// Seconds until a lot without permits is tried again, and more for each of the others, because only what
+    /// ends on other nodes has to be found so.
+    private static let fullPause = 0.1
+    private static let fullPauseStep = 0.001
+    static let fullPauseMax = 5.0
+
+    /// Seconds. While no download may begin, a claim steps over all that queue: it takes no more time than
+    /// looks.
+    func closedPause(_ nanoseconds: Int64) -> Double {
+        max(1, Double(Self.lookPause * nanoseconds) / 1e9)
+    }
+
+    mutating func depth(
+        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
+    ) -> ClaimSchedule.Depth {
+        if claimed == ask.count || outcome.passesOver || outcome.diverted.contains(ask.lot.id) {
+            return .more
+        }
+        if (claims.hasHosts || claims.hasAway) && !claims.diverts(ask.lot) {
+            suspects.insert(ask.lot.id)
+            return .more
+        }
+        suspects.remove(ask.lot.id)
+        return .empty
+    }
+
+    mutating func depth(
+        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
+        _ now: Timestamp
+    ) -> ClaimSchedule.Depth {
+        if claimed == ask.count { return .more }
+        guard let permits else { return .blocked(until: now + Self.takenPause) }
+        guard claimed == permits.count else { return .empty }
+        if let until = permits.blockedUntil {
+            // A limit of a narrower scope is of no matter to the other lots of a wider one.
+            if let (key, isPaced) = onlyScope(
+                of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
+            {
+                schedule.block(origin: key.origin, key.scope, until: until)
+                paced[key] = isPaced ? until : nil
+            }
+            return .blocked(until: until)
+        }
+        let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
+        let until = now + min(pause, Self.fullPauseMax)
+        if let (key, _) = onlyScope(of: ask.lot, where: { $0.connectionLimit != nil }) {
+            schedule.block(origin: key.origin, key.scope, until: until)
+        }
+        return .blocked(until: until)
+    }
+
+    /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it
+    /// was.
+    private func onlyScope(
+        of lot: ClaimQueue, where isSo: (HostLimit) -> Bool
+    ) -> (key: OriginScope, isPaced: Bool)? {
+        guard let scope = lot.scope else { return nil }
+        let limited = scope.scopes.compactMap { one -> (OriginScope, Bool)? in
+            guard let limit = context.configuration.hosts.limit(at: scope.origin, one), isSo(limit) else {
+                return nil
+            }
+            return (OriginScope(origin: scope.origin, scope: one), limit.requestRate != nil)
+        }
+        return limited.count == 1 ? limited[0] : nil
+    }
+
+    /// Fewer connections are used in a scope: lots that waited for its permits are tried again.
+    mutating func note(closedAt scope: RequestScope) {
+        let (origin, now) = (scope.origin, context.clock.now())
+        if !paced.isEmpty { paced = paced.filter { $0.value > now } }
+        let (hosts, paced) = (context.configuration.hosts, paced)
+        schedule.wake(origin: origin) { lot in
+            // Whatever ends, neither a hold nor a rate allows more before its time.
+            lot.scope?.scopes.contains { one in
+                guard let limit = hosts.limit(at: origin, one) else { return false }
+                return limit.blockedUntil ?? now > now
+                    || limit.requestRate != nil && paced[OriginScope(origin: origin, scope: one)] != nil
+            } ?? false
+        }
+    }
+}
+
+extension ClaimQueue {
+    /// What its jobs have in common with others. `nil` for a wide lot.
+    var scope: RequestScope? { origin.map { RequestScope(tenant: tenant, origin: $0, path: path) } }
+}

@@ -1,0 +1,112 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Hears what other nodes say with NOTIFY. Only hurries what polling would find as well.
+final class NotificationListener: Sendable {
+    private let context: StoreContext
+    private let stopping = EventDescriptor()
+    private let isStopping = Mailbox<Never>()
+    private let onWork: @Sendable () -> Void
+    private let onStop: @Sendable (JobID, AttemptStop) -> Void
+    private let onLimits: @Sendable () -> Void
+    private let onEdit: @Sendable (JobID) -> Void
+    private let onHosts: @Sendable () -> Void
+    private let onEvents: @Sendable () -> Void
+    private let onSessions: @Sendable () -> Void
+    private let onOperations: @Sendable () -> Void
+
+    init(
+        _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
+        onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
+        onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void,
+        onEvents: @escaping @Sendable () -> Void, onSessions: @escaping @Sendable () -> Void,
+        onOperations: @escaping @Sendable () -> Void
+    ) {
+        self.context = context
+        self.onWork = onWork
+        self.onStop = onStop
+        self.onLimits = onLimits
+        self.onEdit = onEdit
+        self.onHosts = onHosts
+        self.onEvents = onEvents
+        self.onSessions = onSessions
+        self.onOperations = onOperations
+    }
+
+    func close() {
+        isStopping.close()
+        stopping.signal()
+    }
+
+    /// Seconds after which a database that refuses LISTEN is asked again.
+    private static let refusalSeconds: Int32 = 60
+
+    /// The thread's body.
+    func run() {
+        var isRefused = false
+        let lane = context.connection(
+            "listen",
+            setUp: { connection throws(PostgresError) in
+                isRefused = false
+                do throws(PostgresError) {
+                    try connection.listen("ferry")
+                } catch {
+                    // A pooler that shares sessions forbids it.
+                    guard connection.isOpen, !error.isConnectionLost else { throw error }
+                    isRefused = true
+                }
+            }, adjust: { $0.answerTimeout = .seconds(5) })
+        var isTold = false
+        while !isStopping.isClosed {
+            do {
+                let arrived = try lane.withConnection { connection throws(PostgresError) in
+                    if isRefused { return [Notification]() }
+                    context.isListening.store(true, ordering: .relaxed)
+                    return try connection.notifications(
+                        timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
+                }
+                hear(arrived)
+            } catch {
+                context.isListening.store(false, ordering: .relaxed)
+                _ = isStopping.wait(milliseconds: max(50, Int32(lane.retryIn / .milliseconds(1))))
+                continue
+            }
+            guard isRefused else { continue }
+            if !isTold { context.logger.notice("the database refuses LISTEN: this node polls") }
+            isTold = true
+            lane.close()
+            _ = isStopping.wait(milliseconds: Self.refusalSeconds * 1_000)
+        }
+        context.isListening.store(false, ordering: .relaxed)
+    }
+
+    private func hear(_ arrived: [Notification]) {
+        var hasWork = false
+        for notification in arrived {
+            // `work`, news of the limits, of hosts or of sessions, a job that was changed, or how a job's
+            // attempt is to end and which.
+            let words = notification.payload.split(separator: ":", maxSplits: 1)
+            if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
+                if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
+            } else if words.count == 2, words[0] == ControlLane.editNotification {
+                if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
+            } else if notification.payload == LimitsCache.notification {
+                onLimits()
+            } else if notification.payload == HostLimitsLoader.notification {
+                onHosts()
+            } else if notification.payload == StoreContext.eventsNotification {
+                onEvents()
+            } else if notification.payload == SessionCache.notification {
+                onSessions()
+            } else if notification.payload == StoreContext.operationsNotification {
+                onOperations()
+            } else {
+                hasWork = true
+            }
+        }
+        if hasWork { onWork() }
+    }
+}

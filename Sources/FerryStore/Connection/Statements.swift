@@ -1,0 +1,17 @@
+package import Postgres
+
+/// Every SQL statement. Each folder declares a constant for each file of its `SQL/` folder in an extension. A
+/// test prepares each statement and compares the number of parameters.
+package enum Statements {
+    package static let all = [
+        ofAdmin, ofClaim, ofConnection, ofDeliveries, ofEvents, ofFinish, ofHosts, ofJobs, ofLeases,
+        ofRetention, ofSchedules, ofSchema, ofSessions, ofSubmit, ofWaiting,
+    ].flatMap(\.self)
+
+    static func make(
+        _ name: String, _ sql: [UInt8], parameters: Int = 0, isPlannedAnew: Bool = false
+    ) -> Statement {
+        Statement(
+            name, String(decoding: sql, as: UTF8.self), parameters: parameters, isPlannedAnew: isPlannedAnew)
+    }
+}

@@ -1,0 +1,185 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// What the lanes of one store share. Everything in it may be used from any thread.
+final class StoreContext: Sendable {
+    let configuration: StoreConfiguration
+    let metrics = StoreMetrics()
+    /// Jobs that this process holds a lease of, so that leases nobody knows of can be found and given back.
+    let book = LeaseRegistry()
+    /// What those rest on.
+    let lease: NodeLease
+    /// For events and deliveries.
+    let identifiers: IdentifierGenerator
+    let backlog = Backlog()
+    let lots = ClaimQueueCache()
+    let specs = SpecCache()
+    let edits = EditRegistry()
+    /// Deadlines that the watch lane is to keep; closed when it is to end.
+    let deadlines = Mailbox<Timestamp>()
+    let workers = WorkerCounts()
+    let events = EventSignal()
+    let sessions: SessionCache
+    /// Wakes whoever keeps house; closed when it is to end.
+    let chores = Mailbox<Void>()
+    let limits: LimitsCache
+    let health = HostHealth()
+    let connections: ConnectionRegistry
+    /// When this process began, as the nodes' table has it.
+    let startedAt: Timestamp
+    let admission: Admission
+    /// Nil before the first look.
+    let outlook = Mutex<DiscretionaryOutlook?>(nil)
+    let holds = Mutex(OperatorHolds())
+    let throughputs = ThroughputEstimates()
+    /// Of all connections, once the store stops.
+    let impatience = ShutdownTimeout()
+    /// False while draining, and while operators do not want it.
+    let isLeasing: Atomic<Bool>
+    /// Whether other nodes are alive, who must be notified.
+    let hasPeers = Atomic<Bool>(true)
+    let isListening = Atomic<Bool>(false)
+    let held: HeldAttempts
+    /// Takes the results of attempts that have not begun.
+    let heldResult = Mutex<@Sendable (AttemptResult) -> Void>({ _ in })
+    private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
+    /// Told of queued jobs (nil) and of the next begin date.
+    let dispatcherWake = Mutex<@Sendable (Timestamp?) -> Void>({ _ in })
+    private let runner = Mutex<(any AttemptRunner)?>(nil)
+    private let observer = Mutex<(any CommitObserver)?>(nil)
+    private let prober = Mutex<(any HostProber)?>(nil)
+
+    init(_ configuration: StoreConfiguration) {
+        self.configuration = configuration
+        let clock = configuration.clock
+        sessions = configuration.sessions
+        identifiers = IdentifierGenerator { clock.now() }
+        startedAt = clock.now()
+        lease = NodeLease(seconds: configuration.leaseSeconds)
+        held = HeldAttempts(seconds: configuration.heldSeconds)
+        connections = ConnectionRegistry(configuration)
+        admission = Admission(jobCountMax: configuration.jobCountMax)
+        isLeasing = Atomic(configuration.isWorker)
+        limits = LimitsCache(fallback: configuration.limits)
+    }
+
+    func connect(
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)?
+    ) {
+        self.runner.withLock { $0 = runner }
+        self.prober.withLock { $0 = prober }
+        self.observer.withLock { $0 = observer }
+    }
+
+    /// `wake`: what `noteDependencies` does.
+    func connect(dependents wake: @escaping @Sendable () -> Void) {
+        wakeDependents.withLock { $0 = wake }
+    }
+
+    /// To be called after a commit that has left news of dependencies.
+    func noteDependencies() { wakeDependents.withLock { $0 }?() }
+
+    /// Jobs were inserted and committed, none of them leased.
+    func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
+        metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
+        if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
+        let wake = dispatcherWake.withLock { $0 }
+        if !outcome.queued.isEmpty, configuration.isWorker {
+            specs.insert(outcome.queued)
+            backlog.add(outcome.additions)
+            wake(nil)
+        }
+        if let earliest = outcome.earliestBegin { wake(earliest) }
+        if let deadline = outcome.earliestDeadline { deadlines.send(deadline) }
+    }
+
+    /// Whether jobs may be leased and begun: operators do not want otherwise, and the other nodes count on
+    /// this one. One that they do not count on would only do what others do as well.
+    var mayLease: Bool { isLeasing.load(ordering: .relaxed) && lease.isHeld }
+
+    var logger: Logger { configuration.logger }
+    var clock: DatabaseClock { configuration.clock }
+    var attemptRunner: (any AttemptRunner)? { runner.withLock { $0 } }
+    var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
+    var hostProber: (any HostProber)? { prober.withLock { $0 } }
+
+    /// The connection of a lane, which only that lane's thread uses. `adjust` changes the lane's session;
+    /// `counts`: it changes counts all the time, and gets a new row for them every few seconds.
+    func connection(
+        _ lane: String, counts: Bool = false,
+        setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
+        adjust: (inout ConnectionOptions) -> Void = { _ in }
+    ) -> ReconnectingConnection {
+        var options = ConnectionOptions()
+        options.applicationName = "ferry \(lane)"
+        let shard = "\(configuration.node.uuidText)/\(lane)"
+        options.settings = [.init("ferry.shard", shard)]
+        options.impatience = impatience
+        adjust(&options)
+        let (logger, metrics, clock) = (logger, metrics, clock)
+        let own = configuration.own
+        let renew = { (connection: inout Connection) throws(PostgresError) in
+            _ = try connection.execute(Statements.setShard, .shard(shard, at: clock.now()))
+        }
+        var isFirst = true
+        var isAway = false
+        return ReconnectingConnection(
+            url: configuration.url, options: options, setUp: setUp,
+            renewalInterval: .seconds(Limits.shardSeconds), renew: counts ? renew : nil
+        ) { state in
+            switch state {
+            case .connected(_, let server):
+                own.add(server: server.address.flatMap { IPAddress(text: $0) }, port: server.port)
+                if !isFirst { metrics.reconnects.add(1, ordering: .relaxed) }
+                isFirst = false
+                logger.log(
+                    level: isAway ? .notice : .debug, "database connected", metadata: ["lane": "\(lane)"])
+                isAway = false
+            case .disconnected(let error, let delay):
+                // Once an outage.
+                logger.log(
+                    level: isAway ? .debug : .warning, "database connection lost",
+                    metadata: ["lane": "\(lane)", "error": "\(error)", "retry_in": "\(delay)"])
+                isAway = true
+            }
+        }
+    }
+}
+
+extension Parameters {
+    /// The parameters of set_shard.sql.
+    fileprivate static func shard(_ lane: String, at now: Timestamp) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: "\(lane)/\(now.microseconds / 1_000_000)")
+        return parameters
+    }
+}
+
+extension Identifier {
+    /// As PostgreSQL writes a uuid.
+    var uuidText: String {
+        var text: [UInt8] = []
+        for index in 0..<32 {
+            if [8, 12, 16, 20].contains(index) { text.append(UInt8(ascii: "-")) }
+            let word = index < 16 ? high : low
+            text.append(hexDigit(UInt8(truncatingIfNeeded: word >> UInt64(60 - 4 * (index % 16)) & 15)))
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// Reads what PostgreSQL writes. Nil for anything else.
+    init?(uuidText: String) {
+        let digits = uuidText.utf8.filter { $0 != UInt8(ascii: "-") }
+        guard digits.count == 32, uuidText.utf8.count == 36,
+            let high = UInt64(String(decoding: digits.prefix(16), as: UTF8.self), radix: 16),
+            let low = UInt64(String(decoding: digits.suffix(16), as: UTF8.self), radix: 16)
+        else { return nil }
+        self.init(high: high, low: low)
+    }
+
+    /// Above every identifier there will be: where a list begins.
+    static var last: Self { Self(high: .max, low: .max) }
+}

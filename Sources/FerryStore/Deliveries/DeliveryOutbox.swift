@@ -1,0 +1,358 @@
+package import FerryCore
+import Logging
+import Postgres
+import Sys
+
+/// The outbox, as the webhook sender sees it.
+///
+/// Its commits do not wait for the disk: what a crash of the database takes back are claims and tries that
+/// are then made again, and deliveries may come twice anyway.
+package final class DeliveryOutbox: DeliveryStore {
+    enum Message: Sendable {
+        case claim(
+            DeliveryDemand, leaseSeconds: Double, reply: @Sendable (ClaimedDeliveries) -> Void)
+        case record([DeliveryTry])
+    }
+
+    private let context: StoreContext
+    private let mailbox = Mailbox<Message>()
+
+    init(_ context: StoreContext) { self.context = context }
+
+    package func claim(
+        _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
+    ) {
+        if !mailbox.send(.claim(rooms, leaseSeconds: leaseSeconds, reply: reply)) {
+            reply(ClaimedDeliveries())
+        }
+    }
+
+    package func record(_ tries: [DeliveryTry]) { mailbox.send(.record(tries)) }
+
+    func close() { mailbox.close() }
+
+    /// The thread's body. Tries are kept until they are committed; claims are answered at once.
+    func run() {
+        let lane = context.connection(
+            "deliveries", counts: true,
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.settings.append(.init("synchronous_commit", "off"))
+            })
+        var outbox = Outbox(context)
+        var tries: [DeliveryTry] = []
+        while true {
+            let wait = tries.isEmpty ? -1 : Int32(max(lane.retryIn, outbox.rest) / .milliseconds(1)) + 1
+            let messages = mailbox.wait(milliseconds: wait)
+            for case .record(let added) in messages { tries.append(contentsOf: added) }
+            // What came of tries first: a claim must not see them as unfinished.
+            if !tries.isEmpty, outbox.rest == .zero {
+                let count = tries.count
+                outbox.keep(&tries, lane)
+                if tries.count < count { context.events.deliveriesEnded() }
+            }
+            for case .claim(let rooms, let seconds, let reply) in messages {
+                reply(outbox.claim(rooms, seconds, lane))
+            }
+            outbox.sweep(lane)
+            if mailbox.isClosed && messages.isEmpty {
+                if !tries.isEmpty { outbox.spool(tries) }
+                return
+            }
+        }
+    }
+}
+
+/// What the lane's thread does with its connection.
+private struct Outbox {
+    /// Lanes that one statement steps through, and statements of one claim.
+    private static let lookMax: Int32 = 1_000
+    private static let lookCountMax = 10
+    /// Deliveries that one sweep removes.
+    private static let sweepMax: Int32 = 2_000
+    /// Before tries are sent again for which the database had no room or no time.
+    private static let pauseAfterShortage: Int64 = 1_000_000_000
+
+    private let context: StoreContext
+    private static let first = ReceiverQueueID(high: 0, low: 0)
+    /// Behind which lane the next look begins: behind the one that was served last while there is more than
+    /// one claim can take, so that all have their turn.
+    private var position = Self.first
+    /// A round through all lanes that one claim did not end: where it began, and whether it has passed the
+    /// last of them.
+    private var round: (begin: ReceiverQueueID, hasTurned: Bool)?
+    private var endpoints: [WebhookID: Delivery.Endpoint] = [:]
+    private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
+    private var restsUntil: Int64 = 0
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// How long tries are not to be sent; zero when they may be.
+    var rest: Duration { .nanoseconds(max(0, restsUntil - Sys.monotonicNanoseconds())) }
+
+    /// Leaves in `tries` what the database cannot take just now.
+    mutating func keep(_ tries: inout [DeliveryTry], _ lane: ReconnectingConnection) {
+        do {
+            try store(tries, lane)
+            tries = []
+        } catch {
+            guard !error.isConnectionLost && !error.isRetryable else { return }
+            context.logger.error("tries of deliveries were refused", metadata: ["error": "\(error)"])
+            if error.isShortage {
+                restsUntil = Sys.monotonicNanoseconds() + Self.pauseAfterShortage
+            } else if tries.count == 1 {
+                tries = []
+            } else {
+                // One bad try is lost alone.
+                tries = tries.flatMap { next in
+                    var alone = [next]
+                    if rest == .zero { keep(&alone, lane) }
+                    return alone
+                }
+            }
+        }
+    }
+
+    /// Keeps them for the next start of this node.
+    func spool(_ tries: [DeliveryTry]) {
+        let count: Logger.Metadata = ["count": "\(tries.count)"]
+        if context.configuration.spool?.keep(tries, context.logger) == true {
+            context.logger.warning(
+                "tries of deliveries could not be stored: the next start does that", metadata: count)
+        } else {
+            context.logger.error("tries of deliveries were not stored", metadata: count)
+        }
+    }
+
+    private func store(_ tries: [DeliveryTry], _ lane: ReconnectingConnection) throws(PostgresError) {
+        let disabled = try lane.withConnection { connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.recordTries, .tries(tries))
+            var disabled: [(WebhookID, String, String)] = []
+            var acknowledged: Set<JobID> = []
+            for row in 0..<rows.rowCount {
+                if rows.isNull(row, 0) {
+                    acknowledged.insert(rows.identifier(row, 3))
+                } else {
+                    disabled.append((rows.identifier(row, 0), rows.text(row, 1), rows.text(row, 2)))
+                }
+            }
+            // What a crash leaves undone here the next look at these jobs finds (remind_jobs.sql).
+            if !acknowledged.isEmpty {
+                try context.acknowledge(acknowledged.map { ($0, nil) }, &connection)
+            }
+            return disabled
+        }
+        if !disabled.isEmpty { context.events.written(isWanted: true) }
+        for (id, tenant, reason) in disabled {
+            context.logger.warning(
+                "a webhook endpoint was disabled",
+                metadata: ["webhook.id": "\(id)", "tenant": "\(tenant)", "reason": "\(reason)"])
+        }
+    }
+
+    mutating func claim(
+        _ rooms: DeliveryDemand, _ seconds: Double, _ lane: ReconnectingConnection
+    ) -> ClaimedDeliveries {
+        var found = ClaimedDeliveries()
+        do {
+            let (chosen, end) = try look(rooms, lane, &found)
+            position = end
+            guard !chosen.isEmpty else { return found }
+            var parameters = Parameters()
+            parameters.append(int32: Int32(clamping: rooms.total))
+            parameters.append(float64: seconds)
+            parameters.appendArray(.uuid, chosen) { $0.append($1.lane) }
+            parameters.appendArray(.int32, chosen) { $0.append(int32: $1.room) }
+            parameters.appendArray(.bool, chosen) { $0.append(bool: $1.isOrdered) }
+            parameters.append(context.configuration.node)
+            parameters.append(int32: Int32(Limits.deliveryWeightByteCount))
+            try lane.withConnection { connection throws(PostgresError) in
+                let rows = try connection.execute(Statements.claimDeliveries, parameters)
+                for row in 0..<rows.rowCount {
+                    found.due.append(delivery(rows, row))
+                }
+            }
+            if found.due.weight >= rooms.total { found.isMore = true }
+            if let last = Self.lastServed(chosen, found.due, total: rooms.total) { position = last }
+        } catch {
+            context.logger.debug("no deliveries could be claimed", metadata: ["error": "\(error)"])
+        }
+        return found
+    }
+
+    private typealias ChosenLane = (lane: ReceiverQueueID, room: Int32, isOrdered: Bool)
+
+    /// The lanes with something due and room for it, in the order in which they are served, and where the
+    /// next look goes on.
+    private mutating func look(
+        _ rooms: DeliveryDemand, _ lane: ReconnectingConnection, _ found: inout ClaimedDeliveries
+    ) throws(PostgresError) -> (chosen: [ChosenLane], end: ReceiverQueueID) {
+        var chosen: [ChosenLane] = []
+        var from = position
+        let begin = round?.begin ?? position
+        var hasTurned = round?.hasTurned ?? (position == Self.first)
+        round = nil
+        for _ in 0..<Self.lookCountMax {
+            var parameters = Parameters()
+            parameters.append(from)
+            parameters.append(int32: Self.lookMax)
+            let rows = try lane.withConnection { [parameters] connection throws(PostgresError) in
+                try connection.execute(Statements.lookAtLanes, parameters)
+            }
+            for row in 0..<rows.rowCount {
+                let id: ReceiverQueueID = rows.identifier(row, 0)
+                // Once round.
+                if hasTurned, begin != Self.first, id > begin { return (chosen, Self.first) }
+                if let room = Self.room(rows, row, id, rooms, &found) {
+                    chosen.append((id, Int32(clamping: room), rows.bool(row, 3)))
+                }
+                from = id
+            }
+            if rows.rowCount < Int(Self.lookMax) {
+                if hasTurned { return (chosen, Self.first) }
+                hasTurned = true
+                from = Self.first
+            } else if chosen.reduce(0, { $0 + Int($1.room) }) >= rooms.total {
+                found.isMore = true
+                return (chosen, from)
+            }
+        }
+        round = (begin, hasTurned)
+        found.isMore = true
+        return (chosen, from)
+    }
+
+    /// How much of a lane is to be claimed; nil: nothing. Reads a row of look_at_lanes.sql.
+    private static func room(
+        _ rows: borrowing ResultSet, _ row: Int, _ id: ReceiverQueueID, _ rooms: DeliveryDemand,
+        _ found: inout ClaimedDeliveries
+    ) -> Int? {
+        let room = rooms.lanes[id]
+        if room != nil { found.revisions[id] = rows.int32(row, 4) }
+        guard rows.bool(row, 2), let dueAt = rows.instantOrNil(row, 1) else { return nil }
+        guard dueAt <= rows.instant(row, 5) else {
+            found.next = min(found.next ?? dueAt, dueAt)
+            return nil
+        }
+        let free = room ?? rooms.other
+        guard free > 0 else { return nil }
+        if !rooms.fullTenants.isEmpty, rooms.fullTenants.contains(rows.text(row, 6)) {
+            found.isHeldBack = true
+            return nil
+        }
+        return free
+    }
+
+    /// The last lane that got anything of a claim that could not take everything. Each kind of lanes is cut
+    /// by itself (claim_deliveries.sql): of two the earlier one.
+    private static func lastServed(_ chosen: [ChosenLane], _ due: [Delivery], total: Int) -> ReceiverQueueID?
+    {
+        guard due.weight >= total else { return nil }
+        var places: [ReceiverQueueID: Int] = [:]
+        for (place, lane) in chosen.enumerated() { places[lane.lane] = place }
+        let cuts = [false, true].compactMap { isOrdered -> Int? in
+            let served = due.filter { one in places[one.lane].map { chosen[$0].isOrdered } == isOrdered }
+            return served.weight >= total ? served.compactMap { places[$0.lane] }.max() : nil
+        }
+        return cuts.min().map { chosen[$0].lane }
+    }
+
+    /// Reads a row of claim_deliveries.sql.
+    private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery {
+        let id: DeliveryID = rows.identifier(row, 0)
+        var secret: String?
+        var endpoint: Delivery.Endpoint?
+        var obstacle: Delivery.Obstacle?
+        if !rows.isNull(row, 14) {
+            endpoint = self.endpoint(rows, row)
+            if endpoint == nil { obstacle = rows.isNull(row, 18) ? .endpointGone : .secretUnreadable }
+        } else if let sealed = rows.bytesOrNil(row, 10) {
+            let opened = context.configuration.openSecrets(sealed)
+            if opened == nil { obstacle = .secretUnreadable }
+            secret = opened?.webhookSecret
+        }
+        if case .secretUnreadable? = obstacle {
+            context.logger.error("a delivery's secret cannot be opened", metadata: ["delivery.id": "\(id)"])
+        }
+        var delivery = Delivery(
+            id: id, lane: rows.identifier(row, 1), event: rows.identifier(row, 2), type: rows.text(row, 3),
+            tenant: rows.text(row, 4), session: rows.text(row, 5), job: rows.identifierOrNil(row, 6),
+            sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8), url: rows.text(row, 9),
+            secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
+            traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
+        delivery.lostTryCount = rows.int32(row, 20)
+        delivery.obstacle = obstacle
+        return delivery
+    }
+
+    /// Opened once a revision. Nil when the endpoint is gone or its keys cannot be opened.
+    private mutating func endpoint(_ rows: borrowing ResultSet, _ row: Int) -> Delivery.Endpoint? {
+        guard !rows.isNull(row, 18) else { return nil }
+        let id: WebhookID = rows.identifier(row, 14)
+        let revision = rows.int32(row, 18)
+        if let known = endpoints[id], known.revision == revision { return known }
+        guard let keys = context.configuration.openWebhookKeys(rows.bytes(row, 19)) else { return nil }
+        let endpoint = Delivery.Endpoint(
+            id: id, revision: revision, keys: keys,
+            format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
+            isOrdered: rows.bool(row, 15), retryDelays: rows.float64Array(row, 17).compactMap { $0 })
+        // As many as are in use at once, many times over.
+        if endpoints.count >= 10_000 { endpoints = [:] }
+        endpoints[id] = endpoint
+        return endpoint
+    }
+
+    /// Now and then: removes what was kept for long enough, and what deleted endpoints have left.
+    mutating func sweep(_ lane: ReconnectingConnection) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= sweepAt, lane.isConnected else { return }
+        let oldest = context.clock.now() + -Limits.deliverySeconds
+        var parameters = Parameters()
+        parameters.append(DeliveryID(high: UInt64(max(0, oldest.microseconds / 1_000)) << 16, low: 0))
+        parameters.append(int32: Self.sweepMax)
+        let removed = try? lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.removeOldDeliveries, parameters).int64(0, 0)
+        }
+        // While there is more, in small steps between the claims.
+        let pause: Int64 = (removed ?? 0) >= Int64(Self.sweepMax) ? 250_000_000 : 30_000_000_000
+        sweepAt = now + pause
+    }
+}
+
+extension [Delivery] {
+    fileprivate var weight: Int { reduce(0) { $0 + $1.weight } }
+}
+
+extension Parameters {
+    /// The parameters of record_tries.sql.
+    static func tries(_ tries: [DeliveryTry]) -> Parameters {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, tries) { $0.append($1.delivery) }
+        parameters.appendArray(.int32, tries) { $0.append(int32: $1.number) }
+        parameters.appendArray(.timestamp, tries) { $0.append($1.startedAt) }
+        parameters.appendArray(.float64, tries) { $0.append(float64: $1.duration) }
+        parameters.appendArray(.int32, tries) { $0.append(int32: $1.status.map { Int32(clamping: $0) }) }
+        parameters.appendArray(.text, tries) { $0.append(text: $1.error) }
+        // The server refuses U+0000 in a text.
+        parameters.appendArray(.text, tries) {
+            $0.append(text: String($1.answer.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
+        }
+        parameters.appendArray(.text, tries) { parameters, next in
+            switch next.verdict {
+            case .accepted: parameters.append(text: "accepted")
+            case .retry: parameters.append(text: "pending")
+            case .givenUp: parameters.append(text: "given_up")
+            case .returned: parameters.append(text: "returned")
+            }
+        }
+        parameters.appendArray(.timestamp, tries) { parameters, next in
+            if case .retry(let instant) = next.verdict {
+                parameters.append(instant)
+            } else {
+                parameters.appendNull()
+            }
+        }
+        return parameters
+    }
+}

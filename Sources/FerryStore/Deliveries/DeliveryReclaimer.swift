@@ -1,0 +1,67 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+
+/// Gives back what the senders of nodes that are gone had in their hands.
+final class DeliveryReclaimer: Sendable {
+    private let context: StoreContext
+    /// Nodes of which everything was taken back, and their last heartbeats.
+    private let done = Mutex<[NodeID: Timestamp]>([:])
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// Of this node: an earlier process never said what came of its tries. Nobody else has its identity.
+    func takeBackOwn(_ connection: inout Connection) throws(PostgresError) {
+        try takeBack(context.configuration.node, &connection)
+    }
+
+    /// Of dead nodes, once for each last heartbeat. A node's own sender stops before (`Heartbeat.lease`).
+    func takeBack(
+        of dead: [NodeID: Timestamp], _ lane: ReconnectingConnection, lock: Int64
+    ) throws(PostgresError) {
+        let known = done.withLock { done in
+            done = done.filter { dead[$0.key] != nil }
+            return done
+        }
+        for (node, heartbeatAt) in dead where known[node] != heartbeatAt {
+            // Once, also when it fails: they come back with their own lease.
+            done.withLock { $0[node] = heartbeatAt }
+            try lane.withConnection { connection throws(PostgresError) in
+                try connection.transaction { connection throws(PostgresError) in
+                    // So that a node that wakes finds either its heartbeat counted or its deliveries gone.
+                    _ = try connection.execute(Statements.lockRescue, .int64(lock), timeout: .seconds(5))
+                    let heartbeats = try connection.execute(
+                        Statements.readHeartbeats, .identifier(context.configuration.node),
+                        timeout: .seconds(5)
+                    ).heartbeats
+                    guard heartbeats[node] == heartbeatAt else { return }
+                    try takeBack(node, &connection)
+                }
+            }
+        }
+    }
+
+    private func takeBack(_ node: NodeID, _ connection: inout Connection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(node)
+        parameters.append(float64: Limits.deliveryLeaseSeconds)
+        let count = try connection.execute(
+            Statements.takeBackDeliveries, parameters, timeout: .seconds(5)
+        ).int64(0, 0)
+        guard count > 0 else { return }
+        context.logger.notice(
+            "deliveries of a lost sender are due again",
+            metadata: ["count": "\(count)", "node.id": "\(node)"])
+        context.commitObserver?.deliveriesAdded(Int(count))
+    }
+}
+
+extension ResultSet {
+    /// Rows of read_heartbeats.sql.
+    var heartbeats: [NodeID: Timestamp] {
+        var all: [NodeID: Timestamp] = [:]
+        for row in 0..<rowCount { all[identifier(row, 0)] = instant(row, 1) }
+        return all
+    }
+}

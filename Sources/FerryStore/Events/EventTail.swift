@@ -1,0 +1,133 @@
+package import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Reads the log as it grows, while somebody listens on this node: after this node's passes at once, after
+/// those of others when they notify it, and once a second.
+package final class EventTail: Sendable {
+    enum Message: Sendable {
+        case wake
+        /// `ready`: what gets its number from now on will be received.
+        case follow(any EventSink, ready: @Sendable () -> Void)
+        case stop(unless: @Sendable () -> Bool)
+    }
+
+    private static let interval: Int32 = 1_000
+    private let context: StoreContext
+    private let mailbox = Mailbox<Message>()
+
+    init(_ context: StoreContext) {
+        self.context = context
+        context.events.onNumbered { [mailbox] in mailbox.send(.wake) }
+    }
+
+    /// Any thread. `ready` comes once, on the tail's thread; when the database is away, after it is back.
+    package func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void) {
+        if !mailbox.send(.follow(sink, ready: ready)) { ready() }
+    }
+
+    /// Nobody listens any more, unless somebody has come when this is looked at.
+    package func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool) {
+        mailbox.send(.stop(unless: isNeeded))
+    }
+
+    func wake() { mailbox.send(.wake) }
+
+    func close() { mailbox.close() }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "event-tail",
+            adjust: { options in
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(10)
+                options.readInOrderOfIndexes()
+            })
+        var reader: Reader?
+        var waiting: [@Sendable () -> Void] = []
+        while true {
+            let pause = max(Self.interval, Int32(lane.retryIn / .milliseconds(1)) + 1)
+            let messages = mailbox.wait(milliseconds: reader == nil ? -1 : pause)
+            for message in messages {
+                switch message {
+                case .wake: break
+                case .follow(let sink, let ready):
+                    context.events.hasListeners.store(true, ordering: .relaxed)
+                    if reader == nil { reader = Reader(sink: sink) }
+                    waiting.append(ready)
+                case .stop(let isNeeded):
+                    guard !isNeeded() else { continue }
+                    context.events.hasListeners.store(false, ordering: .relaxed)
+                    reader = nil
+                    lane.close()
+                }
+            }
+            if mailbox.isClosed {
+                waiting.forEach { $0() }
+                return
+            }
+            if reader == nil {
+                waiting.forEach { $0() }
+                waiting = []
+            } else if read(&reader, lane) {
+                waiting.forEach { $0() }
+                waiting = []
+            }
+        }
+    }
+
+    /// False: the database is away.
+    private func read(_ reader: inout Reader?, _ lane: ReconnectingConnection) -> Bool {
+        do {
+            try lane.withConnection { connection throws(PostgresError) in
+                try reader?.read(&connection)
+            }
+            return true
+        } catch {
+            if !error.isConnectionLost, !error.isRetryable {
+                context.logger.error("the log of events could not be read", metadata: ["error": "\(error)"])
+            }
+            return false
+        }
+    }
+
+    /// What has been read, and who gets it.
+    private struct Reader {
+        /// Events that are handed on together: with each of them comes its job.
+        private static let eventMax = 50
+
+        let sink: any EventSink
+        /// Above everything that was received; nil: nothing was read yet.
+        var next: EventID?
+
+        init(sink: any EventSink) { self.sink = sink }
+
+        mutating func read(_ connection: inout Connection) throws(PostgresError) {
+            guard var from = next else {
+                next = try ControlLane.lastEvent(&connection).successor
+                return
+            }
+            while true {
+                let rows = try ControlLane.rows(from: from, nil, nil, &connection)
+                guard let last = rows.last else { return }
+                let events = rows.flatMap(\.events).filter { sink.wants($0) }
+                // After a failure the first of them come again: a listener skips what it has.
+                for start in stride(from: 0, to: events.count, by: Self.eventMax) {
+                    let some = Array(events[start..<min(events.count, start + Self.eventMax)])
+                    sink.receive(try ControlLane.entries(some, &connection))
+                }
+                from = last.id.rowEnd.successor
+                next = from
+            }
+        }
+    }
+}
+
+extension Identifier<EventKindTag> {
+    fileprivate var successor: Self {
+        low == .max ? Self(high: high + 1, low: 0) : Self(high: high, low: low + 1)
+    }
+}

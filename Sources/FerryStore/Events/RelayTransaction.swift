@@ -1,0 +1,299 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+
+/// One transaction of the relay: takes events from the inbox, gives them their numbers, keeps them and makes
+/// the deliveries. A pass at a time: whoever holds the lock is alone until its commit can be seen.
+struct RelayTransaction {
+    struct Outcome {
+        var eventCount = 0
+        var deliveryCount = 0
+        /// There may be more.
+        var isFull = false
+        /// Who has made most of the deliveries, when that were as many as one pass may make: the other events
+        /// of it are left to the next ones.
+        var busyTenant: String?
+        /// Sessions have drained: the end of their events is to be told, once their deliveries are over.
+        var hasDrained = false
+        /// Of the oldest event that was taken.
+        var lagMicroseconds: Int64 = 0
+        /// Whose row was set aside.
+        var rejected: (tenant: String, session: String)?
+    }
+
+    /// "ferryeve"
+    private static let lock: Int64 = 0x6665_7272_7965_7665
+
+    /// What the inbox had of one session.
+    private struct Group {
+        let tenant: String
+        let session: String
+        var packed: [UInt8] = []
+        var entries: [EventRecord.Packed] = []
+        /// Which of the events that are taken each of them is.
+        var places: [Int] = []
+        var firstSequence: Int64 = 0
+
+        var growth: Int64 {
+            entries.reduce(0) { growth, entry in
+                guard let type = entry.record?.type else { return growth }
+                return growth + (type == .jobCreated ? 1 : type.isTerminal ? -1 : 0)
+            }
+        }
+        var hasEnded: Bool { entries.contains { $0.record?.type.isTerminal == true } }
+    }
+
+    private let context: StoreContext
+    private var outcome = Outcome()
+    private var lastID: EventID?
+    private let handover: DeliveryHandover?
+
+    /// Waits for the pass of another node. `handover`: to be told of the commit, or of the failure.
+    static func commit(
+        _ connection: inout Connection, _ context: StoreContext, _ selection: InboxSelection,
+        handover: DeliveryHandover? = nil
+    ) throws(PostgresError) -> Outcome {
+        try connection.transaction { connection throws(PostgresError) in
+            var pass = RelayTransaction(context, handover)
+            try pass.run(selection, makesDeliveries: true, &connection)
+            return pass.outcome
+        }
+    }
+
+    /// Says of those among the sessions (tenants and names) that have drained, and of which nothing is on its
+    /// way, that their events are over: one event each.
+    static func drain(
+        _ sessions: [(tenant: String, session: String)], _ connection: inout Connection,
+        _ context: StoreContext, floor: Int64, handover: DeliveryHandover?
+    ) throws(PostgresError) -> Outcome {
+        var parameters = Parameters()
+        parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
+        parameters.append(int64: floor)
+        return try connection.transaction { [parameters] connection throws(PostgresError) in
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statements.lockRescue, .int64(Self.lock))
+                pipeline.send(Statements.lastEvent)
+                pipeline.send(Statements.drainSessions, parameters)
+            }
+            var pass = RelayTransaction(context, handover)
+            pass.note(last: results.take(1))
+            try pass.tell(results.take(2), &connection)
+            return pass.outcome
+        }
+    }
+
+    /// Sets the first row of the inbox aside, of which the database has refused what was made of it. Its
+    /// events are kept with their numbers, but nobody is told of them; unless `isNumbered` is false: then
+    /// they are nowhere else. `except`: tenants whose rows are left alone. Nil: there is no other row.
+    static func reject(
+        _ connection: inout Connection, _ context: StoreContext, except: [String], error: PostgresError,
+        isNumbered: Bool
+    ) throws(PostgresError) -> Outcome? {
+        try connection.transaction { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: "\(error)")
+            parameters.append(bool: isNumbered)
+            parameters.appendArray(.text, except) { $0.append(text: $1) }
+            var results = try connection.pipeline { pipeline in
+                pipeline.send(Statements.lockRescue, .int64(Self.lock))
+                pipeline.send(Statements.rejectEvents, parameters)
+            }
+            let rejected = results.take(1)
+            guard rejected.rowCount == 1 else { return nil }
+            let first = InboxSelection(rowMax: 1, except: except)
+            var pass = RelayTransaction(context, nil)
+            if isNumbered {
+                try pass.run(first, makesDeliveries: false, &connection)
+            } else {
+                _ = try connection.execute(Statements.takeEvents, first.parameters)
+            }
+            pass.outcome.isFull = true
+            pass.outcome.rejected = (rejected.text(0, 0), rejected.text(0, 1))
+            return pass.outcome
+        }
+    }
+
+    private init(_ context: StoreContext, _ handover: DeliveryHandover?) {
+        self.context = context
+        self.handover = handover
+    }
+
+    /// `makesDeliveries`: false: nobody is told.
+    private mutating func run(
+        _ selection: InboxSelection, makesDeliveries: Bool, _ connection: inout Connection
+    ) throws(PostgresError) {
+        var results = try connection.pipeline { pipeline in
+            pipeline.send(Statements.lockRescue, .int64(Self.lock))
+            pipeline.send(Statements.lastEvent)
+            pipeline.send(Statements.takeEvents, selection.parameters)
+            // After them: whatever their jobs were accepted with is known then.
+            pipeline.send(Statements.readSessionEpoch)
+        }
+        note(last: results.take(1))
+        let taken = results.take(2)
+        let epoch = results.take(3).int64(0, 0)
+        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
+        outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
+        var rows = unpack(taken)
+        var router = EventRouter(context, handover)
+        if makesDeliveries { try plan(&rows, &router, &connection) }
+        var groups = group(rows)
+        guard !groups.isEmpty else { return }
+        try number(&groups, &connection)
+        try keep(groups, router, &connection)
+    }
+
+    /// `last`: of last_event.sql.
+    private mutating func note(last: consuming ResultSet) {
+        if last.rowCount == 1 { lastID = last.identifier(0, 0) }
+    }
+
+    /// Reads rows of take_events.sql.
+    private func unpack(_ taken: borrowing ResultSet) -> [InboxRow] {
+        var rows: [InboxRow] = []
+        for row in 0..<taken.rowCount {
+            let packed = taken.bytes(row, 2)
+            let next = InboxRow(
+                position: taken.int64(row, 4), tenant: taken.text(row, 0), session: taken.text(row, 1),
+                packed: packed, entries: EventRecord.unpack(packed))
+            if (next.entries.last?.range.upperBound ?? 0) != packed.count {
+                context.logger.error("events are damaged", metadata: ["session": "\(next.session)"])
+            }
+            if !next.entries.isEmpty { rows.append(next) }
+        }
+        return rows
+    }
+
+    /// Leaves in `rows` those events of which one pass can make the deliveries. The others are put back: the
+    /// lock is let go in between, and nothing has to be in memory at once.
+    private mutating func plan(
+        _ rows: inout [InboxRow], _ router: inout EventRouter, _ connection: inout Connection
+    ) throws(PostgresError) {
+        let planned = try router.plan(rows, &connection)
+        guard let busyTenant = planned.busyTenant else { return }
+        let (first, rest) = rows.split(after: planned.eventCount)
+        _ = try connection.execute(Statements.putBackEvents, .inbox(rest))
+        rows = first
+        outcome.isFull = true
+        outcome.busyTenant = busyTenant
+    }
+
+    // MARK: Numbers
+
+    private mutating func group(_ rows: [InboxRow]) -> [Group] {
+        var groups: [Group] = []
+        var places: [[String]: Int] = [:]
+        var oldest = Timestamp(microseconds: .max)
+        var count = 0
+        for row in rows {
+            let place = places[[row.tenant, row.session]] ?? groups.count
+            if place == groups.count {
+                groups.append(Group(tenant: row.tenant, session: row.session))
+                places[[row.tenant, row.session]] = place
+            }
+            let offset = groups[place].packed.count
+            groups[place].packed.append(contentsOf: row.packed)
+            for entry in row.entries {
+                oldest = min(oldest, entry.occurredAt)
+                groups[place].entries.append(entry.moved(by: offset))
+                groups[place].places.append(count)
+                count += 1
+            }
+        }
+        if !groups.isEmpty {
+            outcome.lagMicroseconds = max(0, context.clock.now().microseconds - oldest.microseconds)
+        }
+        return groups
+    }
+
+    private mutating func number(
+        _ groups: inout [Group], _ connection: inout Connection
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.appendArray(.text, groups) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, groups) { $0.append(text: $1.session) }
+        parameters.appendArray(.int64, groups) { $0.append(int64: Int64($1.entries.count)) }
+        parameters.appendArray(.int64, groups) { $0.append(int64: $1.growth) }
+        parameters.appendArray(.bool, groups) { $0.append(bool: $1.hasEnded) }
+        let rows = try connection.execute(Statements.numberEvents, parameters)
+        var last: [[String]: Int64] = [:]
+        for row in 0..<rows.rowCount {
+            last[[rows.text(row, 0), rows.text(row, 1)]] = rows.int64(row, 2)
+            if rows.bool(row, 3) { outcome.hasDrained = true }
+        }
+        for index in groups.indices {
+            let group = groups[index]
+            groups[index].firstSequence =
+                (last[[group.tenant, group.session]] ?? 0) - Int64(group.entries.count) + 1
+            outcome.eventCount += group.entries.count
+        }
+    }
+
+    private mutating func nextID() -> EventID {
+        let next = EventRow.nextID(after: lastID, context.identifiers)
+        lastID = next
+        return next
+    }
+
+    // MARK: Rows and deliveries
+
+    /// `router`: has planned for these events.
+    private mutating func keep(
+        _ groups: [Group], _ router: EventRouter, _ connection: inout Connection
+    ) throws(PostgresError) {
+        var rows = EventRowDrafts()
+        var events = [Event?](repeating: nil, count: groups.reduce(0) { $0 + $1.entries.count })
+        for group in groups {
+            let numbered = rows.add(
+                tenant: group.tenant, session: group.session, packed: group.packed, group.entries,
+                from: group.firstSequence, makeID: { nextID() })
+            for (place, event) in zip(group.places, numbered) { events[place] = event }
+        }
+        try keep(rows, &connection)
+        outcome.deliveryCount += try router.commit(events, &connection)
+    }
+
+    private func keep(_ rows: EventRowDrafts, _ connection: inout Connection) throws(PostgresError) {
+        let notifies = context.hasPeers.load(ordering: .relaxed)
+        var notification = Parameters()
+        notification.append(text: StoreContext.eventsNotification)
+        _ = try connection.pipeline { pipeline in
+            pipeline.send(Statements.keepEvents, rows.parameters)
+            if notifies { pipeline.send(Statements.notify, notification) }
+        }
+    }
+
+    /// Says of sessions that their events are over. `drained`: of drain_sessions.sql.
+    private mutating func tell(
+        _ drained: consuming ResultSet, _ connection: inout Connection
+    ) throws(PostgresError) {
+        guard drained.rowCount > 0 else { return }
+        var packed: [UInt8] = []
+        EventRecord(.sessionEventsFinished, job: nil, at: context.clock.now()).pack(into: &packed)
+        let entries = EventRecord.unpack(packed)
+        var rows = EventRowDrafts()
+        var ends: [InboxRow] = []
+        var events: [Event?] = []
+        for row in 0..<drained.rowCount {
+            let end = InboxRow(
+                position: 0, tenant: drained.text(row, 0), session: drained.text(row, 1), packed: packed,
+                entries: entries)
+            ends.append(end)
+            events += rows.add(
+                tenant: end.tenant, session: end.session, packed: packed, entries,
+                from: drained.int64(row, 2), makeID: { nextID() })
+        }
+        try keep(rows, &connection)
+        var router = EventRouter(context, handover)
+        _ = try router.plan(ends, byteCountMax: .max, &connection)
+        outcome.deliveryCount += try router.commit(events, &connection)
+        outcome.eventCount += ends.count
+    }
+}
+
+extension StoreContext {
+    /// What is notified when events have got their numbers.
+    static var eventsNotification: String { "events" }
+}

@@ -1,0 +1,378 @@
+import FerryCore
+
+/// What the row of a job must look like for a change to be allowed.
+struct Lease: Sendable, Equatable {
+    let job: JobID
+    let attempt: Int32
+    let revision: Int32
+}
+
+extension Lease {
+    init(_ attempt: Attempt) {
+        self.init(job: attempt.job, attempt: attempt.number, revision: attempt.revision)
+    }
+}
+
+/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a drawn
+/// jitter.
+enum JobTransition: Sendable {
+    case finish(FinishedJob)
+    /// `ended`: the attempt as it is kept (`AttemptRecord`); nil: there is nothing to keep.
+    case retry(Retry)
+    /// Until its host can be reached.
+    case wait(Wait)
+    case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
+    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false, home: Home? = nil)
+    case ask(Ask)
+
+    /// The only node that can do the job, and what names the lot there.
+    struct Home: Sendable, Equatable {
+        let node: NodeID
+        let session: String
+        let scope: RequestScope
+
+        init?(_ result: AttemptResult) {
+            guard let home = result.home else { return nil }
+            let attempt = result.attempt
+            (node, scope) = (home, attempt.scope)
+            session = attempt.spec.session
+        }
+    }
+
+    struct Ask: Sendable {
+        let lease: Lease
+        let question: JobQuestion
+        /// As it is stored.
+        let questionJSON: [UInt8]
+        let ended: [UInt8]?
+        let leavesBytes: Bool
+
+        init(
+            _ lease: Lease, _ question: JobQuestion, _ seal: SecretSeal, ended: [UInt8]?, leavesBytes: Bool
+        ) {
+            self.lease = lease
+            self.question = question
+            questionJSON = question.encode(seal)
+            self.ended = ended
+            self.leavesBytes = leavesBytes
+        }
+    }
+
+    struct Retry: Sendable {
+        let lease: Lease
+        let failedAttemptCount: Int32
+        let instant: Timestamp
+        let errorJSON: [UInt8]
+        let ended: [UInt8]?
+        let leavesBytes: Bool
+        let endedAt: Timestamp
+        /// The job's webhook wants to know.
+        let isWanted: Bool
+    }
+
+    var lease: Lease {
+        switch self {
+        case .finish(let job): job.lease
+        case .retry(let retry): retry.lease
+        case .wait(let wait): wait.lease
+        case .suspend(let lease, _, _), .release(let lease, _, _, _): lease
+        case .ask(let ask): ask.lease
+        }
+    }
+
+    /// `seal` encrypts what is not harmless; `sealResumePoint` makes resume data.
+    init(
+        _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double, _ seal: SecretSeal,
+        sealResumePoint: (ResumePoint) -> String? = { _ in nil }
+    ) {
+        let attempt = result.attempt
+        let lease = Lease(attempt)
+        var record = JobRecord(ending: attempt, node: node, at: now)
+        record.responseJSON = result.response.map { $0.stored(seal) }
+        var attemptError: [UInt8]?
+        switch result.outcome {
+        case .released, .putOff:
+            let ended = result.packed(.released, nil, node: node, at: now, seal)
+            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: Home(result))
+            return
+        case .suspended:
+            let ended = result.packed(.suspended, nil, node: node, at: now, seal)
+            self = .suspend(lease, ended: ended, leavesBytes: result.leavesBytes)
+            return
+        case .asked(let question):
+            let ended = result.packed(.asked, nil, node: node, at: now, seal)
+            self = .ask(Ask(lease, question, seal, ended: ended, leavesBytes: result.leavesBytes))
+            return
+        case .succeeded(let value):
+            record.state = .succeeded
+            record.resultJSON = value.json(job: attempt.job, bytesSent: result.bytesSent)
+            record.body = value.body
+        case .cancelled:
+            record.state = .cancelled
+            record.errorJSON = TransferError.cancelledByRequest.json
+        case .failed(let error, let retryAfter):
+            let json = error.json
+            attemptError = json
+            if RetryPolicy.usesUpAttempt(error, rules: attempt.spec.retry) { record.failedAttemptCount += 1 }
+            switch attempt.verdict(
+                on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now, jitter: jitter
+            )
+            {
+            case .retry(let instant):
+                self = .retry(
+                    Retry(
+                        lease: lease, failedAttemptCount: record.failedAttemptCount, instant: instant,
+                        errorJSON: json, ended: result.packed(.failed, json, node: node, at: now, seal),
+                        leavesBytes: result.leavesBytes, endedAt: record.finishedAt ?? now,
+                        isWanted: attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false))
+                return
+            case .final(let last):
+                record.state = .failed
+                record.errorJSON = last.json
+            }
+        }
+        let leavesBytes = result.leavesBytes && !result.ranFull
+        record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
+        if record.resumeData != nil { record.kept = result.kept }
+        let ended = result.packedLast(record, at: now, seal)
+        self = .finish(
+            FinishedJob(
+                lease, record, spec: attempt.spec, lastAttempt: ended, attemptError: attemptError))
+    }
+}
+
+extension AttemptResult {
+    /// The bytes of a job that has failed for want of room are room for others.
+    fileprivate var ranFull: Bool {
+        if case .failed(let error, _) = outcome { error.code == .storageFull } else { false }
+    }
+}
+
+extension Attempt {
+    /// `failedAttemptCount`: with this one, if it counts.
+    fileprivate func verdict(
+        on error: TransferError, _ retryAfter: Double?, failedAttemptCount: Int32, now: Timestamp,
+        jitter: Double
+    ) -> RetryPolicy.Verdict {
+        let overdue = spec.schedule.overdueCode(createdAt: createdAt)
+        guard RetryPolicy.usesUpAttempt(error, rules: spec.retry) else {
+            return RetryPolicy.verdict(
+                rules: spec.retry, uncounted: error, attempt: Int(number), now: now, expiry: expiry,
+                jitter: jitter, overdue: overdue)
+        }
+        return RetryPolicy.verdict(
+            rules: spec.retry, error: error, failedAttemptCount: Int(failedAttemptCount),
+            retryAfter: retryAfter, now: now, expiry: expiry, jitter: jitter, overdue: overdue)
+    }
+}
+
+extension AttemptResult {
+    /// The attempt as the job's row keeps it; nil when it was given back before it began.
+    func packed(
+        _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp,
+        _ seal: SecretSeal
+    ) -> [UInt8]? {
+        if trace == nil, outcome == .released || outcome == .suspended { return nil }
+        return AttemptRecord.packed(
+            number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
+            outcome, errorJSON: errorJSON, kept: kept, seal)
+    }
+
+    /// The one that ends its job, whose row names the node.
+    fileprivate func packedLast(_ record: JobRecord, at now: Timestamp, _ seal: SecretSeal) -> [UInt8]? {
+        switch outcome {
+        case .succeeded: packed(.succeeded, nil, node: nil, at: now, seal)
+        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now, seal)
+        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now, seal)
+        case .released, .suspended, .asked, .putOff: nil
+        }
+    }
+}
+
+extension JobTransition {
+    /// What to do about an ending whose data the database refuses: the job fails without details, or, when
+    /// that is refused as well, goes back to the queue. Nil: it stays as it is, for it must not be repeated.
+    var simplified: JobTransition? {
+        guard case .finish(let job) = self else { return .release(lease, ended: nil) }
+        if job.record.errorJSON != TransferError.unstorable.json { return .finish(job.simplified) }
+        return job.isRepeatable ? .release(lease, ended: nil) : nil
+    }
+}
+
+/// A job in its terminal state, ready to be written.
+final class FinishedJob: Sendable {
+    let lease: Lease
+    let record: JobRecord
+    /// The attempt that ended it, packed (`AttemptRecord`).
+    let lastAttempt: [UInt8]?
+    /// `JobSpec.wantedEvents`.
+    let wanted: Int32?
+    /// It stays until it is acknowledged.
+    let acknowledgement: AcknowledgementRules?
+    /// Nor does any endpoint ask for it.
+    let declinesAcknowledgement: Bool
+    /// Why the attempt failed that ended it, a JSON object; nil: none has. The job may fail for another
+    /// reason: its time is over before the next attempt.
+    private let attemptError: [UInt8]?
+
+    /// `record` is the job as it will be; `spec` nil: it cannot be read, and nobody can be told.
+    init(
+        _ lease: Lease, _ record: JobRecord, spec: JobSpec?, lastAttempt: [UInt8]? = nil,
+        attemptError: [UInt8]? = nil
+    ) {
+        var record = record
+        record.revision = lease.revision + 1
+        self.lease = lease
+        self.lastAttempt = lastAttempt
+        self.record = record
+        self.attemptError = attemptError
+        wanted = spec?.wantedEvents
+        acknowledgement = spec?.acknowledgement
+        declinesAcknowledgement = spec?.declinesAcknowledgement ?? false
+    }
+
+    /// The same job as failed, without anything that came from outside.
+    fileprivate var simplified: FinishedJob {
+        var record = record
+        record.state = .failed
+        record.responseJSON = nil
+        record.resultJSON = nil
+        record.body = nil
+        record.resumeData = nil
+        record.kept = nil
+        record.errorJSON = TransferError.unstorable.json
+        return FinishedJob(record, self)
+    }
+
+    fileprivate var isRepeatable: Bool {
+        guard let spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON)) else { return false }
+        return spec.isRepeatable(spec.request.method)
+    }
+
+    private init(_ record: JobRecord, _ other: FinishedJob) {
+        lease = other.lease
+        self.record = record
+        lastAttempt = nil
+        wanted = other.wanted
+        acknowledgement = other.acknowledgement
+        declinesAcknowledgement = other.declinesAcknowledgement
+        attemptError = other.attemptError == nil ? nil : record.errorJSON
+    }
+
+    /// A job that no node holds, as it ends without another attempt. `resumeData`: of the bytes that it has
+    /// left (`StoreConfiguration.resumeData`); nil: nobody wants them.
+    convenience init(
+        _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
+        resumeData: (@Sendable (JobRecord) -> String?)? = nil
+    ) {
+        let lease = Lease(
+            job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
+        var record = stored.record
+        record.state = state
+        record.waitingFor = nil
+        record.nextAttemptAt = nil
+        record.finishedAt = max(now, record.createdAt)
+        record.errorJSON = error.json
+        let spec = try? JobSpec(storedJSON: record.specJSON)
+        if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
+        if record.resumeData == nil { record.kept = nil }
+        self.init(lease, record, spec: spec)
+    }
+
+    // MARK: Events
+
+    /// Whether the job's webhook wants one of the events.
+    var isWanted: Bool { eventTypes.mask & (wanted ?? 0) != 0 }
+
+    /// What it says, as `EventRecord`s.
+    func packEvents(into bytes: inout [UInt8]) {
+        for type in eventTypes {
+            EventRecord(
+                type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,
+                attempt: record.attempt, revision: record.revision, state: record.state,
+                detail: type == .jobAttemptFailed ? attemptError ?? [] : []
+            ).pack(into: &bytes)
+        }
+    }
+
+    private var eventTypes: [EventType] {
+        guard let end = record.state.event else { return [] }
+        return attemptError == nil ? [end] : [.jobAttemptFailed, end]
+    }
+
+    /// A job that no node holds and whose time is over. What it has got is left to other jobs, as by an
+    /// attempt whose time ends.
+    convenience init(
+        overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (JobRecord) -> String?
+    ) {
+        let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
+        let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
+        self.init(stored, .failed, error, at: now, resumeData: resumeData)
+    }
+}
+
+extension TransferError {
+    /// What the row of a job says whose attempt was lost with its node.
+    static let attemptLostText = String(decoding: attemptLost.json, as: UTF8.self)
+}
+
+extension JobState {
+    /// The event that says that this state was reached.
+    var event: EventType? {
+        switch self {
+        case .succeeded: .jobSucceeded
+        case .failed: .jobFailed
+        case .cancelled: .jobCancelled
+        case .waiting, .queued, .running, .suspended: nil
+        }
+    }
+}
+
+extension StoreConfiguration {
+    /// Makes resume data of what a job's row says; nil if its fields cannot be read.
+    var resumeData: @Sendable (JobRecord) -> String? {
+        { [seal, sealResumePoint] record in
+            guard let spec = try? JobSpec(storedJSON: record.specJSON, opening: seal) else { return nil }
+            return sealResumePoint(ResumePoint(record, spec))
+        }
+    }
+}
+
+extension ResumePoint {
+    fileprivate init(of attempt: Attempt) {
+        self.init(
+            tenant: attempt.tenant, job: attempt.job, url: attempt.spec.request.url,
+            originalURL: attempt.spec.request.original?.url, path: attempt.spec.destination?.path)
+    }
+
+    fileprivate init(_ record: JobRecord, _ spec: JobSpec) {
+        self.init(
+            tenant: record.tenant, job: record.id, url: spec.request.url,
+            originalURL: spec.request.original?.url, path: spec.destination?.path)
+    }
+}
+
+extension JobRecord {
+    init(ending attempt: Attempt, node: NodeID, at now: Timestamp) {
+        self.init(
+            id: attempt.job, tenant: attempt.tenant, state: .running, waitingFor: nil,
+            revision: attempt.revision,
+            attempt: attempt.number, failedAttemptCount: attempt.failedAttemptCount, node: node,
+            createdAt: attempt.createdAt, startedAt: attempt.startedAt,
+            finishedAt: max(now, attempt.startedAt),
+            nextAttemptAt: nil, retryOf: attempt.retryOf, specJSON: attempt.specJSON, responseJSON: nil,
+            resultJSON: nil, errorJSON: nil, body: nil)
+        spec = attempt.spec
+    }
+}
+
+extension TransferError {
+    static let cancelledByRequest = TransferError(
+        .cancelled, "The job was cancelled.", phase: .waiting, isRetryable: false)
+    static let unstorable = TransferError(
+        .internalError, "The outcome of the transfer could not be stored.", phase: .finishing,
+        isRetryable: true)
+    static let unreadable = TransferError(
+        .internalError, "The stored job cannot be read by this version of the service.", phase: .waiting,
+        isRetryable: false)
+}

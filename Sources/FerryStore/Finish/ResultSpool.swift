@@ -1,0 +1,225 @@
+import FerryCore
+import Glibc
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// What a node that ends without a database still has to say of its jobs and deliveries: kept in a file of
+/// its data directory, and committed before anybody takes those back.
+///
+/// An entry is a statement with its parameters, those of one job or of some tries. What ends an attempt or a
+/// try is fenced (finish_jobs.sql and its like): what others have taken meanwhile stays theirs, and what is
+/// said twice counts once. One process at a time has the directory, and one thread of it the file.
+package struct ResultSpool: Sendable {
+    private struct Entry {
+        let statement: Statement
+        let parameters: Parameters
+
+        init(_ statement: Statement, _ parameters: Parameters) {
+            (self.statement, self.parameters) = (statement, parameters)
+        }
+
+        init(_ ending: JobTransition) { (statement, parameters) = ending.statement }
+
+        var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
+    }
+
+    /// How many jobs have their result now, and how many were somebody else's by then.
+    private struct Done { var (changed, late) = (0, 0) }
+
+    /// The first text of a file; another one is of another version.
+    private static let format = "ferry results 1"
+    /// What may be kept. A file has their texts: parameters are for these alone.
+    private static let statements = [
+        Statements.tellJobs, Statements.releaseJobs, Statements.suspendJobs, Statements.retryJobs,
+        Statements.awaitConnectivity, Statements.askJobs, Statements.finishJobs, Statements.recordTries,
+    ]
+    /// Those of which each row that they return is a job that has changed.
+    private static let endings = Round.endingStatements
+    /// Entries of one transaction, and the bytes behind which none is added: a start does not fail because
+    /// they take longer than a statement may.
+    private static let batchMax = 50
+    private static let batchByteCount = 1 << 20
+
+    private let directory: String
+    private var path: String { directory + "/uncommitted" }
+
+    /// `directory`: the node's own, over its restarts.
+    package init(directory: String) { self.directory = directory }
+
+    // MARK: Keeping
+
+    /// All of them on stable storage, or false, with a line in the log.
+    func keep(_ news: [News], _ endings: [JobTransition], _ logger: Logger) -> Bool {
+        keep(logger) { bytes in
+            for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
+            for ending in endings { Self.encode(Entry(ending), into: &bytes) }
+        }
+    }
+
+    /// The same of tries, behind what is kept. An acknowledgement that they bring is found later
+    /// (remind_jobs.sql).
+    func keep(_ tries: [DeliveryTry], _ logger: Logger) -> Bool {
+        keep(logger) { Self.encode(Entry(Statements.recordTries, .tries(tries)), into: &$0) }
+    }
+
+    private func keep(_ logger: Logger, _ add: (inout [UInt8]) -> Void) -> Bool {
+        do {
+            var bytes = try contents() ?? Self.head
+            add(&bytes)
+            try replacePrivateFile(path, bytes)
+            return true
+        } catch {
+            logger.error("results could not be kept", metadata: ["error": "\(error)"])
+            return false
+        }
+    }
+
+    private static var head: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.appendPacked(format)
+        bytes.appendPacked(UInt64(statements.count))
+        for statement in statements {
+            bytes.appendPacked(statement.name)
+            bytes.appendPacked(statement.sql)
+        }
+        return bytes
+    }
+
+    private static func encode(_ entry: Entry, into bytes: inout [UInt8]) {
+        guard let index = statements.firstIndex(where: { $0.name == entry.statement.name }) else {
+            preconditionFailure("\(entry.statement.name) writes no result")
+        }
+        bytes.appendPacked(UInt64(index))
+        for value in entry.parameters.values {
+            bytes.append(value == nil ? 0 : 1)
+            if let value { bytes.appendPacked(bytes: Array(value)) }
+        }
+    }
+
+    // MARK: Committing
+
+    /// Commits what is kept, if there is anything, and forgets it. Throws while the database cannot take it:
+    /// then it is kept. What is refused for good is left out, with a line in the log: those jobs run again.
+    func commit(_ lane: ReconnectingConnection, _ context: StoreContext) throws(PostgresError) {
+        guard let entries = read(context.logger) else { return }
+        var (changed, late) = (0, 0)
+        func count(_ done: Done) { (changed, late) = (changed + done.changed, late + done.late) }
+        for batch in batches(of: entries) {
+            do {
+                count(try commit(batch, lane))
+            } catch {
+                guard !mayPass(error) else { throw error }
+                for entry in batch { count(try commit(alone: entry, lane, context.logger)) }
+            }
+        }
+        unlink(path)
+        context.metrics.recordedResults.add(Int64(changed), ordering: .relaxed)
+        context.metrics.fencedResults.add(Int64(late), ordering: .relaxed)
+        context.logger.notice(
+            "results that waited for the database are committed",
+            metadata: ["count": "\(changed)", "late": "\(late)"])
+        context.noteDependencies()
+        context.events.written(isWanted: true)
+    }
+
+    /// Nil: there is nothing that could be committed.
+    private func read(_ logger: Logger) -> [Entry]? {
+        let bytes: [UInt8]
+        do {
+            guard let found = try contents() else { return nil }
+            bytes = found
+        } catch {
+            logger.error("kept results cannot be read: their jobs run again", metadata: ["error": "\(error)"])
+            return nil
+        }
+        do {
+            return try decode(bytes)
+        } catch {
+            logger.error("kept results are of another version: their jobs run again")
+            unlink(path)
+            return nil
+        }
+    }
+
+    private func contents() throws(SystemError) -> [UInt8]? {
+        do {
+            return try readFile(path, byteCountMax: .max)
+        } catch {
+            guard error.code == ENOENT else { throw error }
+            return nil
+        }
+    }
+
+    private func decode(_ bytes: [UInt8]) throws(PackedReader.Damage) -> [Entry] {
+        var reader = PackedReader(bytes)
+        guard try reader.text() == Self.format else { throw PackedReader.Damage() }
+        guard try reader.number(Int.self) == Self.statements.count else { throw PackedReader.Damage() }
+        for statement in Self.statements {
+            guard try reader.text() == statement.name, try reader.text() == statement.sql else {
+                throw PackedReader.Damage()
+            }
+        }
+        var entries: [Entry] = []
+        while !reader.isAtEnd {
+            let index = try reader.number(Int.self)
+            guard Self.statements.indices.contains(index) else { throw PackedReader.Damage() }
+            var parameters = Parameters()
+            for _ in 0..<Self.statements[index].parameterCount {
+                let isThere = try reader.bytes(1) == [1]
+                parameters.append(bytea: isThere ? try reader.blob() : nil)
+            }
+            entries.append(Entry(Self.statements[index], parameters))
+        }
+        return entries
+    }
+
+    private func batches(of entries: [Entry]) -> [ArraySlice<Entry>] {
+        var batches: [ArraySlice<Entry>] = []
+        var (start, byteCount) = (0, 0)
+        for (index, entry) in entries.enumerated() {
+            byteCount += entry.byteCount
+            let isFull = index - start + 1 == Self.batchMax || byteCount >= Self.batchByteCount
+            guard isFull || index == entries.count - 1 else { continue }
+            batches.append(entries[start...index])
+            (start, byteCount) = (index + 1, 0)
+        }
+        return batches
+    }
+
+    private func commit(
+        _ entries: ArraySlice<Entry>, _ lane: ReconnectingConnection
+    ) throws(PostgresError) -> Done {
+        try lane.withConnection { connection throws(PostgresError) in
+            var results = try connection.pipeline(timeout: .seconds(5)) { pipeline in
+                for entry in entries { pipeline.send(entry.statement, entry.parameters) }
+            }
+            var done = Done()
+            for (index, entry) in entries.enumerated() {
+                let count = results.take(index).rowCount
+                guard Self.endings.contains(entry.statement.name) else { continue }
+                done.changed += count
+                done.late += 1 - count
+            }
+            return done
+        }
+    }
+
+    private func commit(
+        alone entry: Entry, _ lane: ReconnectingConnection, _ logger: Logger
+    ) throws(PostgresError) -> Done {
+        do {
+            return try commit([entry], lane)
+        } catch {
+            guard !mayPass(error) else { throw error }
+            logger.error(
+                "a kept result was refused by the database and is left out", metadata: ["error": "\(error)"])
+            return Done()
+        }
+    }
+
+    private func mayPass(_ error: PostgresError) -> Bool {
+        error.isConnectionLost || error.isRetryable || error.isShortage
+    }
+}

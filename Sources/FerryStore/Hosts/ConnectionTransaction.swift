@@ -1,0 +1,142 @@
+import FerryCore
+import FerryScheduler
+import Logging
+import Postgres
+import Sys
+
+/// Asks the database for the connections that attempts of this node want at limited origins, and says what
+/// they have given back: one transaction for all that has gathered. On the dispatcher's thread.
+struct ConnectionTransaction {
+    /// Of writes and of asks, in one transaction.
+    private static let countMax = 200
+    /// Nanoseconds until lots are tried again that somebody else had.
+    private static let takenPause: Int64 = 5_000_000
+    /// The same after an error.
+    private static let errorPause: Int64 = 1_000_000_000
+
+    let context: StoreContext
+    /// Nothing is done before, on the monotonic clock.
+    private var notBefore: Int64 = 0
+
+    init(_ context: StoreContext) { self.context = context }
+
+    private var book: ConnectionRegistry { context.connections }
+
+    /// When there is something to do; nil: when somebody asks.
+    func nextStep(_ now: Int64) -> Int64? { book.hasWork ? max(now, notBefore) : nil }
+
+    /// Returns the scopes in which a connection was given back.
+    mutating func step(_ lane: ReconnectingConnection) -> Set<RequestScope> {
+        let now = Sys.monotonicNanoseconds()
+        guard book.hasWork, now >= notBefore else { return [] }
+        let work = book.takeWork(Self.countMax)
+        guard !work.isEmpty else { return [] }
+        do {
+            let answers = try lane.withConnection { connection throws(PostgresError) in
+                try commit(work, &connection)
+            }
+            settle(work, answers, now)
+        } catch {
+            book.putBack(work)
+            // Who asks again is in no hurry.
+            for ask in work.asks { ask.reply(.refused(hold(ask))) }
+            notBefore = now + Self.errorPause
+            if !error.isConnectionLost, !error.isRetryable {
+                context.logger.error("connections were not granted", metadata: ["error": "\(error)"])
+            }
+        }
+        return Set(work.writes.lazy.map(\.key.scope))
+    }
+
+    /// By the place of the ask; those that are missing are to be asked again.
+    private func commit(
+        _ work: ConnectionRegistry.Work, _ connection: inout Connection
+    ) throws(PostgresError) -> [Int: Bool] {
+        let names = work.asks.map { name(of: $0) }
+        let lots = try context.lots.find(Set(names), &connection, isCommitted: true)
+        let numbers = names.map { lots[$0]?.id ?? 0 }
+        // Of lots that count together the first is answered; the others come first the next time.
+        var seen: Set<Int64> = []
+        let wanted = names.compactMap { lots[$0] }.filter { seen.insert($0.id).inserted }
+        var locks = Parameters()
+        locks.appendArray(.int64, wanted) { $0.append(int64: $1.id) }
+        var results = try connection.pipeline { pipeline in
+            if !work.writes.isEmpty { pipeline.send(Statements.writeConnections, .writes(work.writes)) }
+            guard !work.asks.isEmpty else { return }
+            pipeline.send(Statements.lockLots, locks)
+            pipeline.send(Statements.grantConnections, grants(work.asks, numbers, wanted))
+        }
+        guard !work.asks.isEmpty else { return [:] }
+        let rows = results.take(work.writes.isEmpty ? 1 : 2)
+        var answers: [Int: Bool] = [:]
+        for row in 0..<rows.rowCount { answers[Int(rows.int64(row, 0)) - 1] = rows.bool(row, 1) }
+        return answers
+    }
+
+    private func grants(_ asks: [ConnectionRegistry.Ask], _ numbers: [Int64], _ lots: [ClaimQueue])
+        -> Parameters
+    {
+        let sessions = context.sessions.current
+        var parameters = Parameters()
+        parameters.appendArray(.int64, lots) { $0.append(int64: $1.id) }
+        parameters.appendArray(.int32, lots) { parameters, lot in
+            let limit = sessions.share(tenant: lot.tenant, session: lot.session).connectionLimit
+            parameters.append(int32: limit.map { Int32(clamping: $0) })
+        }
+        parameters.appendArray(.int64, numbers) { $0.append(int64: $1) }
+        parameters.appendArray(.uuid, asks) { $0.append($1.key.owner.job) }
+        parameters.appendArray(.int32, asks) { $0.append(int32: $1.key.owner.attempt) }
+        parameters.appendArray(.text, asks) { $0.append(text: $1.key.scope.path) }
+        return parameters
+    }
+
+    private mutating func settle(_ work: ConnectionRegistry.Work, _ answers: [Int: Bool], _ now: Int64) {
+        let granted = work.asks.indices.filter { answers[$0] == true }
+        book.settle(work, granted: granted.map { work.asks[$0].key })
+        for index in granted { work.asks[index].reply(.granted) }
+        for (index, ask) in work.asks.enumerated() where answers[index] == false {
+            ask.reply(.refused(hold(ask)))
+        }
+        let missing = work.asks.indices.filter { answers[$0] == nil }.map { work.asks[$0] }
+        guard !missing.isEmpty else { return }
+        // The lots may have gone: they are learned anew.
+        context.lots.forget(
+            Set(missing.compactMap { context.lots.known(name(of: $0))?.id }))
+        book.putBack(asks: missing)
+        notBefore = now + Self.takenPause
+    }
+
+    private func hold(_ ask: ConnectionRegistry.Ask) -> HostHold {
+        let scope = ask.key.scope
+        let share = context.sessions.current.share(tenant: scope.tenant, session: ask.session)
+        return HostHold(
+            origin: scope.origin,
+            reason: context.configuration.hosts.reason(
+                for: scope, sessionLimit: share.connectionLimit, at: context.clock.now()))
+    }
+
+    /// The lot whose limits count for the connection.
+    private func name(of ask: ConnectionRegistry.Ask) -> ClaimQueueCache.Name {
+        let scope = ask.key.scope
+        return ClaimQueueCache.Name(
+            tenant: scope.tenant, session: ask.session, origin: scope.origin,
+            path: context.configuration.hosts.limitsPath(of: scope) ? scope.path : "")
+    }
+}
+
+extension Parameters {
+    /// The parameters of write_connections.sql.
+    fileprivate static func writes(
+        _ writes: [(key: ConnectionRegistry.Key, holding: ConnectionRegistry.Holding)]
+    ) -> Parameters {
+        var parameters = Parameters(capacity: writes.count * 128)
+        parameters.appendArray(.text, writes) { $0.append(text: $1.key.scope.origin) }
+        parameters.appendArray(.uuid, writes) { $0.append($1.key.owner.job) }
+        parameters.appendArray(.int32, writes) { $0.append(int32: $1.key.owner.attempt) }
+        parameters.appendArray(.text, writes) { $0.append(text: $1.key.scope.tenant) }
+        parameters.appendArray(.text, writes) { $0.append(text: $1.holding.session) }
+        parameters.appendArray(.int32, writes) { $0.append(int32: Int32($1.holding.count)) }
+        parameters.appendArray(.text, writes) { $0.append(text: $1.key.scope.path) }
+        return parameters
+    }
+}

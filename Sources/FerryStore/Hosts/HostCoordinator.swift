@@ -1,0 +1,276 @@
+import FerryCore
+import FerryScheduler
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Tells the other nodes how hosts do, decides about those that are due, and probes the ones nobody reaches.
+/// Of a node that transfers nothing it only learns what the others know. On a connection of its own, which it
+/// opens with the first look.
+final class HostCoordinator: Sendable {
+    /// Milliseconds between looks while hosts are in trouble, and otherwise.
+    private static let busyMilliseconds: Int32 = 1_000
+    private static let idleMilliseconds: Int32 = 3_000
+    /// Hosts of one round.
+    private static let reportMax = 500
+    /// Probes that one node has under way.
+    private static let probeMax = 64
+    /// Nanoseconds between two looks for jobs that nobody lets go.
+    private static let strandedInterval: Int64 = 10_000_000_000
+    /// Seconds for which other nodes look for a host that this one has not reached.
+    private static let othersFirstSeconds = 4.0
+    /// What is notified when something has changed that claims depend on.
+    static let notification = "hosts"
+
+    private let context: StoreContext
+    private let wakeDispatcher: @Sendable () -> Void
+
+    init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
+        self.context = context
+        self.wakeDispatcher = wakeDispatcher
+    }
+
+    private var health: HostHealth { context.health }
+
+    func close() { health.messages.close() }
+
+    /// Somebody else has changed something.
+    func changed() { health.messages.send(.changed) }
+
+    /// What one thread keeps between its rounds.
+    private struct Progress {
+        var probes: [String: TransferError.Code?] = [:]
+        /// Asked of the prober and not answered yet.
+        var runningCount = 0
+        var nextDue: Timestamp?
+        var nextStranded: Int64 = 0
+        var hasRows = false
+        var reach = PartitionDetector()
+        /// Until when others look for hosts that this node has not reached.
+        var leftToOthers: [String: Timestamp] = [:]
+    }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "hosts",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(10)
+            })
+        var progress = Progress()
+        while true {
+            let messages = health.messages.wait(milliseconds: patience(progress, lane))
+            if health.messages.isClosed { return }
+            for message in messages {
+                switch message {
+                case .probed(let origin, let code):
+                    progress.probes[origin] = .some(code)
+                    progress.runningCount -= 1
+                case .looked(let isReached):
+                    if progress.reach.looked(isReached: isReached, at: context.clock.now()) {
+                        comeBack("A host is reached again.")
+                    }
+                case .trouble, .changed: break
+                }
+            }
+            do {
+                try step(&progress, lane)
+            } catch {
+                if !error.isConnectionLost && !error.isRetryable {
+                    context.logger.error("looking after hosts failed", metadata: ["error": "\(error)"])
+                }
+            }
+        }
+    }
+
+    private func patience(_ progress: Progress, _ lane: ReconnectingConnection) -> Int32 {
+        let retry = Int32(lane.retryIn / .milliseconds(1))
+        if retry > 0 { return retry + 1 }
+        let isBusy = progress.hasRows || !health.isQuiet || progress.reach.isCutOff
+        let idle = isBusy ? Self.busyMilliseconds : Self.idleMilliseconds
+        let dues = [progress.nextDue, progress.reach.dueAt].compactMap(\.self)
+        guard let due = dues.min() else { return idle }
+        return min(idle, max(10, Int32(clamping: Int64((due - context.clock.now()) * 1_000) + 1)))
+    }
+
+    private func step(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
+        guard context.configuration.isWorker else { return try look(&progress, lane) }
+        let now = context.clock.now()
+        doubt(&progress, now)
+        var reports = health.takeReports(Self.reportMax)
+        // What a node misses that is cut off says nothing of hosts.
+        if progress.reach.isCutOff {
+            reports = reports.mapValues { $0.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
+                .filter { !$1.isEmpty }
+        }
+        let isDue = progress.nextDue.map { $0 <= now } ?? false
+        if !reports.isEmpty || !progress.probes.isEmpty || isDue {
+            let round = HostTransaction(
+                node: context.configuration.node, reports: reports, probes: progress.probes,
+                probeCountMax: freeProbeCount(progress),
+                leftToOthers: Set(progress.leftToOthers.keys),
+                missingSince: hasOthers ? health.missingSeconds.map { now + -$0 } : nil, now: now)
+            do {
+                let outcome = try lane.withConnection { connection throws(PostgresError) in
+                    try commit(round, &connection)
+                }
+                progress.probes = [:]
+                finish(outcome, &progress)
+                noteLost(outcome, &progress, now)
+            } catch {
+                health.putBack(reports)
+                throw error
+            }
+        }
+        try look(&progress, lane)
+        try releaseStranded(&progress, lane)
+    }
+
+    private func commit(
+        _ round: HostTransaction, _ connection: inout Connection
+    ) throws(PostgresError) -> HostTransaction.Outcome {
+        try connection.transaction { connection throws(PostgresError) in
+            let outcome = try round.commit(&connection)
+            if outcome.isNews || outcome.releasedCount > 0 && context.hasPeers.load(ordering: .relaxed) {
+                var parameters = Parameters()
+                parameters.append(text: outcome.isNews ? Self.notification : "work")
+                _ = try connection.execute(Statements.notify, parameters)
+            }
+            return outcome
+        }
+    }
+
+    private func finish(_ outcome: HostTransaction.Outcome, _ progress: inout Progress) {
+        for (origin, decision) in outcome.decisions {
+            context.metrics.hostDecided(decision.kind)
+            context.logger.notice(
+                "a decision about a host",
+                metadata: ["host": "\(origin)", "decision": "\(decision.sentence)"])
+        }
+        // Before they are claimed.
+        health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
+        if outcome.releasedCount > 0 {
+            context.backlog.addUnknown()
+            wakeDispatcher()
+        }
+        for origin in outcome.probes { probe(origin, &progress) }
+    }
+
+    /// Probes that this node may begin. The others stay due, for other nodes or until one of its own has
+    /// ended.
+    private func freeProbeCount(_ progress: Progress) -> Int {
+        context.hostProber == nil || progress.reach.isCutOff
+            ? 0 : max(0, Self.probeMax - progress.runningCount)
+    }
+
+    private func probe(_ origin: String, _ progress: inout Progress) {
+        guard let prober = context.hostProber else { return }
+        progress.runningCount += 1
+        context.metrics.hostProbes.add(1, ordering: .relaxed)
+        prober.probe(origin) { [health] error in
+            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.probed(origin, isAway ? error?.code : nil))
+        }
+    }
+
+    // MARK: Whether it is us
+
+    private var hasOthers: Bool { context.workers.others ?? 0 > 0 }
+
+    /// What follows from time alone, and from what attempts have reached meanwhile.
+    private func doubt(_ progress: inout Progress, _ now: Timestamp) {
+        progress.leftToOthers = progress.leftToOthers.filter { $0.value > now }
+        guard progress.reach.isCutOff else { return }
+        if !hasOthers {
+            progress.reach.end()
+            return comeBack("There is no other node to leave them to.")
+        }
+        if health.hasReached {
+            progress.reach.end()
+            return comeBack("A host is reached again.")
+        }
+        if progress.reach.triesAgain(at: now) { return comeBack("It tries again.") }
+        guard let origin = progress.reach.look(at: now), let prober = context.hostProber else { return }
+        prober.probe(origin) { [health] error in
+            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.looked(isReached: !isAway))
+        }
+    }
+
+    /// What nobody is said to reach because of us, others look for first. When they reach what we do not, and
+    /// we reach nobody, it is us.
+    private func noteLost(_ outcome: HostTransaction.Outcome, _ progress: inout Progress, _ now: Timestamp) {
+        guard hasOthers else { return }
+        for origin in outcome.lost { progress.leftToOthers[origin] = now + Self.othersFirstSeconds }
+        guard let origin = outcome.reachedByOthers.first, !progress.reach.isCutOff else { return }
+        progress.reach.begin(origin, at: now)
+        _ = context.setCutOff(true)
+        wakeDispatcher()
+        context.logger.error(
+            "This node reaches no host although other nodes do: it begins no transfers until it reaches one.",
+            metadata: ["host": "\(origin)"])
+    }
+
+    private func comeBack(_ why: String) {
+        health.forgetMisses()
+        let mayLease = context.setCutOff(false)
+        context.logger.notice("This node begins transfers again. \(why)")
+        guard mayLease else { return }
+        context.backlog.addUnknown()
+        wakeDispatcher()
+    }
+
+    /// Learns what every node has to know.
+    private func look(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
+        let rows = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.loadHosts, .int32(Int32(HostHealth.rowCountMax)))
+        }
+        var known: Set<String> = []
+        var unreachable: [String: TransferError.Code] = [:]
+        var unreachableDue: [String: Timestamp] = [:]
+        var rates: [String: Int64] = [:]
+        progress.nextDue = nil
+        let (isWorker, mayProbe) = (context.configuration.isWorker, freeProbeCount(progress) > 0)
+        for row in 0..<rows.rowCount {
+            let origin = rows.text(row, 0)
+            known.insert(origin)
+            if let code = rows.textOrNil(row, 1) {
+                unreachable[origin] = TransferError.Code(rawValue: code) ?? .couldNotConnect
+            }
+            if let rate = rows.int64OrNil(row, 2) { rates[origin] = rate }
+            guard let due = rows.instantOrNil(row, 3) else { continue }
+            if unreachable[origin] != nil { unreachableDue[origin] = due }
+            if isWorker, mayProbe || unreachable[origin] == nil {
+                let turn = max(due, progress.leftToOthers[origin] ?? due)
+                progress.nextDue = min(progress.nextDue ?? turn, turn)
+            }
+        }
+        progress.hasRows = !known.isEmpty
+        health.replace(known: known, unreachable: unreachable, due: unreachableDue)
+        context.attemptRunner?.setHostRates(rates)
+    }
+
+    /// Lets jobs go that wait for a host that nobody looks for.
+    private func releaseStranded(
+        _ progress: inout Progress, _ lane: ReconnectingConnection
+    ) throws(PostgresError) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= progress.nextStranded else { return }
+        progress.nextStranded = now + Self.strandedInterval
+        let released = try lane.withConnection { connection throws(PostgresError) in
+            let found = try connection.execute(Statements.strandedHosts, .int32(HostTransaction.dueMax))
+            var count = 0
+            for row in 0..<found.rowCount {
+                count += try HostTransaction.release(
+                    found.text(row, 0), Int(HostTransaction.dueMax), &connection)
+            }
+            return count
+        }
+        guard released > 0 else { return }
+        context.backlog.addUnknown()
+        wakeDispatcher()
+    }
+}

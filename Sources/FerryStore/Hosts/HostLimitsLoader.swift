@@ -1,0 +1,57 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+
+/// Keeps `HostLimits` as the table `host_limits` says: read at each heartbeat, and when a node notifies that
+/// it has changed.
+enum HostLimitsLoader {
+    /// What is notified when the limits of an origin have changed.
+    static let notification = "hosts"
+    /// Scopes that are known at most, about 4 MB. Claims look at the table itself: a scope that is not known
+    /// here is limited all the same.
+    static let countMax: Int32 = 20_000
+
+    /// Whether anything has changed. `reading`: of `HostLimits.beginReading`.
+    static func apply(_ rows: borrowing ResultSet, to limits: HostLimits, reading: Int) -> Bool {
+        var all: [String: [HostScope: HostLimit]] = [:]
+        for row in 0..<rows.rowCount {
+            let scope = HostScope(tenant: rows.text(row, 1), path: rows.text(row, 2))
+            all[rows.text(row, 0), default: [:]][scope] = HostLimit(
+                connectionLimit: rows.isNull(row, 3) ? nil : Int(rows.int32(row, 3)),
+                blockedUntil: rows.instantOrNil(row, 4), isPaused: rows.bool(row, 5),
+                requestRate: rows.float64OrNil(row, 6))
+        }
+        return limits.replace(all, reading: reading)
+    }
+
+    /// The parameters of read_host_limits.sql.
+    static var parameters: Parameters {
+        var parameters = Parameters.int32(countMax)
+        parameters.append(Timestamp.distantFuture)
+        return parameters
+    }
+}
+
+extension ControlLane {
+    /// Reads the limits of origins anew.
+    func adoptHosts() {
+        let (context, wakeDispatcher) = (context, wakeDispatcher)
+        perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            try Self.adoptHosts(context, wakeDispatcher, &connection)
+            return .success(())
+        }
+    }
+
+    /// The same at once.
+    static func adoptHosts(
+        _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
+    ) throws(PostgresError) {
+        let limits = context.configuration.hosts
+        let reading = limits.beginReading()
+        let rows = try connection.execute(Statements.readHostLimits, HostLimitsLoader.parameters)
+        guard HostLimitsLoader.apply(rows, to: limits, reading: reading) else { return }
+        context.backlog.addUnknown()
+        wakeDispatcher()
+    }
+}

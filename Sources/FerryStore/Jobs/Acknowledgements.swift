@@ -1,0 +1,77 @@
+package import FerryCore
+import Postgres
+import Synchronization
+import Sys
+
+extension ControlLane {
+    /// Notes that the result of a finished job has arrived; once more it changes nothing. `invalidState`
+    /// while the job is not terminal, `notAwaited` when it does not ask for it.
+    package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        let context = context
+        perform("acknowledge", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
+            guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                return .failure(.notFound)
+            }
+            let record = stored.record
+            guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
+            guard record.acknowledgedAt == nil else { return .success(record) }
+            guard let spec = try? JobSpec(storedJSON: record.specJSON), spec.acknowledgement != nil else {
+                return .failure(.notAwaited)
+            }
+            try context.acknowledge([(id, spec.wantedEvents)], &connection)
+            // Somebody else may have been first, or have deleted it.
+            guard let stored = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            return .success(stored.record)
+        }
+    }
+}
+
+extension StoreContext {
+    /// `wanted`: `JobSpec.wantedEvents`; nil where the job still waits.
+    func acknowledge(
+        _ jobs: [(id: JobID, wanted: Int32?)], _ connection: inout Connection
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        parameters.appendArray(.int32, jobs) { $0.append(int32: $1.wanted) }
+        parameters.append(clock.now())
+        let done = try connection.execute(Statements.acknowledgeJobs, parameters)
+        guard done.rowCount > 0 else { return }
+        metrics.acknowledgedJobs.add(Int64(done.rowCount), ordering: .relaxed)
+        events.written(isWanted: true)
+    }
+}
+
+/// Reminds of finished jobs whose acknowledgement has not come, and gives them up in the end. Every node does
+/// it; what one has locked the others leave alone.
+struct Reminders {
+    private static let batchMax: Int32 = 200
+
+    private let context: StoreContext
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// Everything that is due.
+    func send(_ lane: ReconnectingConnection) throws(PostgresError) {
+        while !context.chores.isClosed {
+            var parameters = Parameters()
+            parameters.append(context.clock.now())
+            parameters.append(int32: Self.batchMax)
+            var (count, confirmed, isWanted) = (0, [(id: JobID, wanted: Int32?)](), false)
+            try lane.withConnection { connection throws(PostgresError) in
+                let rows = try connection.execute(Statements.remindJobs, parameters)
+                count = rows.rowCount
+                for row in 0..<rows.rowCount {
+                    if rows.bool(row, 2) { confirmed.append((rows.identifier(row, 0), nil)) }
+                    if rows.bool(row, 1) { isWanted = true }
+                }
+                // The crash of a sender has left them behind.
+                if !confirmed.isEmpty { try context.acknowledge(confirmed, &connection) }
+            }
+            context.metrics.reminders.add(Int64(count - confirmed.count), ordering: .relaxed)
+            if count > 0 { context.events.written(isWanted: isWanted) }
+            if count < Int(Self.batchMax) { return }
+        }
+    }
+}

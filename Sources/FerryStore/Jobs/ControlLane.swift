@@ -1,0 +1,119 @@
+package import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Reads and commands of the API. Any thread asks; the reply comes on a lane's thread and must not block.
+package final class ControlLane: JobLookup {
+    /// What one command does with the connection; `fail` answers it when that was not possible.
+    private struct Command: Sendable {
+        let name: StaticString
+        let run: @Sendable (inout Connection) throws(PostgresError) -> Void
+        let fail: @Sendable (StoreError) -> Void
+    }
+
+    /// How often a request is sent that the database undoes each time in favor of others.
+    static let sendCountMax = 5
+
+    let context: StoreContext
+    let wakeDispatcher: @Sendable () -> Void
+    let reads: ReadPool
+    private let commands = Mailbox<Command>()
+    /// What the next look for the oldest queued job begins with.
+    let queueLook = Mutex(QueueLook())
+
+    init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
+        self.context = context
+        self.wakeDispatcher = wakeDispatcher
+        reads = ReadPool(context)
+    }
+
+    func close() {
+        commands.close()
+        reads.close()
+    }
+
+    /// Starts the thread for commands and those for reads.
+    func start() -> [Thread] {
+        [Thread(name: "control") { [self] in run() }]
+            + (0..<reads.threadCount).map { index in
+                Thread(name: "reads-\(index)") { [reads] in reads.run(index) }
+            }
+    }
+
+    // MARK: Requests
+
+    /// Runs `body` on the connection for commands, or reads for the service itself.
+    func perform<Value: Sendable>(
+        _ name: StaticString, isRead: Bool, _ reply: @escaping Reply<Value>,
+        _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
+    ) {
+        if isRead { return reads.read(name, of: .service, reply, body) }
+        let command = Command(
+            name: name,
+            run: { connection throws(PostgresError) in reply(try body(&connection)) },
+            fail: { reply(.failure($0)) })
+        if !commands.send(command) { reply(.failure(.unavailable)) }
+    }
+
+    /// Reads for a tenant, when it is its turn.
+    func read<Value: Sendable>(
+        _ name: StaticString, for tenant: String, _ reply: @escaping Reply<Value>,
+        _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
+    ) {
+        reads.read(name, of: .tenant(tenant), reply, body)
+    }
+
+    /// Reads one job of a tenant, finished or not; what gathers is read with one statement. Another tenant's
+    /// job is `notFound`.
+    package func storedJob(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
+        reads.job(id, tenant: tenant, reply: reply)
+    }
+
+    package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
+    }
+
+    // MARK: On the thread for commands
+
+    private func run() {
+        let lane = context.connection(
+            "control",
+            adjust: { options in
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(10)
+                // Plans are made once, perhaps on a table that is nearly empty: only indexes are right later.
+                options.settings.append(.init("plan_cache_mode", "force_generic_plan"))
+                options.settings.append(.init("enable_seqscan", "off"))
+            })
+        while true {
+            let gathered = commands.wait(milliseconds: -1)
+            for command in gathered {
+                do {
+                    // It answers last, so what throws has answered nobody.
+                    try lane.withConnection(sendingUpTo: Self.sendCountMax, command.run)
+                } catch {
+                    command.fail(context.failure(of: command.name, error))
+                }
+            }
+            if commands.isClosed && gathered.isEmpty { return }
+        }
+    }
+
+    /// Reads jobs by id. `withBodies`: with bodies, payloads and secrets.
+    static func read(
+        _ ids: [JobID], withBodies: Bool = true, _ connection: inout Connection
+    ) throws(PostgresError) -> [JobID: StoredJob] {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, ids) { $0.append($1) }
+        parameters.append(bool: withBodies)
+        let rows = try connection.execute(Statements.readJobs, parameters)
+        var found: [JobID: StoredJob] = [:]
+        for row in 0..<rows.rowCount {
+            let stored = StoredJob(rows, row, isWide: true)
+            found[stored.record.id] = stored
+        }
+        return found
+    }
+}

@@ -1,0 +1,117 @@
+package import FerryCore
+import Postgres
+
+/// A job's row, with what is not shown to everybody.
+package struct StoredJob: Sendable {
+    package let record: JobRecord
+    /// Of an unfinished job.
+    package let expiresAt: Timestamp?
+    package let isCancelRequested: Bool
+    /// The last attempt has left bytes to go on from.
+    package private(set) var hasBytes = false
+    /// Whoever asked for the cancellation wants them; known of claimed jobs alone.
+    package private(set) var keepsBytes = false
+    /// The only node that can do it; not known of overdue jobs.
+    package private(set) var home: NodeID?
+    package let sealedSecrets: [UInt8]?
+    package let payload: [UInt8]?
+    package let origin: String
+    package let traceparent: String?
+
+    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql when `isWide`.
+    init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool) {
+        let state = JobState(rawValue: rows.text(row, 2))
+        precondition(state != nil, "the database has a job state that we do not know")
+        var record = JobRecord(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1), state: state ?? .failed,
+            waitingFor: rows.textOrNil(row, 3).flatMap(WaitingFor.init), revision: rows.int32(row, 4),
+            attempt: rows.int32(row, 5), failedAttemptCount: rows.int32(row, 6),
+            node: rows.identifierOrNil(row, 7), createdAt: rows.instant(row, 8),
+            startedAt: rows.instantOrNil(row, 9), finishedAt: isWide ? rows.instantOrNil(row, 20) : nil,
+            nextAttemptAt: rows.instantOrNil(row, 10), retryOf: rows.identifierOrNil(row, 13),
+            specJSON: rows.bytes(row, 14), responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
+            resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
+            body: isWide ? rows.bytesOrNil(row, 23) : nil)
+        if isWide {
+            record.resumeData = rows.textOrNil(row, 24)
+            record.questionJSON = rows.bytesOrNil(row, 27)
+            record.acknowledgedAt = rows.instantOrNil(row, 28)
+            if let packed = rows.bytesOrNil(row, 29) {
+                record.kept = AttemptRecord(packed: packed, node: nil)?.kept
+            }
+        }
+        if isWide, record.waitingFor == .dependency {
+            record.pendingDependencies = rows.uuidArray(row, 26).compactMap { id in
+                id.map { JobID(high: $0.high, low: $0.low) }
+            }
+        }
+        if isWide, record.state == .queued, let node = rows.bytesOrNil(row, 31) {
+            record.home = NodeAffinity(json: node)
+        }
+        self.record = record
+        if isWide {
+            hasBytes = rows.bool(row, 25)
+            home = rows.identifierOrNil(row, 30)
+        }
+        expiresAt = rows.instantOrNil(row, 11)
+        isCancelRequested = rows.bool(row, 12)
+        sealedSecrets = rows.bytesOrNil(row, 15)
+        payload = rows.bytesOrNil(row, 16)
+        origin = rows.text(row, 18)
+        traceparent = rows.textOrNil(row, 19)
+    }
+
+    /// Reads the columns of claim_jobs.sql.
+    init(claimed rows: borrowing ResultSet, _ row: Int) {
+        self.init(rows, row, isWide: false)
+        // Nobody else asks, and a first attempt finds none.
+        guard isCancelRequested || record.attempt > 1 else { return }
+        hasBytes = rows.bool(row, 22)
+        keepsBytes = rows.bool(row, 23)
+        home = rows.identifierOrNil(row, 24)
+    }
+
+    /// Reads the columns of expired_jobs.sql.
+    init(overdue rows: borrowing ResultSet, _ row: Int) {
+        self.init(rows, row, isWide: false)
+        hasBytes = rows.bool(row, 20)
+    }
+}
+
+extension ResultSet {
+    func identifier<Kind>(_ row: Int, _ column: Int) -> Identifier<Kind> {
+        let value = uuid(row, column)
+        return Identifier(high: value.high, low: value.low)
+    }
+
+    func identifierOrNil<Kind>(_ row: Int, _ column: Int) -> Identifier<Kind>? {
+        isNull(row, column) ? nil : identifier(row, column)
+    }
+
+    func instant(_ row: Int, _ column: Int) -> Timestamp {
+        Timestamp(microseconds: timestamp(row, column))
+    }
+
+    func instantOrNil(_ row: Int, _ column: Int) -> Timestamp? {
+        isNull(row, column) ? nil : instant(row, column)
+    }
+
+    /// The identifiers in the first column.
+    func identifiers<Kind>(_ kind: Kind.Type = Kind.self) -> [Identifier<Kind>] {
+        var all: [Identifier<Kind>] = []
+        all.reserveCapacity(rowCount)
+        for row in 0..<rowCount { all.append(identifier(row, 0)) }
+        return all
+    }
+}
+
+extension Parameters {
+    mutating func append<Kind>(_ identifier: Identifier<Kind>?) {
+        guard let identifier else { return appendNull() }
+        append(uuid: identifier.high, identifier.low)
+    }
+
+    mutating func append(_ instant: Timestamp?) {
+        append(timestamp: instant?.microseconds)
+    }
+}

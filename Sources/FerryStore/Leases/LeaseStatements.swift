@@ -1,0 +1,21 @@
+package import Postgres
+
+extension Statements {
+    package static let checkLeases = make("check_leases", PackageResources.check_leases_sql, parameters: 2)
+    package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 9)
+    package static let lockHeartbeat = make(
+        "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
+    package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
+    package static let readHealth = make("read_health", PackageResources.read_health_sql)
+    package static let readHeartbeats = make(
+        "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)
+    package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
+    package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 2)
+    package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
+    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 5)
+
+    static let ofLeases = [
+        checkLeases, heartbeat, lockHeartbeat, lockRescue, readHealth, readHeartbeats, readNodes,
+        reclaimJobs, removeNode, rescueJobs,
+    ]
+}

@@ -1,0 +1,134 @@
+import FerryCore
+import Logging
+import Postgres
+import Sys
+
+/// What somebody has to do for everybody, and what may take its time: cancels and ends invalidated sessions,
+/// reminds of what is not acknowledged, keeps the history of finished jobs. Every node does it, as far as no
+/// other one is at it; what a dead one has begun the next one goes on with.
+package final class Housekeeper: Sendable {
+    /// Jobs that one transaction cancels at most.
+    private static let batchMax: Int32 = 200
+    /// "ferryend": between nodes that cancel.
+    private static let sessionLock: Int64 = 0x6665_7272_7965_6e64
+    private static let intervalMilliseconds: Int32 = 3_000
+    /// Nanoseconds between two looks at the history.
+    private static let historyInterval: Int64 = 30_000_000_000
+
+    /// More often where jobs stay for a short time only.
+    private static func historyInterval(_ configuration: StoreConfiguration) -> Int64 {
+        min(historyInterval, Int64(configuration.retentionSeconds / 4 * 1e9))
+    }
+
+    private let context: StoreContext
+
+    init(_ context: StoreContext) { self.context = context }
+
+    func close() { context.chores.close() }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "housekeeping",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                // A partition is looked through at once.
+                options.statementTimeout = .seconds(300)
+            })
+        let reminders = Reminders(context)
+        let urgent = { [self] (lane: ReconnectingConnection) throws(PostgresError) -> Void in
+            var hasMore = true
+            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
+            try reminders.send(lane)
+        }
+        var history = FinishedJobRetention(context, turn: urgent)
+        var nextHistory = Sys.monotonicNanoseconds()
+        while !context.chores.isClosed {
+            do throws(PostgresError) {
+                try urgent(lane)
+                try endSessions(lane)
+                let now = Sys.monotonicNanoseconds()
+                if now >= nextHistory {
+                    nextHistory = now + Self.historyInterval(context.configuration)
+                    try history.keep(lane)
+                }
+            } catch {
+                if !error.isConnectionLost {
+                    context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
+                }
+            }
+            _ = context.chores.wait(milliseconds: Self.intervalMilliseconds)
+        }
+    }
+
+    // MARK: Sessions
+
+    /// Cancels a batch of the jobs of sessions that were invalidated with `cancel`. True: there may be more.
+    private func cancelJobs(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
+        var lock = Parameters()
+        lock.append(int64: Self.sessionLock)
+        let batch = try lane.withConnection { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) -> CancelledBatch? in
+                guard try connection.execute(Statements.tryLock, lock).bool(0, 0) else { return nil }
+                let rows = try connection.execute(Statements.cancelSessions, .int32(Self.batchMax))
+                let stored = (0..<rows.rowCount).map { StoredJob(rows, $0, isWide: false) }
+                return try CancelledBatch(stored, &connection, context)
+            }
+        }
+        guard let batch else { return false }
+        if batch.hasDependents { context.noteDependencies() }
+        for job in batch.asked { context.stop(job, .cancel) }
+        if !batch.finished.isEmpty {
+            context.commitObserver?.jobsFinished(batch.finished)
+            context.events.written(isWanted: batch.isWanted)
+        }
+        return batch.isFull && !(batch.asked.isEmpty && batch.finished.isEmpty)
+    }
+
+    private struct CancelledBatch {
+        /// Jobs that are over.
+        var finished: [JobID] = []
+        /// Jobs whose nodes were asked.
+        var asked: [JobID] = []
+        /// Somebody is to be told of one of them.
+        var isWanted = false
+        var hasDependents = false
+        let isFull: Bool
+
+        init(
+            _ stored: [StoredJob], _ connection: inout Connection, _ context: StoreContext
+        ) throws(PostgresError) {
+            isFull = stored.count == Int(Housekeeper.batchMax)
+            let now = context.clock.now()
+            let jobs = stored.filter { $0.record.state != .running }.map {
+                FinishedJob($0, .cancelled, .cancelledByRequest, at: now)
+            }
+            if !jobs.isEmpty {
+                let rows = try connection.execute(Statements.finishJobs, .finished(jobs))
+                finished = rows.identifiers()
+                hasDependents = rows.hasDependents
+                isWanted = jobs.contains(where: \.isWanted)
+            }
+            let running = stored.filter { $0.record.state == .running }.map(\.record.id)
+            guard !running.isEmpty else { return }
+            var parameters = Parameters()
+            parameters.appendArray(.uuid, running) { $0.append($1) }
+            asked = try connection.execute(Statements.requestCancels, parameters).identifiers()
+        }
+    }
+
+    /// Ends sessions whose last job is over.
+    private func endSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
+        while true {
+            var parameters = Parameters()
+            parameters.append(context.clock.now())
+            parameters.append(int32: Self.batchMax)
+            let count = try lane.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.endSessions, parameters).rowCount
+            }
+            if count > 0 { context.events.written(isWanted: true) }
+            if count < Int(Self.batchMax) { return }
+        }
+    }
+}

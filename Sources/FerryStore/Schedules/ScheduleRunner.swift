@@ -1,0 +1,223 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Submits the jobs of due schedules. Every node has one; rows that another node has locked are left to it.
+package final class ScheduleRunner: Sendable {
+    typealias Cancel = @Sendable (JobID, _ tenant: String) -> Void
+
+    /// Seconds between looks when nobody says anything: another node may have made a schedule, and died.
+    private static let idleSeconds = 2.0
+    /// Until what was due, and is locked by somebody else, is looked at again.
+    private static let lockedSeconds = 0.05
+    /// Seconds between two passes over all runs, and between the steps of one.
+    private static let sweepSeconds = 30.0
+    private static let sweepStepSeconds = 1.0
+    private static let sweepMax: Int32 = 2_000
+    /// "ferryswp"
+    private static let sweepLock: Int64 = 0x6665_7272_7973_7770
+    private static let exchangeSeconds = 30.0
+    /// Looks for what may start take at most a twentieth of the time: there may be millions that may not.
+    private static let releasePause: Int64 = 20
+
+    private let context: StoreContext
+    private let mailbox = Mailbox<Void>()
+    private let cancel: Cancel
+    private let limitsChanged: @Sendable () -> Void
+
+    /// `limitsChanged`: a window with another rate has opened or closed.
+    init(
+        _ context: StoreContext, cancel: @escaping Cancel, limitsChanged: @escaping @Sendable () -> Void
+    ) {
+        self.context = context
+        self.cancel = cancel
+        self.limitsChanged = limitsChanged
+    }
+
+    /// Something may be due earlier than was known.
+    package func wake() { mailbox.send(()) }
+
+    func close() { mailbox.close() }
+
+    /// The thread's body.
+    func run() {
+        let lane = context.connection(
+            "schedules",
+            adjust: { options in
+                options.pinsPlans = true
+                options.connectTimeout = .seconds(2)
+                options.statementTimeout = .seconds(20)
+            })
+        var chores = Chores()
+        while !mailbox.isClosed {
+            var pause = 1.0
+            do {
+                pause = try round(lane)
+                try lookAtWindows(lane, &chores)
+                try exchangeThroughputs(lane, &chores)
+                try sweepRuns(lane, &chores)
+                pause = min(pause, chores.untilSweep)
+            } catch {
+                if !error.isConnectionLost {
+                    context.logger.error("schedules failed", metadata: ["error": "\(error)"])
+                }
+                pause = max(pause, Double(lane.retryIn / .milliseconds(1)) / 1_000)
+            }
+            _ = mailbox.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
+        }
+    }
+
+    /// Submits what is due; seconds until the next look.
+    private func round(_ lane: ReconnectingConnection) throws(PostgresError) -> Double {
+        var countMax = Limits.scheduleBatchMax
+        // Who was due by then, and still is, is somebody else's at this moment.
+        var foundNothingAt: Timestamp?
+        while !mailbox.isClosed {
+            let work = ScheduleTransaction(context: context, countMax: countMax, now: context.clock.now())
+            var looked: [ScheduleID] = []
+            let outcome: ScheduleTransaction.Outcome
+            do {
+                outcome = try lane.withConnection { connection throws(PostgresError) in
+                    try connection.transaction { connection throws(PostgresError) in
+                        try work.commit(&connection, looked: &looked)
+                    }
+                }
+            } catch {
+                if error.isSessionChange {
+                    try context.readSessions(lane)
+                    continue
+                }
+                guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, !looked.isEmpty else {
+                    throw error
+                }
+                context.logger.error(
+                    "schedules were refused by the database",
+                    metadata: ["error": "\(error)", "count": "\(looked.count)"])
+                // One bad schedule fails alone, and holds up no other.
+                if looked.count == 1 { try postpone(looked[0], lane) } else { countMax = 1 }
+                continue
+            }
+            count(outcome)
+            for next in outcome.cancels { cancel(next.job, next.tenant) }
+            if outcome.dueCount == 0 { foundNothingAt = work.now }
+            if outcome.dueCount < countMax { break }
+        }
+        return try lane.withConnection { [foundNothingAt] connection throws(PostgresError) in
+            let rows = try connection.execute(Statements.nextSchedule)
+            guard rows.rowCount == 1 else { return Self.idleSeconds }
+            let due = rows.instant(0, 0)
+            if let foundNothingAt, due <= foundNothingAt { return Self.lockedSeconds }
+            return min(Self.idleSeconds, max(0, due - context.clock.now()))
+        }
+    }
+
+    private func count(_ outcome: ScheduleTransaction.Outcome) {
+        if outcome.submitted.jobCount > 0 { context.noteSubmitted(outcome.submitted) }
+        let metrics = context.metrics
+        metrics.scheduledJobs.add(Int64(outcome.submitted.jobCount), ordering: .relaxed)
+        metrics.missedOccurrences.add(Int64(outcome.missedCount), ordering: .relaxed)
+        metrics.skippedOccurrences.add(
+            Int64(outcome.skippedCount - outcome.surplusCount), ordering: .relaxed)
+        guard outcome.surplusCount > 0 else { return }
+        metrics.surplusOccurrences.add(Int64(outcome.surplusCount), ordering: .relaxed)
+        context.logger.warning(
+            "schedules were skipped: their tenants have too many unfinished jobs",
+            metadata: ["count": "\(outcome.surplusCount)"])
+    }
+
+    /// An operator has something to repair.
+    private func postpone(_ id: ScheduleID, _ lane: ReconnectingConnection) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(id)
+        parameters.append(context.clock.now() + ScheduleTransaction.repairSeconds)
+        _ = try lane.withConnection { connection throws(PostgresError) in
+            try connection.execute(Statements.postponeSchedule, parameters).rowCount
+        }
+    }
+
+    // MARK: Windows
+
+    /// Says what may wait for which window, starts it when the moment is good, and says which rate holds.
+    private func lookAtWindows(_ lane: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
+        let now = context.clock.now()
+        let zones = context.configuration.zones
+        let (windows, outlook) = try lane.withConnection { connection throws(PostgresError) in
+            let windows = OffPeakWindows(stored: try ControlLane.readWindows(&connection))
+            let isBounded = windows.discretionary.contains { $0.byteCountMax != nil }
+            let usage = isBounded ? try DiscretionaryTransaction.usage(&connection) : [:]
+            return (windows, DiscretionaryOutlook(windows, usage: usage, at: now, zones))
+        }
+        context.outlook.withLock { $0 = outlook }
+        guard context.configuration.isWorker else { return }
+        try startDiscretionary(windows, now, lane, &chores)
+        let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)
+        if context.limits.note(windowRate: rate) { limitsChanged() }
+    }
+
+    private func startDiscretionary(
+        _ windows: OffPeakWindows, _ now: Timestamp, _ lane: ReconnectingConnection, _ chores: inout Chores
+    ) throws(PostgresError) {
+        let start = Sys.monotonicNanoseconds()
+        guard start >= chores.nextRelease else { return }
+        let work = DiscretionaryTransaction(context: context, now: now)
+        let startedCount = try lane.withConnection { connection throws(PostgresError) in
+            try work.commit(&connection, windows)
+        }
+        let end = Sys.monotonicNanoseconds()
+        chores.nextRelease = end + Self.releasePause * (end - start)
+        guard startedCount > 0 else { return }
+        context.metrics.discretionaryStarts.add(Int64(startedCount), ordering: .relaxed)
+        context.backlog.addUnknown()
+        context.dispatcherWake.withLock { $0 }(nil)
+    }
+
+    // MARK: Housekeeping
+
+    private struct Chores {
+        // Instants of the monotonic clock, in nanoseconds.
+        var nextSweep: Int64 = 0
+        var nextExchange: Int64 = 0
+        var nextRelease: Int64 = 0
+        /// Where this node's pass goes on.
+        var sweptUpTo = JobID(high: 0, low: 0)
+
+        /// Seconds.
+        var untilSweep: Double { max(0, Double(nextSweep - Sys.monotonicNanoseconds()) / 1e9) }
+    }
+
+    private func exchangeThroughputs(
+        _ lane: ReconnectingConnection, _ chores: inout Chores
+    ) throws(PostgresError) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= chores.nextExchange else { return }
+        chores.nextExchange = now + Int64(Self.exchangeSeconds * 1e9)
+        let clock = context.clock
+        try lane.withConnection { [context] connection throws(PostgresError) in
+            try context.throughputs.exchange(&connection, now: clock.now())
+        }
+    }
+
+    /// Forgets a stretch of runs whose jobs are deleted. One node at a time makes a pass.
+    private func sweepRuns(_ lane: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
+        let now = Sys.monotonicNanoseconds()
+        guard now >= chores.nextSweep else { return }
+        chores.nextSweep = now + Int64(Self.sweepSeconds * 1e9)
+        var parameters = Parameters()
+        parameters.append(chores.sweptUpTo)
+        parameters.append(int32: Self.sweepMax)
+        let (isMine, last) = try lane.withConnection {
+            [parameters] connection throws(PostgresError) -> (Bool, JobID?) in
+            guard try connection.execute(Statements.holdLock, .int64(Self.sweepLock)).bool(0, 0) else {
+                return (false, nil)
+            }
+            let last: JobID? = try connection.execute(Statements.sweepRuns, parameters).identifierOrNil(0, 0)
+            if last == nil { _ = try connection.execute(Statements.dropLocks) }
+            return (true, last)
+        }
+        guard isMine else { return }
+        chores.sweptUpTo = last ?? JobID(high: 0, low: 0)
+        if last != nil { chores.nextSweep = now + Int64(Self.sweepStepSeconds * 1e9) }
+    }
+}

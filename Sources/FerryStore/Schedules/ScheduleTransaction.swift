@@ -1,0 +1,189 @@
+import FerryCore
+import Logging
+import Postgres
+
+/// What is done about due schedules in one transaction: the rows are locked, their jobs inserted and the next
+/// occurrences written, all or nothing.
+struct ScheduleTransaction {
+    struct Outcome {
+        /// Rows that were due.
+        var dueCount = 0
+        var submitted = SubmissionBatch.Outcome()
+        /// Occurrences that were given up.
+        var missedCount = 0
+        var skippedCount = 0
+        /// Of those that were skipped: because their tenants have too many unfinished jobs.
+        var surplusCount = 0
+        /// Jobs that stand in the way of a run that is to take their place.
+        var cancels: [(job: JobID, tenant: String)] = []
+    }
+
+    /// What is written about one schedule.
+    private struct Advance {
+        var id: ScheduleID
+        var turn = ScheduleDecision()
+        var job: JobID?
+    }
+
+    /// After which a schedule that cannot run is looked at again.
+    static let repairSeconds = 3_600.0
+
+    let context: StoreContext
+    let countMax: Int
+    let now: Timestamp
+
+    /// `looked`: the schedules that were due, also when it throws.
+    func commit(
+        _ connection: inout Connection, looked: inout [ScheduleID]
+    ) throws(PostgresError) -> Outcome {
+        var outcome = Outcome()
+        var parameters = Parameters()
+        parameters.append(int32: Int32(countMax))
+        parameters.append(now)
+        let rows = try connection.execute(Statements.dueSchedules, parameters)
+        outcome.dueCount = rows.rowCount
+        looked = rows.identifiers()
+        guard !looked.isEmpty else { return outcome }
+        let unfinished = try Self.unfinished(of: rows, &connection)
+        let sessions = context.sessions.current
+        var advances: [Advance] = []
+        var jobs: [NewJob] = []
+        for row in 0..<rows.rowCount {
+            let id: ScheduleID = rows.identifier(row, 0)
+            let previous = unfinished[id] ?? []
+            guard let stored = try? StoredSchedule(rows, row),
+                let turn = turn(stored, hasUnfinished: !previous.isEmpty)
+            else {
+                advances.append(postponed(id, rows.instant(row, 7), "it cannot be read"))
+                continue
+            }
+            if turn.cancelsPrevious {
+                outcome.cancels += previous.map { ($0, stored.record.tenant) }
+            }
+            var advance = Advance(id: id, turn: turn)
+            if let occurrence = turn.submits {
+                let job = stored.job(
+                    at: occurrence, id: context.identifiers.make(), traceparent: newTraceparent(),
+                    context.configuration.zones, context.configuration.seal)
+                guard let job else {
+                    advances.append(postponed(id, occurrence, "its job cannot be made"))
+                    continue
+                }
+                if isTaken(job, sessions, &outcome) {
+                    advance.job = job.id
+                    jobs.append(job)
+                } else {
+                    advance.turn.submits = nil
+                    advance.turn.skippedCount += 1
+                }
+            }
+            advances.append(advance)
+        }
+        if !jobs.isEmpty {
+            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &connection)
+        }
+        outcome.missedCount = advances.reduce(0) { $0 + $1.turn.missedCount }
+        outcome.skippedCount = advances.reduce(0) { $0 + $1.turn.skippedCount }
+        _ = try connection.execute(Statements.advanceSchedules, written(advances))
+        return outcome
+    }
+
+    /// The jobs of earlier occurrences that are not over, where they matter. `due`: of due_schedules.sql.
+    private static func unfinished(
+        of due: borrowing ResultSet, _ connection: inout Connection
+    ) throws(PostgresError) -> [ScheduleID: [JobID]] {
+        var watching: [ScheduleID] = []
+        for row in 0..<due.rowCount where due.bool(row, 18) { watching.append(due.identifier(row, 0)) }
+        guard !watching.isEmpty else { return [:] }
+        var parameters = Parameters.identifiers(watching)
+        parameters.append(int32: Int32(Limits.scheduleOverlapMax))
+        let rows = try connection.execute(Statements.unfinishedRuns, parameters)
+        var unfinished: [ScheduleID: [JobID]] = [:]
+        for row in 0..<rows.rowCount {
+            unfinished[rows.identifier(row, 0), default: []].append(rows.identifier(row, 1))
+        }
+        return unfinished
+    }
+
+    /// Whether its session and its tenant take the job of an occurrence.
+    private func isTaken(_ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome) -> Bool {
+        switch sessions.verdict(on: [job], known: nil) {
+        case .acceptable, .changed: break
+        case .invalidated, .unreadable:
+            context.logger.warning(
+                "a schedule's session takes no jobs",
+                metadata: [
+                    "schedule.id": "\(job.spec.occurrence?.schedule.description ?? "")",
+                    "session": "\(job.spec.session)",
+                ])
+            return false
+        }
+        guard context.admission.admit(1, of: job.tenant) == nil else {
+            outcome.surplusCount += 1
+            return false
+        }
+        return true
+    }
+
+    private func turn(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleDecision? {
+        let record = stored.record
+        guard let due = record.nextScheduledAt,
+            let recurrence = record.spec.recurrence(context.configuration.zones, createdAt: record.createdAt)
+        else { return nil }
+        return ScheduleDecision(
+            ScheduleDecision.Input(
+                id: record.id, spec: record.spec, recurrence: recurrence, scheduledAt: due,
+                isHeld: stored.isHeld, hasUnfinished: hasUnfinished, now: now))
+    }
+
+    /// Looked at again in an hour: an operator has something to repair.
+    private func postponed(_ id: ScheduleID, _ occurrence: Timestamp, _ why: String) -> Advance {
+        context.logger.error(
+            "a schedule does not run: \(why)",
+            metadata: ["schedule.id": "\(id)", "scheduled_at": "\(occurrence)"])
+        var turn = ScheduleDecision()
+        turn.next = occurrence
+        turn.nextRunAt = now + Self.repairSeconds
+        return Advance(id: id, turn: turn)
+    }
+
+    private func submit(
+        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ connection: inout Connection
+    ) throws(PostgresError) -> SubmissionBatch.Outcome {
+        let fresh = Set(try ScheduleTransaction.insertRuns(jobs, &connection))
+        // The others were submitted before; what remains is to go on.
+        for index in advances.indices where advances[index].job.map({ !fresh.contains($0) }) ?? false {
+            advances[index].job = nil
+            advances[index].turn.submits = nil
+        }
+        let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
+        guard !submission.jobs.isEmpty else { return SubmissionBatch.Outcome() }
+        return try SubmissionBatch([submission], context, isAlone: false).commit(
+            &connection, epoch: epoch)
+    }
+
+    /// The jobs whose occurrences nobody has submitted before.
+    static func insertRuns(
+        _ jobs: [NewJob], _ connection: inout Connection
+    ) throws(PostgresError) -> [JobID] {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, jobs) { $0.append($1.spec.occurrence?.schedule) }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.occurrence?.scheduledAt) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        return try connection.execute(Statements.insertRuns, parameters).identifiers()
+    }
+
+    private func written(_ advances: [Advance]) -> Parameters {
+        var parameters = Parameters(capacity: advances.count * 128)
+        parameters.appendArray(.uuid, advances) { $0.append($1.id) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.next) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.nextRunAt) }
+        parameters.appendArray(.bool, advances) { $0.append(bool: $1.turn.isHeld) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.submits) }
+        parameters.appendArray(.uuid, advances) { $0.append($1.job) }
+        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.turn.missedCount)) }
+        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.turn.skippedCount)) }
+        parameters.append(now)
+        return parameters
+    }
+}

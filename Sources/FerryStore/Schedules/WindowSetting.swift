@@ -1,0 +1,58 @@
+package import FerryCore
+import Postgres
+
+extension ControlLane {
+    /// The name of the setting that holds the windows.
+    static let windowSetting = "windows"
+
+    package func windows(reply: @escaping Reply<OffPeakWindows>) {
+        setting(Self.windowSetting) { reply($0.map { OffPeakWindows(stored: $0) }) }
+    }
+
+    /// Changes the windows for every node; each learns of it within seconds. `change` may be asked more than
+    /// once; what it throws is the inner failure.
+    package func changeWindows(
+        if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool,
+        _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
+        reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
+    ) {
+        perform("change_windows", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Result<OffPeakWindows, InvalidFields>, StoreError
+            > in
+            // Each round fails only because somebody else has changed them meanwhile.
+            for _ in 0..<10 {
+                let before = try Self.readWindows(&connection)
+                let current = OffPeakWindows(stored: before)
+                let finding = ChangeCheck { () throws(InvalidFields) in try change(current) }
+                    .matching { isAllowed(current) }
+                let windows: OffPeakWindows
+                switch finding {
+                case .invalid(let fields): return .success(.failure(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(let changed): windows = changed
+                }
+                var changed = Parameters()
+                changed.append(text: Self.windowSetting)
+                changed.append(bytea: windows.json)
+                changed.append(bytea: before)
+                if try connection.execute(Statements.changeSetting, changed).rowCount == 1 {
+                    return .success(.success(windows))
+                }
+            }
+            return .failure(.unavailable)
+        }
+    }
+
+    static func readWindows(_ connection: inout Connection) throws(PostgresError) -> [UInt8]? {
+        var parameters = Parameters()
+        parameters.append(text: windowSetting)
+        let rows = try connection.execute(Statements.readSetting, parameters)
+        return rows.rowCount == 1 ? rows.bytes(0, 0) : nil
+    }
+}
+
+extension OffPeakWindows {
+    /// What nobody has set is none.
+    init(stored: [UInt8]?) { self = stored.flatMap { OffPeakWindows(storedJSON: $0) } ?? OffPeakWindows() }
+}

@@ -1,0 +1,102 @@
+import FerryCore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+
+/// Says that the events of sessions are over, once no delivery of theirs is on its way: in transactions of
+/// their own after those that number events, which nothing here can hold up for long. Lives on the relay's
+/// thread.
+struct SessionEnds {
+    /// Sessions that one transaction asks about.
+    private static let batchMax = 100
+    /// Nanoseconds after which events come first again; the next call goes on.
+    private static let timeMax: Int64 = 100_000_000
+
+    /// Sessions may have drained, or deliveries of theirs have ended.
+    var isDue = false
+    private let context: StoreContext
+    /// Behind this one the next batch begins.
+    private var position = (tenant: "", session: "")
+
+    init(_ context: StoreContext) { self.context = context }
+
+    /// Goes through the sessions that have drained, if anything has changed. Returns how many are told.
+    mutating func tell(
+        _ connection: inout Connection, _ handover: DeliveryHandover, floor: Int64
+    ) throws(PostgresError) -> Int {
+        guard isDue else { return 0 }
+        isDue = false
+        let end = Sys.monotonicNanoseconds() + Self.timeMax
+        let isFromStart = position.tenant.isEmpty
+        // Whatever is over from here on is told of.
+        context.events.awaitsDeliveries.store(true, ordering: .sequentiallyConsistent)
+        var (count, areAllTold) = (0, true)
+        while true {
+            let sessions = try next(&connection)
+            let told = try tell(sessions[...], &connection, handover, floor)
+            count += told
+            if told < sessions.count { areAllTold = false }
+            if sessions.count < Self.batchMax {
+                position = ("", "")
+                break
+            }
+            position = sessions[sessions.count - 1]
+            guard Sys.monotonicNanoseconds() < end else {
+                isDue = true
+                return count
+            }
+        }
+        if areAllTold, isFromStart {
+            context.events.awaitsDeliveries.store(false, ordering: .sequentiallyConsistent)
+        } else if !isFromStart {
+            isDue = true
+        }
+        return count
+    }
+
+    private func next(
+        _ connection: inout Connection
+    ) throws(PostgresError) -> [(tenant: String, session: String)] {
+        var parameters = Parameters()
+        parameters.append(text: position.tenant)
+        parameters.append(text: position.session)
+        parameters.append(int32: Int32(Self.batchMax))
+        let rows = try connection.execute(Statements.drainedSessions, parameters)
+        return (0..<rows.rowCount).map { (rows.text($0, 0), rows.text($0, 1)) }
+    }
+
+    /// What the database refuses it refuses of one session: the others are told.
+    private func tell(
+        _ sessions: ArraySlice<(tenant: String, session: String)>, _ connection: inout Connection,
+        _ handover: DeliveryHandover, _ floor: Int64
+    ) throws(PostgresError) -> Int {
+        guard let first = sessions.first else { return 0 }
+        do throws(PostgresError) {
+            let outcome = try RelayTransaction.drain(
+                Array(sessions), &connection, context, floor: floor, handover: handover)
+            let handedCount = handover.commit()
+            guard outcome.eventCount > 0 else { return 0 }
+            context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
+            context.events.numbered()
+            let waitingCount = outcome.deliveryCount - handedCount
+            if waitingCount > 0 { context.commitObserver?.deliveriesAdded(waitingCount) }
+            return outcome.eventCount
+        } catch {
+            handover.discard()
+            if error.isConnectionLost || error.isRetryable { throw error }
+            if error.isOfData, sessions.count > 1 {
+                let middle = sessions.startIndex + sessions.count / 2
+                let before = try tell(sessions[..<middle], &connection, handover, floor)
+                return before + (try tell(sessions[middle...], &connection, handover, floor))
+            }
+            context.logger.error(
+                "the end of a session's events could not be told",
+                metadata: [
+                    "tenant": "\(first.tenant)", "session": "\(first.session)",
+                    "count": "\(sessions.count)", "error": "\(error)",
+                ])
+            return 0
+        }
+    }
+}

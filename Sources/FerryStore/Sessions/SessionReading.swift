@@ -1,0 +1,79 @@
+import FerryCore
+import Logging
+import Postgres
+
+extension SessionCache {
+    /// What is notified when sessions have changed.
+    static let notification = "sessions"
+}
+
+extension PostgresError {
+    /// Of submit_jobs.sql.
+    var isSessionChange: Bool { sqlState == "FE001" }
+}
+
+extension StoreContext {
+    /// Reads the sessions that have changed.
+    func readSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
+        try lane.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
+    }
+
+    func readSessions(_ connection: inout Connection) throws(PostgresError) {
+        let known = sessions.current
+        var snapshot = try sessions(after: known, &connection)
+        // The database has forgotten changes: it is a copy from before them.
+        if snapshot.epoch < known.epoch {
+            snapshot = try sessions(after: SessionSnapshot(), &connection)
+            logger.warning(
+                "the database knows less about sessions than before",
+                metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
+        }
+        if sessions.put(snapshot, inPlaceOf: known) { attemptRunner?.setSessionRates(snapshot.rates) }
+    }
+
+    /// What is known with what has changed since.
+    private func sessions(
+        after known: SessionSnapshot, _ connection: inout Connection
+    ) throws(PostgresError) -> SessionSnapshot {
+        let rows = try connection.execute(Statements.changedSessions, .int64(known.epoch))
+        let (epoch, removal) = (rows.int64(0, 11), rows.int64(0, 12))
+        var records = removal > known.epoch ? [:] : known.records
+        for row in 0..<rows.rowCount where !rows.isNull(row, 0) {
+            let record = session(rows, row)
+            records[record.key] = record
+        }
+        return SessionSnapshot(
+            epoch: epoch, removal: removal, records: records, after: known.epoch < 0 ? nil : known)
+    }
+
+    /// Reads the columns of changed_sessions.sql.
+    func session(_ rows: borrowing ResultSet, _ row: Int) -> SessionRecord {
+        let key = SessionKey(tenant: rows.text(row, 0), name: rows.text(row, 1))
+        var secrets: JobSecrets? = JobSecrets()
+        if let sealed = rows.bytesOrNil(row, 7) { secrets = configuration.openSecrets(sealed) }
+        let values = try? SessionConfiguration(storedJSON: rows.bytes(row, 6), opening: configuration.seal)
+        if values == nil || secrets == nil {
+            logger.error(
+                "a session cannot be read; it takes no jobs",
+                metadata: ["tenant": "\(key.tenant)", "session": "\(key.name)"])
+        }
+        return SessionRecord(
+            key, revision: rows.int32(row, 2), epoch: rows.int64(row, 3), createdAt: rows.instant(row, 4),
+            updatedAt: rows.instant(row, 5), configuration: values ?? .implicit,
+            secrets: secrets ?? JobSecrets(), isReadable: values != nil && secrets != nil,
+            invalidation: rows.textOrNil(row, 8).flatMap(SessionInvalidation.init),
+            invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10))
+    }
+}
+
+extension ControlLane {
+    /// Reads sessions anew: another node has changed some.
+    func adoptSessions() {
+        let context = context
+        let ignore: Reply<Void> = { _ in }
+        perform("sessions", isRead: true, ignore) { connection throws(PostgresError) in
+            try context.readSessions(&connection)
+            return .success(())
+        }
+    }
+}

@@ -1,0 +1,334 @@
+import FerryCore
+import FerryScheduler
+import Logging
+import Postgres
+import Synchronization
+
+/// Submissions that are committed together, and what each of them gets.
+struct SubmissionBatch {
+    let submissions: [Submission]
+    let context: StoreContext
+    let now: Timestamp
+    private let sessions: SessionSnapshot
+    /// One a job, in order: whether it is leased to this node at once.
+    var leases: [[Bool]]
+    private var leaseCount = 0
+    /// The node's lease that they rest on; nil: none is leased.
+    private let lease: Int?
+    /// It is a transaction of its own, and not a part of somebody's.
+    let isAlone: Bool
+    /// The latest starts of those that may wait for a good moment; nil where that is now.
+    private let latestStarts: [JobID: Timestamp?]
+
+    struct Outcome {
+        var results: [Result<Submission.Accepted, StoreError>] = []
+        var attempts: [Attempt] = []
+        var jobCount = 0
+        var queued: [NewJob] = []
+        /// Whether webhooks may want to know.
+        var tells = false
+        /// The same, by their lots.
+        var additions: [ClaimQueue: Backlog.Addition] = [:]
+        /// Of the jobs that wait for their begin date.
+        var earliestBegin: Timestamp?
+        /// Of all of them.
+        var earliestDeadline: Timestamp?
+        var hasDependencies = false
+    }
+
+    /// Reserves slots for what can begin at once: if nothing of theirs queues before them, and it `isAlone`.
+    init(_ submissions: [Submission], _ context: StoreContext, isAlone: Bool = true) {
+        self.submissions = submissions
+        self.isAlone = isAlone
+        self.context = context
+        now = context.clock.now()
+        sessions = context.sessions.current
+        latestStarts = Self.latestStarts(submissions, context, now)
+        leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+        lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
+        // Nothing is leased past jobs that queue already, unless there are slots for those as well.
+        let slots = context.configuration.slots
+        guard lease != nil, let queued = context.backlog.count else { return }
+        var due: [(submission: Int, job: Int)] = []
+        for (index, submission) in submissions.enumerated() {
+            for (place, job) in submission.jobs.enumerated()
+            where waitingFor(job) == nil && mayBegin(job) {
+                due.append((index, place))
+            }
+        }
+        leaseCount = slots.reserve(upTo: min(due.count, slots.freeCount - queued))
+        if leaseCount < due.count {
+            let urgencies = due.map {
+                urgency(submissions[$0.submission].jobs[$0.job])
+            }
+            due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
+        }
+        for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
+        context.book.expect(leasedJobs)
+    }
+
+    /// Submissions that are not committed: for the answers of earlier ones.
+    init(refused submissions: [Submission], _ context: StoreContext) {
+        self.submissions = submissions
+        self.context = context
+        isAlone = true
+        lease = nil
+        now = context.clock.now()
+        sessions = context.sessions.current
+        latestStarts = [:]
+        leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+    }
+
+    func urgency(_ job: NewJob) -> Timestamp {
+        job.spec.urgency(createdAt: now, bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+    }
+
+    /// What something limits is leased by claims alone, which count.
+    private func mayBegin(_ job: NewJob) -> Bool {
+        guard context.configuration.downloads.admits(job.spec.kind), lotName(of: job).origin.isEmpty else {
+            return false
+        }
+        return context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost
+    }
+
+    private func lotName(of job: NewJob) -> ClaimQueueCache.Name {
+        context.lotName(context.scope(of: job), session: job.spec.session, sessions)
+    }
+
+    /// As it was decided: what is leased by now is in its wide lot, whatever has become known since.
+    func lotName(submission: Int, place: Int) -> ClaimQueueCache.Name {
+        let job = submissions[submission].jobs[place]
+        guard leases[submission][place] else { return lotName(of: job) }
+        return ClaimQueueCache.Name(tenant: job.tenant, session: job.spec.session, origin: "")
+    }
+
+    /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
+    func abandon() {
+        context.book.dismiss(leasedJobs)
+        context.configuration.slots.release(leaseCount)
+    }
+
+    /// `epoch`: of the sessions that the jobs were read with; when it is over nothing is committed, and the
+    /// error says so (`isSessionChange`).
+    func commit(_ connection: inout Connection, epoch: Int64) throws(PostgresError) -> Outcome {
+        let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
+        let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
+        let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
+        let lots = try SubmissionQueues(self, context.lots, &connection)
+        let submit = plainParameters(of: plain, lots, epoch: epoch)
+        let submitKeyed = keyedParameters(of: keyed, lots, epoch: epoch)
+        let deferred = deferredJobs
+        var results = try connection.pipeline { pipeline in
+            if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
+            if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
+            if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
+            if !deferred.isEmpty { pipeline.send(Statements.deferJobs, .deferred(deferred, now: now)) }
+            if notifies { pipeline.send(Statements.notify, workNotification) }
+        }
+        var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
+        if !keyed.isEmpty {
+            let rows = results.take(plain.isEmpty ? 0 : 1)
+            let fresh = Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
+            let known = keyed.filter { !fresh.contains($0) }
+            if !known.isEmpty { replays = try replaysAfterCommit(known, &connection) }
+        }
+        return outcome(replays, lots)
+    }
+
+    // MARK: After the commit
+
+    /// `replays`: the submissions that were not inserted, with what they get instead.
+    private func outcome(
+        _ replays: [Int: Result<Submission.Accepted, StoreError>], _ lots: SubmissionQueues
+    ) -> Outcome {
+        var outcome = Outcome()
+        for (index, submission) in submissions.enumerated() {
+            if let replay = replays[index] {
+                let unused = zip(submission.jobs, leases[index]).filter(\.1).map(\.0.id)
+                context.book.dismiss(unused)
+                context.configuration.slots.release(unused.count)
+                outcome.results.append(replay)
+                continue
+            }
+            outcome.jobCount += submission.jobs.count
+            outcome.tells = outcome.tells || submission.jobs.contains { $0.spec.webhook != nil }
+            var accepted: [Submission.Accepted.Job] = []
+            accepted.reserveCapacity(submission.jobs.count)
+            for (place, job) in submission.jobs.enumerated() {
+                let isLeased = leases[index][place]
+                if isLeased {
+                    outcome.attempts.append(attempt(of: job))
+                } else {
+                    switch waitingFor(job) {
+                    case nil:
+                        outcome.queued.append(job)
+                        outcome.additions.add(
+                            lots[index, place], urgency(job))
+                    case .dependency?: outcome.hasDependencies = true
+                    default:
+                        outcome.earliestBegin = [outcome.earliestBegin, dueAt(job)]
+                            .compactMap(\.self).min()
+                    }
+                }
+                if let deadline = job.spec.schedule.deadlineAt {
+                    outcome.earliestDeadline = min(outcome.earliestDeadline ?? deadline, deadline)
+                }
+                accepted.append(answer(job, isLeased: isLeased))
+            }
+            outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
+        }
+        context.book.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
+        return outcome
+    }
+
+    /// Begins what was leased and committed, unless others may have taken it since.
+    func begin(_ attempts: [Attempt]) {
+        guard !attempts.isEmpty else { return }
+        // The book has them: should the lease lapse from now on they are looked for there. If it has lapsed
+        // since the batch was made the commit may have come before others took what this node held, or after.
+        if context.lease.number == lease { context.begin(attempts) } else { context.giveBack(attempts) }
+    }
+
+    private func answer(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
+        let waitingFor = waitingFor(job)
+        return Submission.Accepted.Job(
+            id: job.id, state: isLeased ? .running : waitingFor != nil ? .waiting : .queued,
+            waitingFor: shownReason(job), createdAt: now, startedAt: isLeased ? now : nil,
+            node: isLeased ? context.configuration.node : nil,
+            nextAttemptAt: dueAt(job))
+    }
+
+    private func attempt(of job: NewJob) -> Attempt {
+        Attempt(
+            job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
+            startedAt: now, spec: job.spec, specJSON: job.specJSON, secrets: job.secrets,
+            payload: job.payload,
+            origin: job.origin, scopePath: context.scope(of: job).path, traceparent: job.traceparent,
+            retryOf: job.retryOf, isCancelRequested: false)
+    }
+
+    /// What is alone is committed by now, whatever becomes of the others' answers.
+    private func replaysAfterCommit(
+        _ known: [Int], _ connection: inout Connection
+    ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
+        do throws(PostgresError) {
+            return try readReplays(known, &connection)
+        } catch {
+            guard isAlone else { throw error }
+            context.logger.warning(
+                "earlier answers could not be read",
+                metadata: ["error": "\(error)", "count": "\(known.count)"])
+            let unavailable = Result<Submission.Accepted, StoreError>.failure(.unavailable)
+            return Dictionary(uniqueKeysWithValues: known.map { ($0, unavailable) })
+        }
+    }
+
+    func readReplays(
+        _ known: [Int], _ connection: inout Connection
+    ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
+        var parameters = Parameters()
+        parameters.append(keys: known.map { submissions[$0].idempotency }, numbered: known)
+        let rows = try connection.execute(Statements.readKeys, parameters)
+        // A key that housekeeping has just removed: the client's next try will find it free.
+        var replays = Dictionary(uniqueKeysWithValues: known.map { ($0, Self.inProgress) })
+        for row in 0..<rows.rowCount {
+            let index = Int(rows.int32(row, 0))
+            guard rows.bytes(row, 1) == submissions[index].idempotency?.fingerprint else {
+                replays[index] = .failure(.idempotencyKeyReused)
+                continue
+            }
+            replays[index] = .success(Submission.Accepted(jobs: Self.firstAnswer(rows, row), isReplay: true))
+        }
+        return replays
+    }
+
+    private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
+
+    /// Reads the columns of read_keys.sql; none for what is no submission of jobs.
+    static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
+        let (ids, states, begins) = (
+            rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
+        )
+        guard states.count == ids.count else { return [] }
+        let (node, createdAt): (NodeID, Timestamp) = (rows.identifier(row, 5), rows.instant(row, 6))
+        return ids.indices.map { index in
+            let state = states[index].flatMap(JobState.init) ?? .queued
+            let isLeased = state == .running
+            let begin = begins[index].map(Timestamp.init(microseconds:))
+            return Submission.Accepted.Job(
+                id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
+                waitingFor: state != .waiting ? nil : begin == nil ? .dependency : .beginDate,
+                createdAt: createdAt, startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
+                nextAttemptAt: state == .waiting ? begin : nil)
+        }
+    }
+
+    // MARK: Parameters
+
+    private var isAllLeased: Bool { leases.allSatisfy { $0.allSatisfy(\.self) } }
+
+    private var leasedJobs: [JobID] {
+        zip(submissions, leases).flatMap { zip($0.jobs, $1).filter(\.1).map(\.0.id) }
+    }
+
+    func waitingFor(_ job: NewJob) -> WaitingFor? {
+        let schedule = job.spec.schedule
+        if !schedule.dependsOn.isEmpty { return .dependency }
+        if schedule.confirmsBeforeBegin { return .confirmation }
+        if schedule.isDiscretionary { return beginAt(job) == nil ? nil : .discretionary }
+        return beginAt(job) == nil ? nil : .beginDate
+    }
+
+    /// Of those that wait for a moment and nothing else.
+    private func beginAt(_ job: NewJob) -> Timestamp? {
+        guard job.spec.schedule.dependsOn.isEmpty else { return nil }
+        if job.spec.schedule.isDiscretionary { return latestStarts[job.id] ?? nil }
+        return job.spec.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
+    }
+
+    private static func latestStarts(
+        _ submissions: [Submission], _ context: StoreContext, _ now: Timestamp
+    ) -> [JobID: Timestamp?] {
+        var starts: [JobID: Timestamp?] = [:]
+        for submission in submissions {
+            for job in submission.jobs where job.spec.schedule.isDiscretionary {
+                starts[job.id] = job.spec.latestDiscretionaryStart(
+                    createdAt: now, now: now,
+                    bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+            }
+        }
+        return starts
+    }
+
+    /// Those that wait for a good moment.
+    private var deferredJobs: [(id: JobID, spec: JobSpec)] {
+        guard !latestStarts.isEmpty else { return [] }
+        return submissions.flatMap(\.jobs).filter { waitingFor($0) == .discretionary }
+            .map { ($0.id, $0.spec) }
+    }
+
+    /// What a job is asked about only begins when its time has come.
+    func shownReason(_ job: NewJob) -> WaitingFor? {
+        let waitingFor = waitingFor(job)
+        return waitingFor == .confirmation ? .beginDate : waitingFor
+    }
+
+    /// When what it waits for is due; one that is to be confirmed is asked about then.
+    func dueAt(_ job: NewJob) -> Timestamp? {
+        switch waitingFor(job) {
+        case .beginDate?, .discretionary?: beginAt(job)
+        case .confirmation?: max(job.spec.schedule.earliestBeginAt ?? now, now)
+        default: nil
+        }
+    }
+
+    private var hasDependencies: Bool {
+        submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependsOn.isEmpty } }
+    }
+
+    private var workNotification: Parameters {
+        var parameters = Parameters()
+        parameters.append(text: "work")
+        return parameters
+    }
+}

@@ -1,0 +1,175 @@
+import FerryCore
+import Postgres
+
+/// What the statements of a submission are given.
+extension SubmissionBatch {
+    /// The parameters of submit_jobs.sql.
+    func plainParameters(of chosen: [Int], _ lots: SubmissionQueues, epoch: Int64) -> Parameters {
+        guard !chosen.isEmpty else { return Parameters() }
+        var parameters = parameters(of: chosen)
+        appendHints(chosen, to: &parameters)
+        appendPlaces(chosen, lots, to: &parameters)
+        events(of: chosen).append(to: &parameters)
+        parameters.append(int64: epoch)
+        appendConfirmations(chosen, to: &parameters)
+        appendScopePaths(chosen, to: &parameters)
+        return parameters
+    }
+
+    /// $1 to $17 of submit_jobs.sql.
+    private func parameters(of chosen: [Int]) -> Parameters {
+        let jobs = chosen.flatMap { submissions[$0].jobs }
+        guard !jobs.isEmpty else { return Parameters() }
+        let leased = chosen.flatMap { leases[$0] }
+        var parameters = Parameters(capacity: jobs.count * 1024)
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.tenant) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.session) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.kind.rawValue) }
+        parameters.appendArray(.bool, leased) { $0.append(bool: $1) }
+        parameters.appendArray(.float32, jobs) { $0.append(float32: Float($1.spec.schedule.priority)) }
+        parameters.appendArray(.timestamp, jobs) {
+            $0.append(dueAt($1))
+        }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.schedule.expiry(createdAt: now)) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
+        parameters.appendArray(.uuid, jobs) { $0.append($1.retryOf) }
+        parameters.appendArray(.jsonb, jobs) { $0.append(jsonb: $1.spec.metadataJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.specJSON) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.sealedSecrets) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.payload) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.traceparent) }
+        parameters.append(now)
+        parameters.append(context.configuration.node)
+        return parameters
+    }
+
+    private func events(of chosen: [Int]) -> EventBatch {
+        var events = EventBatch()
+        for index in chosen {
+            for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
+                events.add(tenant: job.tenant, session: job.spec.session) {
+                    pack(job, isLeased: isLeased, into: &$0)
+                }
+            }
+        }
+        return events
+    }
+
+    /// That a job was created and, if so, has started.
+    private func pack(_ job: NewJob, isLeased: Bool, into bytes: inout [UInt8]) {
+        let waitingFor = shownReason(job)
+        let state: JobState = isLeased ? .running : waitingFor != nil ? .waiting : .queued
+        let types: [EventType] = isLeased ? [.jobCreated, .jobStarted] : [.jobCreated]
+        for type in types {
+            EventRecord(
+                type, job: job.id, at: now, wanted: job.spec.wantedEvents, attempt: isLeased ? 1 : 0,
+                revision: 1, state: state, waitingFor: waitingFor
+            ).pack(into: &bytes)
+        }
+    }
+
+    /// The parameters of submit_keyed_jobs.sql.
+    func keyedParameters(of chosen: [Int], _ lots: SubmissionQueues, epoch: Int64) -> Parameters {
+        guard !chosen.isEmpty else { return Parameters() }
+        var parameters = parameters(of: chosen)
+        parameters.beginArray(.int32)
+        for index in chosen {
+            for _ in submissions[index].jobs { parameters.append(int32: Int32(index)) }
+        }
+        parameters.endArray()
+        let keys = chosen.map { submissions[$0].idempotency }
+        parameters.appendArray(.int32, chosen) { $0.append(int32: Int32($1)) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.tenant) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.route) }
+        parameters.appendArray(.text, keys) { $0.append(text: $1?.key) }
+        parameters.appendArray(.bytea, chosen) { $0.append(bytea: submissions[$1].idempotency?.fingerprint) }
+        appendHints(chosen, to: &parameters)
+        var packed: [UInt8] = []
+        parameters.beginArray(.bytea)
+        for index in chosen {
+            for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
+                packed.removeAll(keepingCapacity: true)
+                pack(job, isLeased: isLeased, into: &packed)
+                parameters.append(bytea: packed)
+            }
+        }
+        parameters.endArray()
+        appendPlaces(chosen, lots, to: &parameters)
+        parameters.append(int64: epoch)
+        appendConfirmations(chosen, to: &parameters)
+        appendScopePaths(chosen, to: &parameters)
+        return parameters
+    }
+
+    /// The deadlines, what the jobs wait for, and the events that webhooks want.
+    private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
+        parameters.beginArray(.timestamp)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(job.spec.schedule.deadlineAt) }
+        }
+        parameters.endArray()
+        parameters.beginArray(.text)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(text: waitingFor(job)?.rawValue) }
+        }
+        parameters.endArray()
+        parameters.beginArray(.int32)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(int32: job.spec.wantedEvents) }
+        }
+        parameters.endArray()
+    }
+
+    private func appendScopePaths(_ chosen: [Int], to parameters: inout Parameters) {
+        parameters.beginArray(.text)
+        for index in chosen {
+            for job in submissions[index].jobs { parameters.append(text: context.scope(of: job).path) }
+        }
+        parameters.endArray()
+    }
+
+    /// Lots and urgencies.
+    private func appendPlaces(_ chosen: [Int], _ lots: SubmissionQueues, to parameters: inout Parameters) {
+        parameters.beginArray(.int64)
+        for index in chosen {
+            for number in lots.numbers[index] { parameters.append(int64: number) }
+        }
+        parameters.endArray()
+        parameters.beginArray(.timestamp)
+        for index in chosen {
+            for job in submissions[index].jobs {
+                parameters.append(urgency(job))
+            }
+        }
+        parameters.endArray()
+    }
+
+    /// Whether somebody is to be asked before it begins.
+    private func appendConfirmations(_ chosen: [Int], to parameters: inout Parameters) {
+        parameters.appendArray(.bool, chosen.flatMap { submissions[$0].jobs }) {
+            $0.append(bool: $1.spec.schedule.confirmsBeforeBegin)
+        }
+    }
+}
+
+extension Parameters {
+    /// As read_keys.sql takes them.
+    mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
+        appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }
+        appendArray(.text, keys) { $0.append(text: $1?.tenant) }
+        appendArray(.text, keys) { $0.append(text: $1?.key) }
+    }
+}
+
+extension JobSpec {
+    /// The metadata as one JSON object, for lists by metadata; nil when there is none.
+    var metadataJSON: [UInt8]? {
+        guard !metadata.isEmpty else { return nil }
+        var writer = JSONWriter(reservingCapacity: 64 * metadata.count)
+        writer.beginObject()
+        for pair in metadata { writer.member(pair.name, pair.value) }
+        writer.endObject()
+        return writer.bytes
+    }
+}

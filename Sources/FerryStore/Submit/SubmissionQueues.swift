@@ -1,0 +1,54 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+
+/// The lots of the jobs of a batch.
+struct SubmissionQueues {
+    /// One a job, in the order of the submissions.
+    private(set) var numbers: [[Int64]] = []
+    private var lots: [Int64: ClaimQueue] = [:]
+
+    /// Asks the database for those that this process does not know yet. The names are decided once: what
+    /// limits an origin may change meanwhile.
+    init(_ batch: SubmissionBatch, _ book: ClaimQueueCache, _ connection: inout Connection)
+        throws(PostgresError)
+    {
+        let names = batch.submissions.enumerated().map { index, submission in
+            submission.jobs.indices.map { batch.lotName(submission: index, place: $0) }
+        }
+        var known: [ClaimQueueCache.Name: ClaimQueue] = [:]
+        var missing: Set<ClaimQueueCache.Name> = []
+        var latest: ClaimQueueCache.Name?
+        for name in names.joined() {
+            // Nearly always the same as the last one's.
+            if name == latest || known[name] != nil || missing.contains(name) { continue }
+            latest = name
+            if let lot = book.known(name) { known[name] = lot } else { missing.insert(name) }
+        }
+        if !missing.isEmpty {
+            known.merge(try book.find(missing, &connection, isCommitted: batch.isAlone)) { $1 }
+        }
+        for lot in known.values { lots[lot.id] = lot }
+        var last: (name: ClaimQueueCache.Name, number: Int64)?
+        numbers.reserveCapacity(names.count)
+        for names in names {
+            numbers.append(
+                names.map { name in
+                    if let last, last.name == name { return last.number }
+                    guard let lot = known[name] else { preconditionFailure("a lot was not found") }
+                    last = (name, lot.id)
+                    return lot.id
+                })
+        }
+    }
+
+    subscript(submission: Int, place: Int) -> ClaimQueue? { lots[numbers[submission][place]] }
+}
+
+extension [ClaimQueue: Backlog.Addition] {
+    mutating func add(_ lot: ClaimQueue?, _ urgency: Timestamp) {
+        guard let lot else { return }
+        let before = self[lot]
+        self[lot] = .init(head: Swift.min(urgency, before?.head ?? urgency), count: (before?.count ?? 0) + 1)
+    }
+}

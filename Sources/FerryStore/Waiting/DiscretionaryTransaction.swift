@@ -1,0 +1,89 @@
+import FerryCore
+import Postgres
+import Synchronization
+
+/// Starts jobs that may wait when the moment is good, in one transaction, one node at a time.
+struct DiscretionaryTransaction {
+    /// "ferrydsc"
+    private static let lock: Int64 = 0x6665_7272_7964_7363
+    private static let usageSetting = "discretionary_usage"
+    /// Jobs that one round starts at most.
+    private static let batchMax = 50
+
+    let context: StoreContext
+    let now: Timestamp
+    /// How many this node has room for: half of its slots stay for what cannot wait.
+    private let room: Int
+
+    init(context: StoreContext, now: Timestamp) {
+        self.context = context
+        self.now = now
+        let slots = context.configuration.slots
+        room = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
+    }
+
+    /// How many jobs are queued now.
+    func commit(_ connection: inout Connection, _ windows: OffPeakWindows) throws(PostgresError) -> Int {
+        // What queues although there are slots waits for its host or session, and keeps nobody else waiting.
+        guard context.isLeasing.load(ordering: .relaxed), room > 0 else { return 0 }
+        let named = windows.discretionary
+        let zones = context.configuration.zones
+        guard named.isEmpty || named.contains(where: { $0.opening(at: now, zones) != nil }) else { return 0 }
+        return try connection.transaction { connection throws(PostgresError) in
+            guard try connection.execute(Statements.tryLock, .int64(Self.lock)).bool(0, 0) else { return 0 }
+            let before = try Self.usage(&connection)
+            let byteCountMax = Discretion.Release.byteCountMax(windows, usage: before, at: now, zones)
+            guard byteCountMax != 0 else { return 0 }
+            let candidates = try candidates(&connection, byteCountMax)
+            guard !candidates.isEmpty else { return 0 }
+            let release = Discretion.Release(candidates, windows, usage: before, at: now, zones)
+            guard !release.jobs.isEmpty else { return 0 }
+            var parameters = Parameters()
+            parameters.appendArray(.uuid, release.jobs) { $0.append($1) }
+            let count = try connection.execute(Statements.startJobs, parameters).rowCount
+            if release.usage != before {
+                var setting = Parameters()
+                setting.append(text: Self.usageSetting)
+                setting.append(bytea: Discretion.Release.encode(release.usage))
+                _ = try connection.execute(Statements.setSetting, setting)
+            }
+            return count
+        }
+    }
+
+    private func candidates(
+        _ connection: inout Connection, _ byteCountMax: Int64?
+    ) throws(PostgresError) -> [Discretion.Release.Candidate] {
+        var parameters = Parameters()
+        parameters.append(int32: Int32(room))
+        parameters.append(now)
+        parameters.append(int64: byteCountMax)
+        parameters.append(int64: Discretion.unknownByteCount)
+        let rows = try connection.execute(Statements.discretionaryJobs, parameters)
+        return (0..<rows.rowCount).map {
+            Discretion.Release.Candidate(job: rows.identifier($0, 0), byteCount: rows.int64OrNil($0, 1))
+        }
+    }
+
+    static func usage(
+        _ connection: inout Connection
+    ) throws(PostgresError) -> [String: Discretion.Release.Usage] {
+        var parameters = Parameters()
+        parameters.append(text: usageSetting)
+        let rows = try connection.execute(Statements.readSetting, parameters)
+        return rows.rowCount == 1 ? Discretion.Release.usage(storedJSON: rows.bytes(0, 0)) : [:]
+    }
+}
+
+extension Parameters {
+    /// The parameters of defer_jobs.sql: jobs with the latest start of each.
+    static func deferred(_ jobs: [(id: JobID, spec: JobSpec)], now: Timestamp) -> Parameters {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        parameters.appendArray(.timestamp, jobs) {
+            $0.append(max(now, $1.spec.schedule.earliestBeginAt ?? now))
+        }
+        parameters.appendArray(.int64, jobs) { $0.append(int64: $1.spec.expectedByteCount) }
+        return parameters
+    }
+}

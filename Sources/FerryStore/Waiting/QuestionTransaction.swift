@@ -1,0 +1,137 @@
+import FerryCore
+import Logging
+import Postgres
+
+/// Asks about jobs that are not to begin before somebody has agreed, and lets those decide by themselves
+/// about which nobody has answered in time. What somebody else has locked is left to them. On the
+/// dispatcher's thread, when everything that could begin has begun.
+struct QuestionTransaction {
+    /// Jobs of one round that are asked about, and that decide by themselves; what is left is due again.
+    private static let askMax: Int32 = 100
+    private static let timeoutMax: Int32 = 10
+
+    let context: StoreContext
+    let lane: ReconnectingConnection
+
+    func run() {
+        do {
+            try ask()
+            try settle()
+        } catch {
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("questions were not settled", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func ask() throws(PostgresError) {
+        let now = context.clock.now()
+        let askedCount = try lane.withConnection { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                let rows = try connection.execute(Statements.dueBegins, .int32(Self.askMax))
+                guard rows.rowCount > 0 else { return 0 }
+                let begins = Parameters.begins(rows, now, context.configuration.seal)
+                return try connection.execute(Statements.askBegins, begins).rowCount
+            }
+        }
+        if askedCount > 0 { context.events.written(isWanted: true) }
+    }
+
+    private func settle() throws(PostgresError) {
+        var first: DueQuestion?
+        // One that the database refuses fails alone.
+        for countMax in [Self.timeoutMax, 1] {
+            do {
+                return try settle(countMax, &first)
+            } catch {
+                guard error.isOfData else { throw error }
+            }
+        }
+        guard let first else { return }
+        let written = try lane.withConnection { [first, context] connection throws(PostgresError) in
+            try first.giveUp(.unstorable, &connection, context)
+        }
+        written.tell(context)
+    }
+
+    private func settle(_ countMax: Int32, _ first: inout DueQuestion?) throws(PostgresError) {
+        let written = try lane.withConnection { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                let due = DueQuestion.all(
+                    try connection.execute(Statements.dueQuestions, .int32(countMax)),
+                    context.configuration.seal)
+                first = due.first
+                var written: [WrittenAnswer] = []
+                for question in due {
+                    if let answer = try question.decide(&connection, context) { written.append(answer) }
+                }
+                return written
+            }
+        }
+        for answer in written { answer.tell(context) }
+    }
+}
+
+/// A job about which nobody has answered in time.
+struct DueQuestion {
+    let stored: StoredJob
+    /// Nil: it cannot be read.
+    let question: JobQuestion?
+
+    /// Rows of due_questions.sql.
+    fileprivate static func all(_ rows: borrowing ResultSet, _ seal: SecretSeal) -> [DueQuestion] {
+        (0..<rows.rowCount).map { row in
+            DueQuestion(
+                stored: StoredJob(rows, row, isWide: false),
+                question: rows.bytesOrNil(row, 20).flatMap {
+                    try? JobQuestion(storedJSON: $0, opening: seal)
+                })
+        }
+    }
+
+    /// Lets the job decide by itself, in a transaction.
+    fileprivate func decide(
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> WrittenAnswer? {
+        guard let question else { return try giveUp(.unreadable, &connection, context) }
+        let resolve = { (draft: JobDraft) throws(InvalidFields) -> AnswerResolution in
+            try draft.answered(
+                question, draft.spec.questions.answer(to: question.kind), from: AnswerSource(.timeout),
+                at: context.clock.now(), attempt: stored.record.attempt, refusal: { _ in nil })
+        }
+        switch try ResolvedAnswer.resolve(stored, resolve, &connection, context, isAlone: false) {
+        case .ready(let answer): return try answer.write(&connection, context)
+        case .refused, .unreadable: return try giveUp(.unreadable, &connection, context)
+        }
+    }
+
+    /// Its secrets or its spec cannot be read, or the database refuses what follows from the answer.
+    fileprivate func giveUp(
+        _ error: TransferError, _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> WrittenAnswer {
+        context.logger.error(
+            "a job that waits for an answer cannot go on",
+            metadata: ["job.id": "\(stored.record.id)", "error": "\(error.code.rawValue)"])
+        let job = FinishedJob(stored, .failed, error, at: context.clock.now())
+        let rows = try connection.execute(Statements.finishJobs, .finished([job]))
+        return WrittenAnswer(
+            finished: rows.rowCount == 1 ? job : nil, hasDependents: rows.hasDependents, asksAgain: false)
+    }
+}
+
+extension Parameters {
+    /// The parameters of ask_begins.sql for rows of due_begins.sql.
+    fileprivate static func begins(
+        _ rows: borrowing ResultSet, _ now: Timestamp, _ seal: SecretSeal
+    ) -> Parameters {
+        var jobs: [(id: JobID, question: JobQuestion)] = []
+        for row in 0..<rows.rowCount {
+            let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? .standard
+            jobs.append((rows.identifier(row, 0), JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
+        }
+        var parameters = Parameters(capacity: jobs.count * 160)
+        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.question.encode(seal)) }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.question.expiresAt) }
+        return parameters
+    }
+}

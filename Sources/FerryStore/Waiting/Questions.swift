@@ -1,0 +1,93 @@
+package import FerryCore
+import Postgres
+
+extension ControlLane {
+    /// Takes an answer to what is asked about a job. `resolve`: what follows from it; may be asked more than
+    /// once. `invalidState` when nothing of this kind is asked, or not since `askedAt`; `stale` when
+    /// `revision` differs.
+    package func answer(
+        _ id: JobID, tenant: String, revision: Int32? = nil, kind: JobQuestion.Kind,
+        askedAt: Timestamp? = nil,
+        _ resolve:
+            @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
+        reply: @escaping Reply<JobEdit>
+    ) {
+        let context = context
+        perform("answer", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            // Each round fails only because the job moved on meanwhile.
+            for _ in 0..<10 {
+                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                    return .failure(.notFound)
+                }
+                let record = stored.record
+                guard record.state == .waiting, let asked = record.questionJSON,
+                    let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
+                    question.kind == kind,
+                    askedAt == nil || question.askedAt == askedAt
+                else { return .failure(.invalidState(of: record)) }
+                let outcome = try ResolvedAnswer.resolve(
+                    stored,
+                    { draft throws(InvalidFields) in try resolve(draft, question, record.attempt) },
+                    &connection, context, isAlone: true)
+                switch outcome {
+                case .refused(let invalid): return .success(.refused(invalid))
+                case .unreadable: return .failure(.failed)
+                case .ready(let answer):
+                    let finding = ChangeCheck.allowed(record).matching(revision, of: record.revision)
+                    if case .refused(let error) = finding { return .failure(error) }
+                    let written = try connection.transaction { connection throws(PostgresError) in
+                        try answer.write(&connection, context)
+                    }
+                    guard let written else { continue }
+                    written.tell(context)
+                    if let finished = written.finished { return .success(.done(finished.record)) }
+                    guard let changed = try Self.read([id], &connection)[id] else {
+                        return .failure(.notFound)
+                    }
+                    return .success(.done(changed.record))
+                }
+            }
+            return .failure(.unavailable)
+        }
+    }
+}
+
+extension JobDraft {
+    /// Nil: the row cannot be read.
+    init?(_ stored: StoredJob, _ context: StoreContext) {
+        guard
+            let spec = try? JobSpec(
+                storedJSON: stored.record.specJSON, opening: context.configuration.seal)
+        else { return nil }
+        var secrets = JobSecrets()
+        if let sealed = stored.sealedSecrets {
+            guard let opened = context.configuration.openSecrets(sealed) else { return nil }
+            secrets = opened
+        }
+        self.init(spec, secrets)
+    }
+}
+
+extension Parameters {
+    /// Whether the secrets have changed, and as what they are to be kept.
+    mutating func appendSecrets(_ draft: JobDraft, _ before: JobDraft, _ context: StoreContext) {
+        let isChanged = !draft.secrets.isIdentical(to: before.secrets)
+        append(bool: isChanged)
+        append(
+            bytea: isChanged && !draft.secrets.isEmpty
+                ? context.configuration.sealSecrets(draft.secrets) : nil)
+    }
+
+    /// The parameters of ask_jobs.sql.
+    static func asks(_ asks: [JobTransition.Ask]) -> Parameters {
+        var parameters = Parameters(capacity: asks.count * 512)
+        parameters.append(asks.map(\.lease))
+        parameters.appendArray(.text, asks) { $0.append(text: $1.question.kind.waitingFor.rawValue) }
+        parameters.appendArray(.text, asks) { $0.append(text: $1.questionJSON) }
+        parameters.appendArray(.timestamp, asks) { $0.append($1.question.expiresAt) }
+        parameters.appendArray(.bytea, asks) { $0.append(bytea: $1.ended) }
+        parameters.appendArray(.bool, asks) { $0.append(bool: $1.leavesBytes) }
+        return parameters
+    }
+}

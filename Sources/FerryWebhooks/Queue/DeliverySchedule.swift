@@ -1,0 +1,81 @@
+package import FerryCore
+
+/// What came back from one try.
+package enum DeliveryResponse: Sendable, Equatable {
+    /// A status line arrived. `retryAfter`: seconds the receiver asked for, if it did.
+    case status(Int, retryAfter: Double?)
+    /// None did.
+    case failure(DeliveryFailure)
+}
+
+/// Why a try got no answer; the raw values are stable.
+package enum DeliveryFailure: String, Sendable, CaseIterable {
+    case timedOut = "timed_out"
+    case hostNotFound = "host_not_found"
+    case couldNotConnect = "could_not_connect"
+    case connectionLost = "connection_lost"
+    case tlsFailed = "tls_failed"
+    case certificateInvalid = "certificate_invalid"
+    case responseInvalid = "response_invalid"
+    case responseTooLarge = "response_too_large"
+    case blockedAddress = "blocked_address"
+    case requestInvalid = "request_invalid"
+    case secretUnreadable = "secret_unreadable"
+    case endpointGone = "endpoint_gone"
+    case internalError = "internal_error"
+}
+
+/// When a delivery is tried again: a pure function of the try's number, its answer and the clock.
+package enum DeliverySchedule {
+    /// Seconds after the first, second, … try of what has no schedule of its own.
+    package static let delays = WebhookEndpoint.standardRetryDelays
+    /// The pause after "429 Too Many Requests" is at least this long.
+    package static let tooManyRequestsDelayMin = 60.0
+    /// A receiver may ask for at most the schedule's longest pause.
+    package static let retryAfterMax = 86_400.0
+
+    /// `jitter`: from 0 to 1, drawn by the caller; it spreads the pause over ±20 %. `Retry-After` is a lower
+    /// bound.
+    package static func verdict(
+        tryNumber: Int32, answer: DeliveryResponse, delays: [Double] = delays, now: Timestamp, jitter: Double
+    ) -> DeliveryTry.Verdict {
+        var delayMin = 0.0
+        if case .status(let status, let retryAfter) = answer {
+            if (200..<300).contains(status) { return .accepted }
+            // "Gone" is the receiver's word for: never again.
+            if status == 410 { return .givenUp }
+            delayMin = min(max(retryAfter ?? 0, 0), retryAfterMax)
+            if status == 429 { delayMin = max(delayMin, tooManyRequestsDelayMin) }
+        }
+        // What cannot be sent now cannot be sent later.
+        if answer == .failure(.requestInvalid) || answer == .failure(.endpointGone) { return .givenUp }
+        let index = Int(max(tryNumber, 1)) - 1
+        guard index < delays.count else { return .givenUp }
+        return .retry(at: now + max(delays[index] * (0.8 + 0.4 * jitter), delayMin))
+    }
+
+    /// Seconds that a `Retry-After` means (RFC 9110 §10.2.3): a number, or a date after `now`. Nil for
+    /// anything else.
+    package static func retryAfter(_ value: String, now: Timestamp) -> Double? {
+        let bytes = Array(value.utf8)
+        if !bytes.isEmpty, bytes.allSatisfy({ (48...57).contains($0) }) { return Double(value) }
+        return HTTPDate.parse(value).map { max(0, $0 - now) }
+    }
+}
+
+/// An HTTP-date in its only form that may be sent (RFC 9110 §5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+enum HTTPDate {
+    private static let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
+
+    static func parse(_ text: String) -> Timestamp? {
+        let parts = text.split(separator: " ", omittingEmptySubsequences: false)
+        guard parts.count == 6, parts[0].utf8.count == 4, parts[0].hasSuffix(","), parts[5] == "GMT",
+            parts[1].utf8.count == 2, parts[3].utf8.count == 4, parts[4].utf8.count == 8,
+            let month = months.firstIndex(of: String(parts[2]))
+        else { return nil }
+        let number = month + 1 < 10 ? "0\(month + 1)" : "\(month + 1)"
+        return Timestamp(rfc3339: "\(parts[3])-\(number)-\(parts[1])T\(parts[4])Z")
+    }
+}

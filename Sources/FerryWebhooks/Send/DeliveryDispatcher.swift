@@ -1,0 +1,396 @@
+import Curl
+import FerryCore
+import Logging
+
+/// The sender's state and decisions. Lives on the loop's thread; touched nowhere else.
+final class DeliveryDispatcher {
+    typealias Outcome = Result<BufferedRequest.Answer, BufferedRequest.Failure>
+
+    /// What the desk needs from outside. Completions and deferred actions come back on the loop's thread,
+    /// later.
+    struct Doors: Sendable {
+        let queue: any DeliveryStore
+        let clock: any WallClock
+        let gauge: MetricsGauge
+        let logger: Logger
+        let jitter: @Sendable () -> Double
+        let post:
+            @Sendable (BufferedRequest, @escaping @Sendable (DeliveryDispatcher, Outcome) -> Void) ->
+                RunningBufferedRequest
+        let `defer`: @Sendable (@escaping @Sendable (DeliveryDispatcher) -> Void) -> Void
+    }
+
+    private let configuration: WebhookSender.Configuration
+    private let doors: Doors
+    private let signers = SignerCache()
+    private var backlog: DeliveryBacklog
+    private var isClaiming = false
+    /// Woken during a claim: what was added may not be in its answer.
+    private var claimsAgain = false
+    /// A claim has left what is due of tenants that hold too much here.
+    private var isHeldBack = false
+    private var nextClaimAt: Timestamp
+    /// The first of what has failed here is due then; a claim may have been answered before that was stored.
+    private var nextRetryAt: Timestamp?
+    private var finished: [DeliveryTry] = []
+    private var running = RunningDeliveries()
+    /// The node's lease under which all of this was claimed.
+    private var lease: Int?
+    private var stopped: (() -> Void)?
+    private var isPublishing = false
+
+    /// Seconds between the end of a try and the end of its lease, for the report to be stored.
+    private static let reportMargin = 10.0
+
+    init(configuration: WebhookSender.Configuration, doors: Doors) {
+        self.configuration = configuration
+        self.doors = doors
+        backlog = DeliveryBacklog(
+            concurrency: configuration.concurrency, waitingMax: configuration.waitingMax)
+        nextClaimAt = doors.clock.now()
+        publish()
+    }
+
+    // MARK: Claiming
+
+    /// Asks the queue for as much as there is room for.
+    func claim() {
+        guard stopped == nil else { return }
+        guard !isClaiming else {
+            claimsAgain = true
+            return
+        }
+        let free = configuration.waitingMax - backlog.waitingWeight
+        guard free > 0, hasLease() else {
+            claimsAgain = true
+            return
+        }
+        // Never all that is free: the claim may be of one tenant.
+        let total = min(configuration.claimMax, max(1, free / 2))
+        isClaiming = true
+        claimsAgain = false
+        isHeldBack = false
+        let claimedAt = doors.clock.now()
+        let rooms = backlog.rooms(total: total, now: claimedAt)
+        doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors, lease] found in
+            doors.defer { desk in
+                // Ours at once or not at all.
+                if !desk.hasLease() || desk.lease != lease { desk.lease = nil }
+                desk.claimed(found, rooms: rooms, claimedAt: claimedAt)
+            }
+        }
+    }
+
+    private func claimed(_ found: ClaimedDeliveries, rooms: DeliveryDemand, claimedAt: Timestamp) {
+        isClaiming = false
+        guard stopped == nil else { return }
+        let now = doors.clock.now()
+        let poll = now + configuration.pollSeconds
+        let outdated = backlog.note(found.revisions)
+        if !outdated.isEmpty {
+            giveBack(outdated, now)
+            // Some of it may come back here, once it is said to be free.
+            report()
+            claimsAgain = true
+        }
+        nextClaimAt = min(found.next ?? poll, backlog.nextProbe(after: now) ?? poll, poll)
+        if let at = nextRetryAt, at <= claimedAt { nextRetryAt = nil }
+        let leasedUntil = claimedAt + configuration.leaseSeconds
+        backlog.add(items(of: found.due, leasedUntil: leasedUntil, now), rooms: rooms, now: now)
+        startDue()
+        publishLater()
+        isHeldBack = found.isHeldBack
+        if found.isMore || claimsAgain { claim() }
+    }
+
+    private func items(
+        of deliveries: [Delivery], leasedUntil: Timestamp, _ now: Timestamp
+    ) -> [DeliveryBacklog.Item] {
+        let startBefore =
+            leasedUntil + -min(
+                configuration.leaseSeconds, Double(configuration.totalTimeout) / 1_000 + Self.reportMargin)
+        var items: [DeliveryBacklog.Item] = []
+        items.reserveCapacity(deliveries.count)
+        for delivery in deliveries {
+            guard let url = try? WebURL.parse(delivery.url) else {
+                conclude(delivery, startedAt: now, duration: 0, answer: .failure(.requestInvalid), body: "")
+                continue
+            }
+            items.append(.init(delivery: delivery, url: url, startBefore: startBefore))
+        }
+        return items
+    }
+
+    // MARK: Handing over
+
+    /// Takes what was made for this sender.
+    func take(_ handed: LeasedDeliveries) {
+        let now = doors.clock.now()
+        let items = items(of: handed.deliveries, leasedUntil: handed.leasedUntil, now)
+        if stopped == nil {
+            backlog.hand(items, overflowing: handed.overflowing, now: now)
+        } else {
+            // The loop may end before its next turn.
+            giveBack(items, now)
+            report()
+        }
+        publish(arrived: handed.deliveries)
+        startDue()
+    }
+
+    /// Says what may be handed over from now on.
+    private func publish(arrived: [Delivery] = []) {
+        isPublishing = false
+        let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingWeight) : 0
+        let (rooms, gone) = backlog.takeHandRooms(total: total)
+        configuration.places.publish(rooms, gone: gone, arrived: arrived)
+    }
+
+    /// Once for all that happens in one turn of the loop.
+    private func publishLater() {
+        guard !isPublishing else { return }
+        isPublishing = true
+        doors.defer { $0.publish() }
+    }
+
+    /// Once a second: ends what has no answer, and asks again when the next delivery is due.
+    func secondPassed() {
+        _ = hasLease()
+        running.expireUnanswered(after: configuration.answerTimeout)
+        guard stopped == nil else { return }
+        let now = doors.clock.now()
+        backlog.tidy(now)
+        startDue()
+        publishLater()
+        // A clock that was set back must not make the wait longer.
+        let next = min(nextClaimAt, nextRetryAt ?? nextClaimAt)
+        if claimsAgain || isHeldBack || now >= next || next - now > configuration.pollSeconds {
+            claim()
+        }
+    }
+
+    /// Whether others count on this node. When they could not for a while, what was claimed before may be
+    /// theirs.
+    private func hasLease() -> Bool {
+        let current = configuration.lease()
+        if current == nil || current != lease { leaveToOthers() }
+        lease = current
+        return current != nil
+    }
+
+    /// Lets go of all that was claimed, so that nothing is in two senders' hands. What came of requests that
+    /// are cut off nobody knows; they are made again.
+    private func leaveToOthers() {
+        guard backlog.waitingCount + running.count > 0 else { return }
+        doors.logger.warning(
+            "the database has not answered for so long that other nodes may send what this one has claimed",
+            metadata: ["waiting": "\(backlog.waitingCount)", "sending": "\(running.count)"])
+        let now = doors.clock.now()
+        giveBack(backlog.removeWaiting(), now)
+        for lane in running.cancelAll() { _ = backlog.withdrawn(lane) }
+        // Some of it may come back here, once it is said to be free.
+        report()
+        claimsAgain = true
+        updateGauge(returned: 0)
+        if stopped != nil, backlog.inFlightCount == 0 { end() }
+    }
+
+    /// They go back untried, and are due at once.
+    private func giveBack(_ items: [DeliveryBacklog.Item], _ now: Timestamp) {
+        for item in items { report(.returned(item.delivery, at: now)) }
+        updateGauge(returned: items.count)
+    }
+
+    private func updateGauge(returned: Int) {
+        let (waiting, inFlight) = (backlog.waitingCount, backlog.inFlightCount)
+        doors.gauge.update { metrics in
+            metrics.returnedCount += Int64(returned)
+            metrics.waitingCount = waiting
+            metrics.inFlightCount = inFlight
+        }
+    }
+
+    // MARK: Sending
+
+    private func startDue() {
+        let now = doors.clock.now()
+        guard hasLease() else { return }
+        while stopped == nil, let item = backlog.next() {
+            if item.startBefore < now {
+                giveBack([item] + backlog.withdrawn(item.delivery.lane), now)
+            } else {
+                start(item, now)
+            }
+        }
+        updateGauge(returned: 0)
+    }
+
+    private func start(_ item: DeliveryBacklog.Item, _ now: Timestamp) {
+        let delivery = item.delivery
+        let signers = signers.signers(of: delivery, service: configuration.secrets, now: now)
+        let failure: DeliveryFailure? =
+            switch delivery.obstacle {
+            case .secretUnreadable?: .secretUnreadable
+            case .endpointGone?: .endpointGone
+            case nil: signers.isEmpty ? .requestInvalid : nil
+            }
+        if let failure {
+            giveBack(backlog.withdrawn(delivery.lane), now)
+            conclude(delivery, startedAt: now, duration: 0, answer: .failure(failure), body: "")
+            return
+        }
+        let message = WebhookMessage(
+            delivery, signers: signers, sentAt: now, userAgent: "Ferry/\(configuration.version)")
+        var exchange = BufferedRequest(url: item.url.string)
+        exchange.method = "POST"
+        exchange.headers = message.headers
+        exchange.body = message.body
+        exchange.byteLimit = delivery.question == nil ? 1_024 : Limits.answerByteCountMax
+        exchange.deadline = configuration.totalTimeout
+        exchange.connectTimeout = configuration.connectTimeout
+        exchange.allowsAddress = { [policy = configuration.policy] address in
+            let ip =
+                address.isIPv6
+                ? IPAddress(v6High: address.high, low: address.low)
+                : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
+            return policy.allows(ip, port: address.port)
+        }
+        let key = RunningDeliveries.Key(delivery)
+        let exchanging = doors.post(exchange) { desk, outcome in
+            // Else it was left to others meanwhile.
+            guard desk.running.remove(key) else { return }
+            desk.answered(delivery, startedAt: now, outcome)
+        }
+        running.add(delivery, exchanging)
+    }
+
+    private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
+        guard delivery.question != nil, case .success(let answer) = outcome,
+            (200..<300).contains(answer.status)
+        else { return settled(delivery, startedAt: startedAt, outcome, isTaken: true) }
+        configuration.takeAnswer(delivery, answer.body) { [doors] isTaken in
+            doors.defer { $0.settled(delivery, startedAt: startedAt, outcome, isTaken: isTaken) }
+        }
+    }
+
+    /// `isTaken`: false when an answer came that could not be kept; it is asked for again.
+    private func settled(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome, isTaken: Bool) {
+        let now = doors.clock.now()
+        var (answer, body, read) = Self.read(outcome, of: delivery, now: now)
+        if !isTaken { answer = .failure(.internalError) }
+        // What answers a question may be a credential.
+        if delivery.question != nil { body = "" }
+        let duration = read ?? max(0, now - startedAt)
+        let verdict = conclude(
+            delivery, startedAt: startedAt, duration: duration, answer: answer, body: body)
+        var isRetried = false
+        if case .retry(let at) = verdict {
+            isRetried = true
+            nextRetryAt = min(nextRetryAt ?? at, at)
+        }
+        let returned = backlog.finished(
+            delivery.lane, .init(answer, of: delivery, duration: duration), endsRun: isRetried, now: now,
+            jitter: doors.jitter())
+        if !returned.isEmpty {
+            doors.logger.notice(
+                "a webhook's receiver is left alone for a while",
+                metadata: ["lane": "\(delivery.lane)", "returned": "\(returned.count)"])
+            giveBack(returned, now)
+        }
+        startDue()
+        publishLater()
+        claimIfWorthwhile(delivery.lane, now)
+        if stopped != nil, backlog.inFlightCount == 0 { end() }
+    }
+
+    /// After a try: claims what has become possible, in no small steps.
+    private func claimIfWorthwhile(_ lane: ReceiverQueueID, _ now: Timestamp) {
+        let free = configuration.waitingMax - backlog.waitingWeight
+        let isHalfEmpty = free * 2 >= configuration.waitingMax
+        guard isHalfEmpty || free * 8 >= configuration.claimMax else { return }
+        if (isHalfEmpty && (claimsAgain || isHeldBack)) || backlog.isHungry(lane, now) { claim() }
+    }
+
+    // MARK: Reporting
+
+    @discardableResult
+    private func conclude(
+        _ delivery: Delivery, startedAt: Timestamp, duration: Double, answer: DeliveryResponse, body: String
+    ) -> DeliveryTry.Verdict {
+        let delays = delivery.isPing ? [] : delivery.endpoint?.retryDelays ?? DeliverySchedule.delays
+        let verdict = DeliverySchedule.verdict(
+            tryNumber: delivery.tryNumber - delivery.lostTryCount, answer: answer, delays: delays,
+            now: doors.clock.now(), jitter: doors.jitter())
+        var status: Int?
+        var error: String?
+        switch answer {
+        case .status(let code, _):
+            status = code
+            error = verdict == .accepted ? nil : "unacceptable_status"
+        case .failure(let failure): error = failure.rawValue
+        }
+        if verdict == .givenUp, !delivery.isPing {
+            doors.logger.notice(
+                "a webhook delivery was given up",
+                metadata: [
+                    "delivery": "\(delivery.id)", "job": "\(delivery.job?.description ?? "none")",
+                    "try": "\(delivery.tryNumber)",
+                    "error": "\(error ?? "")", "status": "\(status ?? 0)",
+                ])
+        }
+        count(verdict, duration)
+        report(
+            DeliveryTry(
+                delivery: delivery.id, number: delivery.tryNumber, startedAt: startedAt, duration: duration,
+                status: status, error: error, answer: body, verdict: verdict))
+        return verdict
+    }
+
+    private func report(_ one: DeliveryTry) {
+        finished.append(one)
+        // Answers of one turn of the loop come one after another; the report follows the last of them.
+        if finished.count == 1 { doors.defer { $0.report() } }
+    }
+
+    private func count(_ verdict: DeliveryTry.Verdict, _ duration: Double) {
+        let inFlight = backlog.inFlightCount
+        doors.gauge.update { metrics in
+            metrics.inFlightCount = inFlight
+            metrics.add(duration: duration)
+            switch verdict {
+            case .accepted: metrics.deliveredCount += 1
+            case .retry:
+                metrics.failedTryCount += 1
+                metrics.retryCount += 1
+            case .givenUp:
+                metrics.failedTryCount += 1
+                metrics.givenUpCount += 1
+            case .returned: break
+            }
+        }
+    }
+
+    private func report() {
+        guard !finished.isEmpty else { return }
+        doors.queue.record(finished)
+        finished = []
+    }
+
+    // MARK: Ending
+
+    /// Starts nothing more; `whenIdle` is called once everything on its way has been reported.
+    func stop(whenIdle: @escaping () -> Void) {
+        guard stopped == nil else { return }
+        stopped = whenIdle
+        publish()
+        // Another sender may have them at once.
+        giveBack(backlog.removeWaiting(), doors.clock.now())
+        if backlog.inFlightCount == 0 { end() }
+    }
+
+    private func end() {
+        report()
+        stopped?()
+        stopped = {}
+    }
+}

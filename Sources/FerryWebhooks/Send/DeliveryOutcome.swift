@@ -1,0 +1,73 @@
+import Curl
+import FerryCore
+
+// What an answer says about its receiver, and a failure of libcurl about the try.
+
+extension DeliveryBacklog.Outcome {
+    init(_ answer: DeliveryResponse, of delivery: Delivery, duration: Double) {
+        switch answer {
+        case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
+        case .status(200..<300, _): self = .accepted(duration: duration)
+        case .status(429, let retryAfter), .status(503, let retryAfter):
+            self = .failed(retryAfter: retryAfter)
+        case .status(500..., _): self = .failed(retryAfter: nil)
+        case .status, .failure(.requestInvalid), .failure(.internalError), .failure(.secretUnreadable),
+            .failure(.endpointGone):
+            self = .refused
+        case .failure: self = .failed(retryAfter: nil)
+        }
+    }
+}
+
+extension DeliveryFailure {
+    init(_ error: CurlError) {
+        self =
+            switch error.code {
+            case CurlError.operationTimedOut: .timedOut
+            case CurlError.couldNotResolveHost: .hostNotFound
+            case CurlError.couldNotConnect: .couldNotConnect
+            case CurlError.gotNothing, CurlError.sendError, CurlError.receiveError, CurlError.partialFile,
+                CurlError.http2Stream, CurlError.uploadFailed:
+                .connectionLost
+            case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.pinnedKeyMismatch:
+                .certificateInvalid
+            case CurlError.sslConnectError, CurlError.sslCertificateProblem, CurlError.sslCipher,
+                CurlError.caCertificateBadFile:
+                .tlsFailed
+            // The URL's scheme has been checked: "unsupported protocol" is an answer that is not HTTP/1 or
+            // later.
+            case CurlError.weirdServerReply, CurlError.writeError, CurlError.badContentEncoding,
+                CurlError.unsupportedProtocol:
+                .responseInvalid
+            case CurlError.tooLarge: .responseTooLarge
+            case CurlError.malformedURL, CurlError.badFunctionArgument: .requestInvalid
+            default: .internalError
+            }
+    }
+}
+
+extension DeliveryDispatcher {
+    /// What libcurl says, in our words; `duration` in seconds. A whole head is an answer even when its body
+    /// does not end well, but not to a question, which the body answers.
+    static func read(
+        _ outcome: Outcome, of delivery: Delivery, now: Timestamp
+    ) -> (DeliveryResponse, body: String, duration: Double?) {
+        switch outcome {
+        case .success(let answer):
+            let retryAfter = answer.header("Retry-After").flatMap {
+                DeliverySchedule.retryAfter($0, now: now)
+            }
+            return (
+                .status(answer.status, retryAfter: retryAfter), textExcerpt(answer.body, byteCountMax: 1_024),
+                Double(answer.info.timings.total) / 1_000_000
+            )
+        case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
+        case .failure(.failed(let error, let info)):
+            let duration = Double(info.timings.total) / 1_000_000
+            if (200..<300).contains(info.status), info.hasWholeHead, delivery.question == nil {
+                return (.status(info.status, retryAfter: nil), "", duration)
+            }
+            return (.failure(DeliveryFailure(error)), "", duration)
+        }
+    }
+}

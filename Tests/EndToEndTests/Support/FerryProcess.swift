@@ -1,0 +1,224 @@
+import Curl
+import FerryCore
+import Glibc
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+let adminKey = "end-to-end-admin-key-0123456789abcdef"
+let webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+
+/// The built binary, `ferry serve`, as a user runs it: on a free port, with a data directory of its own.
+final class FerryProcess: Sendable {
+    /// One service for all tests that neither stop it nor fill it up.
+    static let shared = Result {
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "trace"])
+        // The test process has no later moment than its end.
+        atexit { FerryProcess.atEnd() }
+        return (ferry: ferry, database: database)
+    }
+
+    private static func atEnd() { _ = try? shared.get().ferry.discard() }
+
+    let port: UInt16
+    let directory: String
+    private let settings: [String: String]
+    private let host: String
+    private let pid = Mutex<pid_t?>(nil)
+
+    var url: String { "http://127.0.0.1:\(port)" }
+    var files: String { settings["FERRY_STORAGE_ROOT"] ?? directory + "/files" }
+    var log: String { String(decoding: readFile(directory + "/log") ?? [], as: UTF8.self) }
+    var environment: [String: String] {
+        let own = [
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": "\(host):\(port)",
+            "FERRY_DATA_DIR": directory, "FERRY_ADMIN_KEY": adminKey, "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
+            "FERRY_LOG_LEVEL": "warning", "FERRY_WEBHOOK_SECRET": webhookSecret, "FERRY_DRAIN_SECONDS": "3",
+        ]
+        return own.merging(settings) { $1 }
+    }
+
+    /// Starts and waits until it is ready. `settings` win over `environment`'s own. Without
+    /// `FERRY_DATABASE_URL` it runs a private PostgreSQL. `host`: the address that it listens on, the
+    /// loopback or all.
+    init(_ settings: [String: String] = [:], host: String = "127.0.0.1") throws {
+        self.host = host
+        directory = try TemporaryDirectory.make("e2e")
+        // The private PostgreSQL runs as another user when we are root.
+        chmod(directory, 0o755)
+        port = try FreePort.find()
+        self.settings = settings
+        try start()
+    }
+
+    /// `changes` win over the settings that it was made with, for this run. `launcher`: what becomes it.
+    func start(_ changes: [String: String] = [:], launcher: [String] = []) throws {
+        let child = try Program.start(
+            launcher + [Program.ferry, "serve"], environment: environment.merging(changes) { $1 },
+            log: directory + "/log")
+        pid.withLock { $0 = child }
+        var hasEnded = false
+        let isReady = becomes {
+            hasEnded = Program.hasEnded(child)
+            return try hasEnded || self.call("GET", "/readyz").status == 200
+        }
+        if hasEnded { pid.withLock { $0 = nil } }
+        guard isReady, !hasEnded else { throw TestSupportError("ferry did not get ready: \(log)") }
+    }
+
+    /// The names of its threads.
+    var threads: Set<String> {
+        guard let pid = pid.withLock({ $0 }) else { return [] }
+        let tasks = "/proc/\(pid)/task"
+        return Set(
+            directoryNames(tasks).map { task in
+                String(decoding: (readFile("\(tasks)/\(task)/comm") ?? []).dropLast(), as: UTF8.self)
+            })
+    }
+
+    /// Ends it as the machine's failure would: nothing is finished.
+    func kill9() { end(SIGKILL) }
+
+    /// SIGTERM and the exit status.
+    @discardableResult
+    func terminate() -> Int32 { end(SIGTERM) }
+
+    /// Waits until it has ended; the exit status.
+    func wait() -> Int32 { end(0) }
+
+    /// Sends a signal to it without waiting for anything.
+    func send(_ signal: Int32) {
+        pid.withLock { pid in if let pid { _ = kill(pid, signal) } }
+    }
+
+    @discardableResult
+    private func end(_ signal: Int32) -> Int32 {
+        guard let child = pid.withLock({ $0.take() }) else { return 0 }
+        kill(child, signal)
+        return Program.wait(child)
+    }
+
+    /// Stops it and removes what it has written. One that does not end by itself is an issue.
+    func remove() {
+        if let log = discard() { Issue.record("ferry had to be killed: \(log)") }
+    }
+
+    /// As `remove`; what it had logged, if it had to be killed.
+    private func discard() -> String? {
+        defer { TemporaryDirectory.remove(directory) }
+        guard let child = pid.withLock({ $0.take() }) else { return nil }
+        kill(child, SIGCONT)
+        kill(child, SIGTERM)
+        if becomes({ Program.hasEnded(child) }) { return nil }
+        kill(child, SIGKILL)
+        _ = Program.wait(child)
+        return log
+    }
+}
+
+// MARK: Its API
+
+extension FerryProcess {
+    /// One request; with the admin key unless `key` says otherwise (empty: without one).
+    func call(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
+        key: String = adminKey
+    ) throws -> BufferedRequest.Answer {
+        var exchange = BufferedRequest(url: url + path)
+        exchange.method = method
+        exchange.byteLimit = 64 << 20
+        exchange.deadline = 70_000
+        if !key.isEmpty { exchange.headers = [.init("Authorization", "Bearer \(key)")] }
+        if let body {
+            exchange.body = Array(body.utf8)
+            if headers["Content-Type"] == nil {
+                exchange.headers.append(.init("Content-Type", "application/json"))
+            }
+        }
+        exchange.headers += headers.map { .init($0.key, $0.value) }
+        return try exchange.perform()
+    }
+
+    /// The JSON of an answer, whatever its status.
+    func json(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
+        key: String = adminKey
+    ) throws -> JSON {
+        try call(method, path, body, headers: headers, key: key).json
+    }
+
+    /// Submits a job and returns its identifier.
+    func submit(_ body: String, key: String = adminKey) throws -> String {
+        let answer = try call("POST", "/v1/jobs", body, key: key)
+        guard answer.status == 201, let id = try answer.json["id"]?.string else {
+            throw TestSupportError("\(answer.status): \(answer.text)")
+        }
+        return id
+    }
+
+    /// Submits a batch and returns the identifiers in order.
+    func submitBatch(_ body: String) throws -> [String] {
+        let answer = try call("POST", "/v1/jobs/batch", body)
+        guard answer.status == 201, let jobs = try answer.json["data"]?.array else {
+            throw TestSupportError("\(answer.status): \(answer.text)")
+        }
+        return jobs.compactMap { $0["id"]?.string }
+    }
+
+    /// The job once it is terminal, or as it is after 60 seconds.
+    func finished(_ id: String, key: String = adminKey) throws -> JSON {
+        try json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=60"], key: key)
+    }
+
+    /// Submits a job and returns it once it is terminal.
+    func run(_ body: String, key: String = adminKey) throws -> JSON {
+        try json("POST", "/v1/jobs", body, headers: ["Prefer": "wait=60"], key: key)
+    }
+
+    /// Unfinished jobs, as `/v1/admin/status` counts them.
+    func unfinishedCount() throws -> Int64 {
+        let jobs = try json("GET", "/v1/admin/status")["jobs"]
+        guard let jobs, jobs["running"] != nil else { throw TestSupportError("no status") }
+        return ["waiting", "queued", "running", "suspended"].reduce(0) { $0 + (jobs[$1]?.integer ?? 0) }
+    }
+
+    /// Every job of the list, newest first.
+    func allJobs(_ filter: String = "") throws -> [JSON] {
+        var jobs: [JSON] = []
+        var cursor: String?
+        repeat {
+            let page = try json("GET", "/v1/jobs?limit=500" + filter + (cursor.map { "&cursor=\($0)" } ?? ""))
+            jobs += page["data"]?.array ?? []
+            cursor = page["next_cursor"]?.string
+        } while cursor != nil
+        return jobs
+    }
+
+    /// A key of its own for a test: its text.
+    func makeKey(role: String, tenant: String) throws -> String {
+        let answer = try call(
+            "POST", "/v1/admin/keys", #"{"name":"test","role":"\#(role)","tenant":"\#(tenant)"}"#)
+        guard answer.status == 201, let key = try answer.json["key"]?.string else {
+            throw TestSupportError("\(answer.status): \(answer.text)")
+        }
+        return key
+    }
+}
+
+extension BufferedRequest.Answer {
+    var json: JSON { get throws { try JSON.parse(body) } }
+    var text: String { String(decoding: body, as: UTF8.self) }
+}
+
+/// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not
+/// yet.
+func becomes(seconds: Double = 120, _ condition: () throws -> Bool) -> Bool {
+    let end = monotonicNanoseconds() + Int64(seconds * 1e9)
+    while monotonicNanoseconds() < end {
+        if (try? condition()) == true { return true }
+        poll(nil, 0, 20)
+    }
+    return (try? condition()) == true
+}

@@ -1,0 +1,179 @@
+import Testing
+
+@testable import FerryCore
+
+@Suite("Attempts as they are kept")
+struct AttemptRecordTests {
+    private static let full: TransactionMetrics = {
+        var metrics = TransactionMetrics(fetchStart: 1_500)
+        metrics.request = .init(method: "GET", url: "https://b.example/ü/x")
+        metrics.status = 206
+        for moment in TransactionMetrics.Moment.allCases {
+            metrics.moments[moment] = Int64(moment.rawValue) * 70_000
+        }
+        // A server that answers before it has everything.
+        metrics.moments[.responseStart] = 1
+        metrics.networkProtocol = .http2
+        metrics.isProxyConnection = true
+        metrics.isReusedConnection = true
+        metrics.local = .init(address: "2001:db8::1", port: 65_535)
+        metrics.remote = .init(address: "192.0.2.7", port: 443)
+        metrics.tls = .init(protocolVersion: "TLSv1.3", cipherSuite: "TLS_AES_256_GCM_SHA384")
+        metrics.byteCounts.requestHeader = 80
+        metrics.byteCounts.requestBody = 1 << 40
+        metrics.byteCounts.responseHeader = 300
+        metrics.byteCounts.responseBody = 10
+        metrics.byteCounts.decodedBody = 1_000
+        return metrics
+    }()
+    private static let node = NodeID(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
+
+    private static func trace(_ transactions: [TransactionMetrics]) -> AttemptTrace {
+        var log = TransactionLog()
+        for metrics in transactions { log.append(metrics) }
+        return AttemptTrace(
+            startedAt: Timestamp(microseconds: 1_795_298_400_000_000),
+            finishedAt: Timestamp(microseconds: 1_795_298_400_250_000), transactions: log,
+            diagnostics: .init(curlCode: 7, curlMessage: "no", osError: 111))
+    }
+
+    @Test("whatever is packed is read again as it was")
+    func roundTrip() throws {
+        let plain = TransactionMetrics(fetchStart: 0)
+        let packed = AttemptRecord.packed(
+            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed, errorJSON: Array("{}".utf8),
+            .inverted)
+        let read = try #require(AttemptRecord(packed: packed, node: nil))
+        #expect(read.number == 12 && read.node == Self.node && read.outcome == .failed)
+        #expect(read.startedAt == Timestamp(microseconds: 1_795_298_400_000_000))
+        #expect(read.finishedAt == Timestamp(microseconds: 1_795_298_400_250_000))
+        #expect(read.errorJSON == Array("{}".utf8) && read.diagnostics?.osError == 111)
+        #expect(read.transactions == [Self.full, plain] && read.omittedTransactionCount == 0)
+    }
+
+    @Test("an attempt that succeeded keeps no diagnostics and takes its node from the row; it is short")
+    func plain() throws {
+        var metrics = Self.full
+        metrics.request = nil
+        metrics.tls = nil
+        metrics.local = .init(address: "127.0.0.1", port: 40_000)
+        let packed = AttemptRecord.packed(
+            number: 1, node: nil, Self.trace([metrics]), .succeeded, errorJSON: nil, .inverted)
+        let read = try #require(AttemptRecord(packed: packed, node: Self.node))
+        #expect(read.node == Self.node && read.diagnostics == nil && read.errorJSON == nil)
+        #expect(packed.count < 110, "\(packed.count) bytes")
+    }
+
+    @Test("what it has left is kept with it, also when nobody knows the whole", arguments: [nil, 0, 1 << 40])
+    func keptBytes(_ total: Int64?) throws {
+        let kept = PartialDownload(byteCount: 700_000, total: total)
+        let packed = AttemptRecord.packed(
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, kept: kept,
+            .inverted)
+        let read = try #require(AttemptRecord(packed: packed, node: nil))
+        #expect(read.kept == kept && read.transactions == [Self.full] && read.outcome == .suspended)
+        let without = AttemptRecord.packed(
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, .inverted)
+        #expect(try #require(AttemptRecord(packed: without, node: nil)).kept == nil)
+        #expect(without.count < packed.count, "a record without them says nothing of them")
+    }
+
+    @Test("of many transactions the first ones and the last are kept")
+    func many() throws {
+        let all = (0..<100).map { TransactionMetrics(fetchStart: Int64($0) * 1_000) }
+        let packed = AttemptRecord.packed(
+            number: 1, node: nil, Self.trace(all), .succeeded, errorJSON: nil, .inverted)
+        let read = try #require(AttemptRecord(packed: packed, node: nil))
+        #expect(read.transactions == all.prefix(Limits.transactionCountMax - 1) + [all[99]])
+        #expect(read.omittedTransactionCount == 100 - Limits.transactionCountMax)
+    }
+
+    @Test("damaged bytes are read as something else or not at all, and never beyond their end")
+    func damage() {
+        let packed = AttemptRecord.packed(
+            number: 3, node: Self.node, Self.trace([Self.full]), .failed, errorJSON: Array("{}".utf8),
+            .inverted)
+        for count in 0..<packed.count {
+            #expect(AttemptRecord(packed: Array(packed.prefix(count)), node: nil) != read(packed))
+        }
+        var random = SeededRandom(seed: 5)
+        for _ in 0..<20_000 {
+            var bytes = packed
+            bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+            if let record = AttemptRecord(packed: bytes, node: nil) {
+                _ = JobAttempts(Self.job(.failed), packed: [bytes]).json(
+                    showsDiagnostics: true, for: .redacted)
+                #expect(record.transactions.count <= bytes.count)
+            }
+        }
+    }
+
+    private func read(_ bytes: [UInt8]) -> AttemptRecord? { AttemptRecord(packed: bytes, node: nil) }
+
+    private static func job(_ state: JobState, attempt: Int32 = 1) -> JobAttempts.Job {
+        JobAttempts.Job(
+            state: state, attempt: attempt, node: node, startedAt: Timestamp(microseconds: 5),
+            specJSON: Array(
+                #"{"kind":"data","session":"s","request":{"url":"HTTP://A.example:80/x","method":"GET"}}"#
+                    .utf8))
+    }
+
+    @Test("what the operating system refused is shown without words of libcurl, which did not give up")
+    func refusedFile() throws {
+        var trace = Self.trace([])
+        trace.diagnostics = .init(curlCode: 0, curlMessage: "", osError: 30)
+        let packed = AttemptRecord.packed(
+            number: 1, node: nil, trace, .failed, errorJSON: Array("{}".utf8), .inverted)
+        let answer = try JSON.parse(
+            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true, for: .redacted))
+        let diagnostics = try #require(answer["data"]?.array?.first?["diagnostics"])
+        #expect(diagnostics["curl_code"] == .null && diagnostics["curl_message"] == .null)
+        #expect(diagnostics["os_error"]?.integer == 30)
+    }
+
+    @Test("an attempt is shown with the job's own request, absolute times, and nulls for what was not")
+    func shown() throws {
+        var metrics = TransactionMetrics(fetchStart: 1_000_000)
+        metrics.moments[.requestStart] = 500_000
+        let packed = AttemptRecord.packed(
+            number: 1, node: nil, Self.trace([metrics]), .failed,
+            errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, .inverted)
+        let answer = try JSON.parse(
+            JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true, for: .redacted))
+        let attempt = try #require(answer["data"]?.array?.first)
+        #expect(attempt["error"]?["code"]?.string == "timed_out" && attempt["outcome"]?.string == "failed")
+        #expect(attempt["node"]?.string == Self.node.description)
+        #expect(attempt["diagnostics"]?["os_error"]?.integer == 111)
+        let shown = try #require(attempt["transactions"]?.array?.first)
+        #expect(shown["request"]?["url"]?.string == "http://a.example/x")
+        #expect(shown["request"]?["method"]?.string == "GET" && shown["response"] == .null)
+        #expect(shown["fetch_start_at"]?.string == "2026-11-21T22:00:01.000000Z")
+        #expect(shown["request_start_at"]?.string == "2026-11-21T22:00:01.500000Z")
+        for name in ["connect_start_at", "response_end_at", "remote_address", "network_protocol_name"] {
+            #expect(shown[name] == .null, "\(name)")
+        }
+    }
+
+    @Test("a lost attempt, the one that runs, and those that are no longer kept")
+    func others() throws {
+        let lost: [UInt8] =
+            [2, 0, 0, 0, 7] + [0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF]
+            + [0xFE, 0xDC, 0xBA, 0x98, 0x76, 0x54, 0x32, 0x10] + [0, 0, 0, 0, 0, 0, 1, 0]
+        let read = try #require(AttemptRecord(packed: lost, node: nil))
+        #expect(read.number == 7 && read.node == Self.node && read.outcome == .lost)
+        #expect(read.startedAt == nil && read.finishedAt == Timestamp(microseconds: 256))
+        var attempts = JobAttempts(Self.job(.running, attempt: 8), packed: [lost, [9, 9]])
+        #expect(attempts.attempts.map(\.number) == [7, 8] && attempts.omittedCount == 1)
+        var log = TransactionLog()
+        log.append(Self.full)
+        attempts.add(.init(number: 7, startedAt: Timestamp(microseconds: 9), transactions: log))
+        #expect(attempts.attempts[1].transactions.isEmpty, "another attempt's")
+        attempts.add(.init(number: 8, startedAt: Timestamp(microseconds: 9), transactions: log))
+        #expect(attempts.attempts[1].transactions == [Self.full])
+        let many = (70..<119).map {
+            AttemptRecord.packed(number: $0, node: nil, Self.trace([]), .released, errorJSON: nil, .inverted)
+        }
+        #expect(JobAttempts(Self.job(.waiting), packed: many).omittedCount == 69)
+        #expect(JobAttempts(Self.job(.waiting), packed: Array(many.prefix(48))).omittedCount == 0)
+    }
+}

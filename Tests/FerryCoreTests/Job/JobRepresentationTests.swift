@@ -1,0 +1,167 @@
+import FerryCore
+import Testing
+
+@Suite("The job as it is shown")
+struct JobRepresentationTests {
+    private func record(_ state: JobState, _ change: (inout JobRecord) -> Void = { _ in }) throws -> JobRecord
+    {
+        let job = try decode(fullJobs[0])
+        var record = JobRecord(
+            id: JobID(high: 1, low: 2), tenant: "default", state: state, waitingFor: nil, revision: 3,
+            attempt: 1,
+            failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
+            finishedAt: nil,
+            nextAttemptAt: nil, retryOf: nil, specJSON: job.spec.encode(), responseJSON: nil, resultJSON: nil,
+            errorJSON: nil, body: nil)
+        change(&record)
+        return record
+    }
+
+    private func shown(_ record: JobRecord, _ progress: TransferProgress? = nil) throws -> JSON {
+        var writer = JSONWriter()
+        record.write(into: &writer, progress: progress)
+        return try JSON.parse(writer.bytes)
+    }
+
+    @Test("every member of the contract is there, in every state", arguments: JobState.allCases)
+    func members(_ state: JobState) throws {
+        let names = Set(try #require(try shown(record(state)).members).map(\.name))
+        for name in [
+            "id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
+            "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "progress", "response",
+            "result", "error",
+            "resume_data", "kind", "session", "request", "schedule", "webhook",
+        ] {
+            #expect(names.contains(name), "\(name) is missing")
+        }
+    }
+
+    @Test("a waiting job says why and until when")
+    func waiting() throws {
+        let job = try shown(
+            record(.waiting) {
+                $0.waitingFor = .retry
+                $0.nextAttemptAt = Timestamp(microseconds: 5_000_000)
+                $0.errorJSON = TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json
+            })
+        #expect(job["waiting_reason"]?["code"] == .string("retry_backoff"))
+        #expect(job["waiting_reason"]?["detail"]?.string?.contains("timed_out") == true)
+        #expect(job["waiting_reason"]?["next_check_at"] == .string("1970-01-01T00:00:05.000000Z"))
+        #expect(job["error"]?["class"] == .string("timeout"))
+    }
+
+    @Test("a job that no attempt is at shows what it has kept", arguments: JobState.allCases)
+    func keptBytes(_ state: JobState) throws {
+        let kept = try record(state) { $0.kept = PartialDownload(byteCount: 25, total: 100) }
+        let progress = try shown(kept)["progress"]
+        #expect(progress?["bytes_received"]?.integer == 25)
+        #expect(progress?["bytes_expected_to_receive"]?.integer == 100)
+        #expect(progress?["bytes_per_second"]?.double == 0)
+        if state != .succeeded {
+            #expect(progress?["fraction_completed"]?.double == 0.25)
+            #expect(progress?["seconds_remaining"]?.isNull == true)
+        }
+        let running = try shown(kept, TransferProgress(bytesReceived: 30))["progress"]
+        if !state.isTerminal {
+            #expect(running?["bytes_received"]?.integer == 30, "the attempt knows better")
+        }
+    }
+
+    @Test(
+        "what a job accepts is shown as it is, and means the same when it is submitted",
+        arguments: JobKind.allCases)
+    func acceptedStatus(_ kind: JobKind) throws {
+        let source = kind == .upload ? #","source":{"text":"a"}"# : ""
+        let job = { (accept: String) in
+            try decode(
+                #"{"kind":"\#(kind.rawValue)","request":{"url":"https://a.example/"}\#(source)\#(accept)}"#
+            ).spec
+        }
+        let plain = try job("")
+        let effective = try JSON.parse(plain.encode())["accept"]?["status"]?.array
+        let shown = effective?.compactMap(\.string) ?? []
+        #expect(shown == (kind == .data ? ["1xx", "2xx", "3xx", "4xx", "5xx"] : ["2xx"]))
+        let list = shown.map { "\"\($0)\"" }.joined(separator: ",")
+        #expect(try job(#","accept":{"status":[\#(list)]}"#) == plain)
+        #expect(try job(#","accept":{"status":[]}"#) == plain)
+        #expect(!String(decoding: plain.encodeStored(), as: UTF8.self).contains("accept"))
+        let limited = try job(#","accept":{"max_bytes":5}"#)
+        #expect(try JSON.parse(limited.encode())["accept"]?["status"]?.array?.compactMap(\.string) == shown)
+        let own = try job(#","accept":{"status":["404"]}"#)
+        #expect(try JSON.parse(own.encode())["accept"]?["status"]?.array?.compactMap(\.string) == ["404"])
+        #expect(try JobSpec(storedJSON: own.encodeStored()) == own)
+    }
+
+    @Test("progress of a running job has a fraction and a remaining time")
+    func progress() throws {
+        let job = try shown(
+            record(.running),
+            TransferProgress(bytesReceived: 25, bytesExpectedToReceive: 100, bytesPerSecond: 5))
+        #expect(job["progress"]?["fraction_completed"]?.double == 0.25)
+        #expect(job["progress"]?["seconds_remaining"]?.double == 15)
+    }
+
+    @Test("a result has its address, its body and the final progress")
+    func result() throws {
+        let id = JobID(high: 1, low: 2)
+        let result = TransferResult(
+            path: nil, size: 3, sha256: "ab", body: [0xFF], isKept: false, verified: .length)
+        let job = try shown(
+            record(.succeeded) {
+                $0.resultJSON = result.json(job: id)
+                $0.body = result.body
+            })
+        #expect(job["result"]?["content_url"] == .string("/v1/jobs/\(id)/content"))
+        #expect(job["result"]?["body"]?["base64"] == .string("/w=="))
+        #expect(job["progress"]?["bytes_received"] == .integer(3))
+        #expect(job["progress"]?["fraction_completed"]?.double == 1)
+        let upload = TransferResult(
+            path: nil, size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+        #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
+    }
+
+    @Test("the final progress of a job that sent something tells how much", arguments: JobKind.allCases)
+    func sent(_ kind: JobKind) throws {
+        let id = JobID(high: 1, low: 2)
+        var result = TransferResult(
+            path: "a", size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+        result.file = FileIdentity(inode: 1, modified: 2)
+        let source = kind == .upload ? #","source":{"text":"a"}"# : ""
+        let spec = try decode(
+            #"{"kind":"\#(kind.rawValue)","request":{"url":"https://a.example/"}\#(source)}"#
+        ).spec
+        let finished = { (stored: [UInt8]) in
+            try self.shown(
+                self.record(.succeeded) {
+                    // As finish_jobs.sql does it.
+                    $0.specJSON = Array(#"{"acknowledgement":null,"#.utf8) + spec.encodeStored().dropFirst()
+                    $0.resultJSON = stored
+                })
+        }
+        let job = try finished(result.json(job: id, bytesSent: 500))
+        #expect(job["progress"]?["bytes_sent"] == .integer(500))
+        #expect(job["progress"]?["bytes_expected_to_send"] == .integer(500))
+        #expect(job["progress"]?["bytes_received"] == .integer(kind == .upload ? 0 : 3))
+        #expect(
+            job["result"]?.members?.map(\.name) == [
+                "path", "size", "sha256", "verified", "content_url", "body",
+            ])
+        // As an older version has stored it, or where nothing was sent.
+        let silent = try finished(result.json(job: id))
+        #expect(silent["progress"]?["bytes_sent"] == .integer(kind == .upload ? 3 : 0))
+        #expect(silent["result"] == job["result"])
+    }
+
+    @Test("fields of an answer that came twice are joined")
+    func response() throws {
+        let response = TransferResponse(
+            status: 200, url: "http://a/",
+            headers: [
+                .init("Via", "1"), .init("via", "2"), .init("Set-Cookie", "a"), .init("set-cookie", "b"),
+            ],
+            mimeType: nil, suggestedFilename: nil, expectedContentLength: nil)
+        let json = try JSON.parse(SealedDocument.whole(response.stored(.inverted), .inverted))
+        #expect(json["headers"]?["Via"] == .string("1, 2"))
+        #expect(json["headers"]?["Set-Cookie"] == .string("a\nb"))
+    }
+}

@@ -1,0 +1,188 @@
+import FerryCore
+import Foundation
+import Testing
+
+@Suite("Why a job waits")
+struct WaitingReasonTests {
+    private func record(_ state: JobState, _ waitingFor: WaitingFor? = nil) -> JobRecord {
+        JobRecord(
+            id: JobID(high: 1, low: 2), tenant: "default", state: state, waitingFor: waitingFor, revision: 3,
+            attempt: 1, failedAttemptCount: 1, node: nil, createdAt: Timestamp(microseconds: 0),
+            startedAt: nil, finishedAt: nil, nextAttemptAt: Timestamp(microseconds: 9), retryOf: nil,
+            specJSON: [], responseJSON: nil, resultJSON: nil,
+            errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, body: nil)
+    }
+
+    @Test("a job that runs or has ended has no reason, every other one has", arguments: JobState.allCases)
+    func states(_ state: JobState) {
+        let reason = WaitingReason(record(state, state == .waiting ? .retry : nil), queue: .init())
+        #expect((reason == nil) == (state == .running || state.isTerminal))
+    }
+
+    @Test("whatever a job waits for has a code of its own, and says when it is looked at again")
+    func waiting() throws {
+        let reasons = try WaitingFor.allCases.map {
+            try #require(WaitingReason(record(.waiting, $0), queue: .init()))
+        }
+        #expect(Set(reasons.map(\.code)).count == WaitingFor.allCases.count)
+        for reason in reasons {
+            #expect(reason.detail.last == "." && reason.nextCheckAt == Timestamp(microseconds: 9))
+        }
+        #expect(reasons.contains { $0.detail.contains("timed_out") })
+    }
+
+    @Test(
+        "a job that found no room, or no disk that can be written to, says so, and when it looks again",
+        arguments: [
+            (TransferError.Code.storageFull, WaitingReason.Code.storageLow),
+            (.storageUnavailable, .storageUnavailable),
+        ])
+    func disk(_ code: TransferError.Code, _ expected: WaitingReason.Code) {
+        var job = record(.waiting, .retry)
+        job.errorJSON = TransferError(code, "No.", phase: .finishing, isRetryable: true).json
+        let reason = WaitingReason(job, queue: .init())
+        #expect(reason?.code == expected && reason?.nextCheckAt == Timestamp(microseconds: 9))
+    }
+
+    @Test("what holds back every job is said before what holds back this one")
+    func queue() {
+        let code = { (queue: QueueConditions) in WaitingReason(record(.queued), queue: queue)?.code }
+        #expect(code(.init()) == .noFreeSlot)
+        #expect(code(.init(workerCount: 3)) == .noFreeSlot)
+        #expect(code(.init(workerCount: 0)) == .noWorker)
+        #expect(code(.init(isPaused: true, workerCount: 0)) == .paused)
+        var drained = QueueConditions(workerCount: 0)
+        drained.hasDrainedWorker = true
+        let reason = WaitingReason(record(.queued), queue: drained)
+        #expect(reason?.code == .noWorker && reason?.detail.contains("drained") == true)
+        drained.workerCount = 1
+        #expect(code(drained) == .noFreeSlot)
+    }
+
+    @Test("a queued job whose session or host is limited says so")
+    func limits() throws {
+        let spec = try JobSpec(
+            storedJSON: Array(
+                #"{"kind":"data","session":"s","request":{"url":"http://a.example/x","method":"GET"}}"#.utf8))
+        var job = record(.queued)
+        job.spec = spec
+        var conditions = QueueConditions(workerCount: 1)
+        let hosts = HostLimits()
+        conditions.hosts = hosts
+        conditions.now = Timestamp(microseconds: 0)
+        #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot)
+        func limit(_ scope: HostScope, _ limit: HostLimit) {
+            hosts.replace(["http://a.example:80": [scope: limit]], reading: hosts.beginReading())
+        }
+        for other in [HostScope(tenant: "other"), HostScope(tenant: job.tenant, path: "/y")] {
+            limit(other, HostLimit(connectionLimit: 3))
+            #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot, "that is not about this job")
+        }
+        limit(HostScope(tenant: job.tenant, path: "/x"), HostLimit(requestRate: 2))
+        let narrow = try #require(WaitingReason(job, queue: conditions))
+        #expect(narrow.code == .hostRate && narrow.detail.contains("below /x"))
+        limit(.origin, HostLimit(connectionLimit: 3))
+        #expect(WaitingReason(job, queue: conditions)?.code == .hostLimit)
+        conditions.sessionLimit = { _, _ in 2 }
+        #expect(WaitingReason(job, queue: conditions)?.code == .sessionLimit)
+        let until = Timestamp(microseconds: 5)
+        limit(.origin, HostLimit(blockedUntil: until))
+        let reason = WaitingReason(job, queue: conditions)
+        #expect(reason?.code == .hostBackoff && reason?.nextCheckAt == until)
+        limit(.origin, HostLimit(blockedUntil: until, isPaused: true))
+        let paused = try #require(WaitingReason(job, queue: conditions))
+        #expect(paused.code == .hostPaused && paused.nextCheckAt == nil)
+    }
+
+    @Test("the page has a row for each code, in order")
+    func page() throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let page = try String(contentsOf: root.appending(path: "docs/scheduling.md"), encoding: .utf8)
+        let section = try #require(page.components(separatedBy: "## Why it does not run").last)
+        let rows = section.split(separator: "\n").filter { $0.hasPrefix("| `") }.compactMap {
+            $0.split(separator: "`").dropFirst().first.map(String.init)
+        }
+        #expect(Array(rows.dropFirst()) == WaitingReason.Code.allCases.map(\.rawValue))
+    }
+}
+
+@Suite("Deadlines")
+struct DeadlineTests {
+    private let createdAt = Timestamp(microseconds: 1_000_000)
+
+    private func schedule(_ deadline: Double?, timeout: Double) -> JobSpec.Schedule {
+        var schedule = JobSpec.Schedule.standard
+        schedule.timeoutForResource = timeout
+        schedule.deadlineAt = deadline.map { createdAt + $0 }
+        return schedule
+    }
+
+    @Test("the earlier of deadline and resource timeout counts, and gives its name to the failure")
+    func earlier() {
+        #expect(schedule(nil, timeout: 10).expiry(createdAt: createdAt) == createdAt + 10)
+        #expect(schedule(5, timeout: 10).expiry(createdAt: createdAt) == createdAt + 5)
+        #expect(schedule(50, timeout: 10).expiry(createdAt: createdAt) == createdAt + 10)
+        #expect(schedule(nil, timeout: 10).overdueCode(createdAt: createdAt) == .resourceTimeout)
+        #expect(schedule(50, timeout: 10).overdueCode(createdAt: createdAt) == .resourceTimeout)
+        let error = schedule(5, timeout: 10).overdue(createdAt: createdAt, phase: .receiving)
+        #expect(error.code == .deadlineExceeded && error.errorClass == .timeout && !error.isRetryable)
+    }
+
+    @Test("dependencies are identifiers, or earlier places of the same batch, each once")
+    func dependencies() throws {
+        let body = { (jobs: String) in
+            #"{"kind":"data","request":{"url":"http://a.example/"},"schedule":{"depends_on":[\#(jobs)]}}"#
+        }
+        let (first, second) = (JobID(high: 1, low: 2), JobID(high: 3, low: 4))
+        let read = { (jobs: String) in
+            try ValidatedJob(
+                JSON.parse(Array(body(jobs).utf8)), at: "#/jobs/2", refusal: { _ in nil },
+                earlierJob: { $0 == 1 ? second : nil })
+        }
+        let spec = try read(##""\##(first)","#/jobs/1""##).spec
+        #expect(spec.schedule.dependsOn == [first, second])
+        #expect(try JobSpec(storedJSON: spec.encodeStored()) == spec)
+        for wrong in [##""#/jobs/2""##, ##""#/jobs/-1""##, ##""#/jobs/""##, #""job_x""#, #""""#] {
+            #expect(throws: InvalidFields.self) { try read(wrong) }
+        }
+        #expect(complaints(body(#""\#(first)","\#(first)""#)).map(\.code) == ["duplicate"])
+        #expect(complaints(body("1")).map(\.pointer) == ["#/schedule/depends_on/0"])
+        #expect(complaints(body(##""#/jobs/0""##)).map(\.code) == ["invalid_value"])
+        let many = (UInt64(0)..<101).map { #""\#(JobID(high: 9, low: $0))""# }.joined(separator: ",")
+        #expect(complaints(body(many)).map(\.code) == ["too_many"])
+    }
+
+    @Test("hints are read, kept and shown; what cannot be is refused")
+    func hints() throws {
+        let hints =
+            #""deadline_at":"2026-11-22T00:00:00Z","network_service_type":"responsive_data","#
+            + #""waits_for_connectivity":true"#
+        let body = { (hints: String) in
+            #"{"kind":"data","request":{"url":"http://a.example/"},"schedule":{\#(hints)}}"#
+        }
+        let spec = try decode(body(hints)).spec
+        #expect(spec.schedule.networkServiceType == .responsiveData && spec.schedule.waitsForConnectivity)
+        #expect(spec.schedule.deadlineAt == Timestamp(rfc3339: "2026-11-22T00:00:00Z"))
+        #expect(try JobSpec(storedJSON: spec.encodeStored()) == spec)
+        let shown = try JSON.parse(spec.encode())["schedule"]
+        #expect(shown?["network_service_type"]?.string == "responsive_data")
+        #expect(shown?["deadline_at"]?.string == "2026-11-22T00:00:00.000000Z")
+        let late = body(#""deadline_at":"2026-11-22T00:00:00Z","earliest_begin_at":"2026-11-22T00:00:00Z""#)
+        #expect(complaints(late).map(\.pointer) == ["#/schedule/deadline_at"])
+        #expect(complaints(body(#""network_service_type":"voice""#)).map(\.code) == ["not_supported"])
+        #expect(complaints(body(#""network_service_type":"x""#)).map(\.code) == ["invalid_value"])
+    }
+
+    @Test("an answer that was asked for earlier does not take the place of a later one")
+    func order() {
+        let hosts = HostLimits()
+        let (first, second) = (hosts.beginReading(), hosts.beginReading())
+        let all = ["http://a.example:80": [HostScope.origin: HostLimit(connectionLimit: 3)]]
+        #expect(hosts.replace(all, reading: second))
+        #expect(!hosts.replace([:], reading: first))
+        #expect(hosts.limit(at: "http://a.example:80", .origin)?.connectionLimit == 3)
+        #expect(hosts.replace([:], reading: hosts.beginReading()))
+        #expect(hosts.isEmpty)
+    }
+}

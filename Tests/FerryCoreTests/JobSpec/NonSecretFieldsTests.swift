@@ -1,0 +1,161 @@
+import FerryCore
+import Testing
+
+@Suite("What may be seen by everyone")
+struct HarmlessFieldsTests {
+    @Test("only fields of the allow list are harmless, whatever their case")
+    func fields() {
+        for name in ["Content-Type", "ETAG", "accept-ranges", "Access-Control-Max-Age", "X-Amz-Checksum-A"] {
+            #expect(NonSecretFields.contains(name), "\(name)")
+        }
+        for name in [
+            "Set-Cookie", "Authorization", "Proxy-Authorization", "Cookie", "Location", "Content-Location",
+            "Link", "Refresh", "WWW-Authenticate", "X-Auth-Token", "X-Amz-Security-Token", "X-Api-Key",
+            "X-Unheard-Of", "Authentication-Info", "X-Csrf", "", "Alt-Svc", "Origin", "Referer", "Host",
+        ] {
+            #expect(!NonSecretFields.contains(name), "\(name)")
+        }
+    }
+
+    @Test(
+        "of a URL the user information and the values of the query are hidden",
+        arguments: [
+            ("https://a.example/p", "https://a.example/p"),
+            ("https://a.example/p?a=1&b=&c", "https://a.example/p?a=***&b=&***"),
+            ("https://a.example/p?a=1=2", "https://a.example/p?a=***"),
+            ("https://a.example?token", "https://a.example?***"),
+            ("https://u:p@a.example/@x", "https://***@a.example/@x"),
+            ("https://u@v@a.example:81/?", "https://***@a.example:81/?"),
+            ("https://a.example/p#t=1", "https://a.example/p#***"),
+            ("/relative?x=y", "/relative?x=***"),
+            ("https://a.example/p?a=***", "https://a.example/p?a=***"),
+        ])
+    func url(url: String, shown: String) {
+        #expect(RedactedURL.text(of: url) == shown)
+        #expect(RedactedURL.isHarmless(url) == (url == shown))
+    }
+
+    private static let signed = "https://s.example/f?X-Amz-Signature=hush"
+
+    private func response(
+        _ headers: [JobSpec.Pair], _ url: String = "https://a.example/f"
+    ) -> TransferResponse {
+        TransferResponse(
+            status: 200, url: url, headers: headers, mimeType: "text/plain", suggestedFilename: "f",
+            expectedContentLength: 3)
+    }
+
+    @Test("a response of harmless fields is stored without encryption")
+    func plain() throws {
+        let seal = SecretSeal(
+            seal: {
+                Issue.record("it was encrypted")
+                return $0
+            }, open: { _ in nil })
+        let stored = response([.init("Content-Type", "text/plain"), .init("ETag", "\"x\"")]).stored(seal)
+        #expect(String(decoding: stored, as: UTF8.self).hasPrefix(#"{"sealed":null,"status":200,"#))
+        #expect(SealedDocument.whole(stored, seal) == SealedDocument.shown(stored))
+    }
+
+    @Test("what is not harmless of a response is encrypted in place, and comes back whole and in order")
+    func sealed() throws {
+        let stored = response(
+            [.init("Content-Type", "text/plain"), .init("Set-Cookie", "s=hush"), .init("ETag", "\"x\"")],
+            Self.signed
+        ).stored(.inverted)
+        #expect(!String(decoding: stored, as: UTF8.self).contains("hush"))
+        let shown = try JSON.parse(try #require(SealedDocument.shown(stored)))
+        #expect(shown["url"]?.string == "https://s.example/f?X-Amz-Signature=***")
+        #expect(shown["headers"]?["Set-Cookie"] == .object([.init("set", .bool(true))]))
+        #expect(shown["sealed"] == nil)
+        let whole = try JSON.parse(SealedDocument.whole(stored, .inverted))
+        #expect(whole["url"]?.string == Self.signed && whole["sealed"] == nil)
+        #expect(whole["headers"]?["Set-Cookie"]?.string == "s=hush")
+        #expect(whole["headers"]?.members?.map(\.name) == ["Content-Type", "Set-Cookie", "ETag"])
+        let other = SecretSeal(seal: { $0 }, open: { _ in nil })
+        #expect(try JSON.parse(SealedDocument.whole(stored, other)) == shown)
+    }
+
+    @Test("a spec's URLs and fields are encrypted in the stored form, which alone starts no request")
+    func spec() throws {
+        var spec = try decode(
+            #"""
+            {"kind":"download","request":{"url":"https://a.example/f?sig=hush",
+             "headers":{"Accept":"*/*","X-Unheard-Of":"hush","Authorization":"deep"}},
+             "mirrors":["https://m.example/f?sig=hush","https://n.example/f"]}
+            """#
+        ).spec
+        spec.request.original = OriginalRequest(url: Self.signed, headers: spec.request.headers)
+        var answers = JobAnswers()
+        answers.approve(Self.signed)
+        let hop = JobQuestion.Hop(
+            url: Self.signed, method: "GET", sendsBody: false, redirectCount: 1, hasDroppedBody: false,
+            hasActed: false, keepsCredentials: true)
+        (answers.start, answers.startAttempt) = (hop, 2)
+        spec.answers = answers
+        let stored = spec.encodeStored(.inverted)
+        #expect(!String(decoding: stored, as: UTF8.self).contains("hush"))
+        #expect(try JobSpec(storedJSON: stored, opening: .inverted) == spec)
+        let shown = try JobSpec(storedJSON: stored)
+        #expect(shown.request.url == "https://a.example/f?sig=***")
+        #expect(shown.mirrors == ["https://m.example/f?sig=***", "https://n.example/f"])
+        #expect(throws: StoredJSONError.self) {
+            try JobSpec(storedJSON: stored, opening: SecretSeal(seal: { $0 }, open: { _ in nil }))
+        }
+        let plain = try decode(#"{"kind":"data","request":{"url":"https://a.example/f"}}"#).spec
+        #expect(plain.encodeStored(.inverted) == plain.encodeStored())
+    }
+
+    @Test("a question about a redirect shows its URL to those who may see it")
+    func question() throws {
+        let hop = JobQuestion.Hop(
+            url: Self.signed, method: "GET", sendsBody: false, redirectCount: 1, hasDroppedBody: false,
+            hasActed: false, keepsCredentials: true)
+        let question = JobQuestion(
+            .redirect(status: 302, hop), askedAt: Timestamp(microseconds: 0), timeout: 60)
+        let stored = question.encode(.inverted)
+        #expect(!String(decoding: stored, as: UTF8.self).contains("hush"))
+        #expect(try JobQuestion(storedJSON: stored, opening: .inverted) == question)
+        #expect(try JobQuestion(storedJSON: stored) != question)
+    }
+
+    @Test("a session's fields that are not harmless are encrypted in its stored form")
+    func session() throws {
+        var session = SessionConfiguration()
+        session.headers = [.init("User-Agent", "x/1"), .init("X-Unheard-Of", "hush")]
+        let stored = session.encodeStored(.inverted)
+        #expect(!String(decoding: stored, as: UTF8.self).contains("hush"))
+        #expect(try SessionConfiguration(storedJSON: stored, opening: .inverted) == session)
+    }
+
+    @Test("URLs of transactions are encrypted beside them, and replaced where the last one makes room")
+    func transactions() throws {
+        var log = TransactionLog()
+        for index in 0...Limits.transactionCountMax {
+            var metrics = TransactionMetrics(fetchStart: Int64(index))
+            metrics.request = .init(method: "GET", url: "https://s.example/\(index)?sig=hush\(index)")
+            log.append(metrics)
+        }
+        let trace = AttemptTrace(
+            startedAt: Timestamp(microseconds: 0), finishedAt: Timestamp(microseconds: 1), transactions: log)
+        let packed = AttemptRecord.packed(
+            number: 1, node: nil, trace, .succeeded, errorJSON: nil, .inverted)
+        #expect(!String(decoding: packed, as: UTF8.self).contains("hush"))
+        let job = JobAttempts.Job(
+            state: .succeeded, attempt: 1, node: nil, startedAt: nil,
+            specJSON: try decode(#"{"kind":"data","request":{"url":"https://a.example/"}}"#).spec.encode())
+        let attempts = JobAttempts(job, packed: [packed])
+        let urls = { (disclosure: Disclosure) throws -> [String] in
+            let json = try JSON.parse(attempts.json(showsDiagnostics: false, for: disclosure))
+            return (json["data"]?.array?.first?["transactions"]?.array ?? []).compactMap {
+                $0["request"]?["url"]?.string
+            }
+        }
+        #expect(try urls(.redacted).allSatisfy { $0.hasSuffix("?sig=***") })
+        let whole = try urls(.full(.inverted))
+        #expect(whole.count == Limits.transactionCountMax)
+        #expect(whole.first == "https://s.example/0?sig=hush0")
+        let last = Limits.transactionCountMax
+        #expect(whole.last == "https://s.example/\(last)?sig=hush\(last)")
+    }
+}

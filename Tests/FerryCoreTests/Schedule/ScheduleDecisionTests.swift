@@ -1,0 +1,184 @@
+import FerryCore
+import Testing
+
+@Suite("What is done about a schedule whose time has come")
+struct ScheduleTurnTests {
+    private let noon: Timestamp
+    private let id = ScheduleID(high: 0x0199, low: 7)
+
+    init() throws { noon = try #require(Timestamp(rfc3339: "2026-11-21T12:00:00Z")) }
+
+    private func spec(
+        missed: ScheduleSpec.Missed = .runOnce, overlap: ScheduleSpec.Overlap = .allow, jitter: Double = 0,
+        endAt: Timestamp? = nil
+    ) throws -> ScheduleSpec {
+        var json = #"{"cron":"0 * * * *","time_zone":"UTC","missed":"\#(missed.rawValue)""#
+        json += #","overlap":"\#(overlap.rawValue)","jitter":\#(jitter),"enabled":true"#
+        if let endAt { json += #","end_at":"\#(endAt)""# }
+        return try ScheduleSpec(storedJSON: Array((json + "}").utf8))
+    }
+
+    /// An hourly schedule whose occurrence at noon is looked at so many seconds later. `after`: what is due
+    /// comes so many seconds after noon instead, where it has none.
+    private func turn(
+        _ spec: ScheduleSpec, late: Double, after: Double = 0, isHeld: Bool = false,
+        hasUnfinished: Bool = false
+    ) throws -> ScheduleDecision {
+        let recurrence = try #require(spec.recurrence(KnownTimeZones(), createdAt: noon))
+        return ScheduleDecision(
+            .init(
+                id: id, spec: spec, recurrence: recurrence, scheduledAt: noon + after, isHeld: isHeld,
+                hasUnfinished: hasUnfinished, now: noon + late))
+    }
+
+    @Test("on time it submits, whatever is to become of missed ones", arguments: ScheduleSpec.Missed.allCases)
+    func onTime(_ missed: ScheduleSpec.Missed) throws {
+        for late in [0, 0.01, 59] {
+            let turn = try turn(spec(missed: missed), late: late)
+            #expect(turn.submits == noon && turn.next == noon + 3_600 && turn.nextRunAt == noon + 3_600)
+            #expect(turn.missedCount == 0 && turn.skippedCount == 0 && !turn.isHeld)
+        }
+    }
+
+    @Test("after a night of five occurrences, one of which is on time")
+    func missed() throws {
+        let late = 4 * 3_600 + 30.0
+        let skip = try turn(spec(missed: .skip), late: late)
+        #expect(skip.submits == noon + 4 * 3_600 && skip.missedCount == 4 && skip.next == noon + 5 * 3_600)
+        let once = try turn(spec(missed: .runOnce), late: late)
+        #expect(once.submits == noon + 4 * 3_600 && once.missedCount == 4)
+        let all = try turn(spec(missed: .runAll), late: late)
+        #expect(all.submits == noon && all.missedCount == 0 && all.next == noon + 3_600)
+    }
+
+    @Test("after a night whose last occurrence is over as well")
+    func missedAll() throws {
+        let late = 4 * 3_600 + 1_800.0
+        let skip = try turn(spec(missed: .skip), late: late)
+        #expect(skip.submits == nil && skip.missedCount == 5 && skip.next == noon + 5 * 3_600)
+        let once = try turn(spec(missed: .runOnce), late: late)
+        #expect(once.submits == noon + 4 * 3_600 && once.missedCount == 4 && once.next == noon + 5 * 3_600)
+    }
+
+    @Test("all are made up for, one after the other, but none older than a day")
+    func runAll() throws {
+        let spec = try spec(missed: .runAll)
+        let recurrence = try #require(spec.recurrence(KnownTimeZones(), createdAt: noon))
+        var submitted: [Timestamp] = []
+        var missed = 0
+        let now = noon + 3 * 86_400 + 10
+        var due = noon
+        for _ in 0..<30 {
+            let turn = ScheduleDecision(
+                .init(
+                    id: id, spec: spec, recurrence: recurrence, scheduledAt: due, isHeld: false,
+                    hasUnfinished: false, now: now))
+            missed += turn.missedCount
+            guard let occurrence = turn.submits, let next = turn.next else { break }
+            submitted.append(occurrence)
+            due = next
+        }
+        #expect(submitted.first == noon + 2 * 86_400 + 3_600 && submitted.last == noon + 3 * 86_400)
+        #expect(submitted.count == 24 && missed == 49 && due == noon + 3 * 86_400 + 3_600)
+    }
+
+    @Test("the last occurrence is followed by none")
+    func ends() throws {
+        let turn = try turn(spec(endAt: noon + 60), late: 1)
+        #expect(turn.submits == noon && turn.next == nil && turn.nextRunAt == nil)
+        let late = try self.turn(spec(missed: .skip, endAt: noon + 60), late: 7_200)
+        #expect(late.submits == nil && late.next == nil && late.missedCount == 1)
+    }
+
+    @Test("an earlier job that is not over: beside it, not at all, in its place, or afterwards")
+    func overlap() throws {
+        let allow = try turn(spec(overlap: .allow), late: 1, hasUnfinished: true)
+        #expect(allow.submits == noon && !allow.cancelsPrevious)
+        let skip = try turn(spec(overlap: .skip), late: 1, hasUnfinished: true)
+        #expect(skip.submits == nil && skip.skippedCount == 1 && skip.next == noon + 3_600)
+        for overlap in [ScheduleSpec.Overlap.cancelPrevious, .queue] {
+            let held = try turn(spec(overlap: overlap), late: 1, hasUnfinished: true)
+            #expect(held.submits == nil && held.isHeld && held.next == noon)
+            #expect(held.cancelsPrevious == (overlap == .cancelPrevious))
+            let wait = try #require(held.nextRunAt) - (noon + 1)
+            #expect(wait > 0 && wait <= 2)
+            let free = try turn(spec(overlap: overlap), late: 1, hasUnfinished: false)
+            #expect(free.submits == noon)
+        }
+    }
+
+    @Test("what has waited is not missed: the queue goes on in its order, a replacement takes the latest")
+    func held() throws {
+        let late = 3 * 3_600 + 1_800.0
+        let queue = try turn(spec(missed: .skip, overlap: .queue), late: late, isHeld: true)
+        #expect(queue.submits == noon && queue.next == noon + 3_600 && queue.isHeld)
+        #expect(queue.missedCount == 0 && queue.skippedCount == 0)
+        let old = try turn(spec(overlap: .queue), late: 86_400 + 10, isHeld: true)
+        #expect(old.submits == noon + 3_600 && old.skippedCount == 1)
+        let latest = try turn(spec(overlap: .cancelPrevious), late: late, isHeld: true)
+        #expect(latest.submits == noon + 3 * 3_600 && latest.skippedCount == 3 && !latest.isHeld)
+        let last = try turn(spec(overlap: .queue), late: 600, isHeld: true)
+        #expect(last.submits == noon && !last.isHeld, "the next one is not late")
+        let freed = try turn(spec(missed: .skip), late: late, isHeld: true, hasUnfinished: true)
+        #expect(freed.submits == noon && freed.next == noon + 3_600 && freed.isHeld)
+        #expect(freed.missedCount == 0 && freed.skippedCount == 0, "none has to wait any more")
+    }
+
+    @Test("what waits is dropped after a day, also where none comes after it")
+    func heldLast() throws {
+        let day = 86_400.0
+        let spec = try spec(overlap: .queue, endAt: noon)
+        let waiting = try turn(spec, late: day, isHeld: true, hasUnfinished: true)
+        #expect(waiting.isHeld && waiting.next == noon && waiting.skippedCount == 0)
+        for hasUnfinished in [true, false] {
+            let over = try turn(spec, late: day + 1, isHeld: true, hasUnfinished: hasUnfinished)
+            #expect(over.submits == nil && over.next == nil && over.nextRunAt == nil && !over.isHeld)
+            #expect(over.skippedCount == 1 && over.missedCount == 0)
+        }
+        let several = try turn(
+            self.spec(overlap: .queue, endAt: noon + 7_200), late: 5 * day, isHeld: true)
+        #expect(several.submits == nil && several.next == nil && several.skippedCount == 3)
+        // Ten minutes after noon there is none by the new rules.
+        let none = try turn(
+            self.spec(overlap: .queue, endAt: noon + 900), late: 5 * day, after: 600, isHeld: true)
+        #expect(none.submits == nil && none.next == nil && none.skippedCount == 1)
+        let others = try turn(self.spec(overlap: .queue), late: day + 900, after: 600, isHeld: true)
+        #expect(others.submits == noon + 3_600 && others.skippedCount == 1)
+    }
+
+    @Test(
+        "what is due, and is none by rules that have changed, ends nothing",
+        arguments: ScheduleSpec.Missed.allCases)
+    func noOccurrence(_ missed: ScheduleSpec.Missed) throws {
+        let isMadeUpFor = missed != .skip
+        for isHeld in [false, true] {
+            // The next one by the new rules is still to come.
+            let turn = try turn(spec(missed: missed), late: 1_800, after: 600, isHeld: isHeld)
+            #expect(turn.submits == (isMadeUpFor || isHeld ? noon + 600 : nil))
+            #expect(turn.next == noon + 3_600 && turn.nextRunAt == noon + 3_600 && !turn.isHeld)
+            #expect(turn.missedCount == 0 && turn.skippedCount == 0)
+        }
+        let onTime = try turn(spec(missed: missed), late: 601, after: 600)
+        #expect(onTime.submits == noon + 600 && onTime.next == noon + 3_600)
+        let late = try turn(spec(missed: missed), late: 2 * 3_600 + 1_800, after: 600)
+        let next: Double = missed == .runAll ? 3_600 : 3 * 3_600
+        #expect(late.next == noon + next)
+        let replaced = try turn(
+            spec(missed: missed, overlap: .cancelPrevious), late: 1_800, after: 600, isHeld: true)
+        #expect(replaced.submits == noon + 600 && replaced.next == noon + 3_600)
+    }
+
+    @Test("jitter puts a run off, always equally for one occurrence, and spreads the occurrences")
+    func jitter() throws {
+        let spec = try spec(jitter: 600)
+        let delays = (0..<500).map { spec.delay(id, noon + Double($0) * 3_600) }
+        #expect(delays == (0..<500).map { spec.delay(id, noon + Double($0) * 3_600) })
+        #expect(delays.allSatisfy { (0..<600).contains($0) })
+        #expect((250.0...350).contains(delays.reduce(0, +) / 500))
+        let delay = spec.delay(id, noon)
+        let early = try turn(spec, late: delay - 0.001)
+        #expect(early.submits == nil && early.next == noon && early.nextRunAt == noon + delay)
+        let due = try turn(spec, late: delay)
+        #expect(due.submits == noon && due.nextRunAt == noon + 3_600 + spec.delay(id, noon + 3_600))
+    }
+}

@@ -1,0 +1,184 @@
+import FerryCore
+import Glibc
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+/// Bodies of some hundred KiB are written at once, unless they are slow.
+@Suite struct GatheringTests {
+    private static let bytes = patternBytes(100_000)
+
+    /// Sends half of the body, then waits for `goesOn`; what comes later is what is left.
+    private static func origin(_ goesOn: Signal<Void>) throws -> ScriptedOrigin {
+        let half = bytes.count / 2
+        return try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let tag = "ETag: \"one\"\r\n"
+                if request.header("range") == "bytes=\(half)-" {
+                    connection.send(
+                        "HTTP/1.1 206 Partial Content\r\n\(tag)Content-Length: \(half)\r\n"
+                            + "Content-Range: bytes \(half)-\(bytes.count - 1)/\(bytes.count)\r\n\r\n")
+                    connection.send(Array(bytes[half...]))
+                    continue
+                }
+                connection.send("HTTP/1.1 200 OK\r\n\(tag)Content-Length: \(bytes.count)\r\n\r\n")
+                connection.send(Array(bytes[..<half]))
+                guard request.path != "/cut" else { return }
+                _ = goesOn.wait(for: 1)
+                connection.send(Array(bytes[half...]))
+            }
+        }
+    }
+
+    private static func with(_ body: (ScriptedOrigin, Fixture, Signal<Void>) throws -> Void) throws {
+        let goesOn = Signal<Void>()
+        let origin = try origin(goesOn)
+        defer { origin.stop() }
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        try body(origin, fixture, goesOn)
+        #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } }, "\(fixture.files())")
+    }
+
+    @Test("a slow body leaves the memory for its file, and arrives whole")
+    func slow() throws {
+        try Self.with { origin, fixture, goesOn in
+            fixture.engine.begin([fixture.attempt(.download, origin.url + "/slow") { $0.to("a") }])
+            #expect(
+                eventually {
+                    fixture.files().first { $0.hasSuffix(".part") }
+                        .flatMap { readFile(fixture.directory + "/" + $0) } == Array(Self.bytes[..<50_000])
+                })
+            goesOn.fire(())
+            let result = try #require(fixture.sink.arrived.wait(for: 1).first)
+            #expect(result.success?.sha256 == sha256(Self.bytes))
+            #expect(readFile(fixture.root + "/a") == Self.bytes)
+        }
+    }
+
+    @Test("so does the slow answer of a data job, whose result has its bytes all the same, and no file")
+    func slowData() throws {
+        try Self.with { origin, fixture, goesOn in
+            fixture.engine.begin([fixture.attempt(.data, origin.url + "/slow")])
+            #expect(
+                eventually {
+                    fixture.files().first { $0.hasSuffix(".part") }
+                        .flatMap { readFile(fixture.directory + "/" + $0) } == Array(Self.bytes[..<50_000])
+                })
+            goesOn.fire(())
+            let success = try #require(fixture.sink.arrived.wait(for: 1).first?.success)
+            #expect(success.body == Self.bytes && success.sha256 == sha256(Self.bytes))
+            #expect(success.size == Self.bytes.count && !success.isKept && success.path == nil)
+            #expect(eventually { fixture.files().isEmpty }, "\(fixture.files())")
+        }
+    }
+
+    @Test("what had gathered when the connection broke is not fetched again")
+    func cut() throws {
+        try Self.with { origin, fixture, _ in
+            let job = fixture.attempt(.download, origin.url).job
+            func run(_ number: Int32) -> AttemptResult? {
+                fixture.run(.download, origin.url + "/cut", job: job, number: number) { $0.to("a") }
+            }
+            #expect(run(1)?.failure?.code == .incompleteBody)
+            #expect(run(2)?.success?.sha256 == sha256(Self.bytes))
+            #expect(origin.requests.map { $0.header("range") } == [nil, "bytes=50000-"])
+            #expect(readFile(fixture.root + "/a") == Self.bytes)
+        }
+    }
+
+    /// Nobody else holds the claim.
+    private static func drain(
+        _ gathering: consuming BodyWriter.Gathering, expected: Int64?,
+        _ destination: @escaping () throws(TransferError) -> Destination
+    ) throws -> BodyWriter {
+        try BodyWriter(
+            BodyWriter.Plan(
+                memoryLimit: 100, gathering: gathering, byteCountMax: nil, fileByteCount: 100,
+                space: StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission()),
+                destination: destination, digests: Digests(JobSpec.Integrity()),
+                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil),
+            expected: expected)
+    }
+
+    /// Of a data job: 20 bytes need no room.
+    private static func staying(_ room: BufferBudget) throws -> BodyWriter.Gathering {
+        BodyWriter.Gathering(
+            claim: try #require(room.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
+    }
+
+    private static func append(_ count: Int, to drain: BodyWriter) throws {
+        try [UInt8](repeating: 7, count: count).withUnsafeBytes { try drain.append($0) }
+    }
+
+    private static func destination(_ fixture: Fixture) throws -> Destination {
+        Destination(
+            root: try StorageDirectory.root(fixture.root, .own), path: "a", ifExists: .replace,
+            of: fixture.attempt(.download, "http://a.example/"), isKept: false)
+    }
+
+    @Test("a body of unknown length takes room as it grows, and goes to its file where there is no more")
+    func grows() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let room = BufferBudget(byteCount: 50)
+        let destination = try Self.destination(fixture)
+        let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
+            destination
+        }
+        try Self.append(20, to: drain)
+        try drain.secondPassed(EngineLimits.gatheringMax)
+        #expect(drain.inMemory?.count == 20 && room.claim(50) != nil, "so few stay")
+        try Self.append(20, to: drain)
+        #expect(drain.inMemory?.count == 40 && room.claim(11) == nil && room.claim(10) != nil)
+        try Self.append(20, to: drain)
+        #expect(drain.inMemory == nil && room.claim(50) != nil)
+        #expect(fixture.files() == ["tenant/" + destination.partialName])
+        #expect(readFile(fixture.root + "/" + destination.partialName) == [UInt8](repeating: 7, count: 60))
+    }
+
+    @Test("where no file can be made it stays in memory, whole")
+    func stays() throws {
+        let room = BufferBudget(byteCount: 50)
+        let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
+            throw storageError(ENOSPC)
+        }
+        try Self.append(40, to: drain)
+        try drain.secondPassed(EngineLimits.gatheringMax)
+        try Self.append(60, to: drain)
+        #expect(drain.inMemory == [UInt8](repeating: 7, count: 100))
+        #expect(throws: TransferError.self, "too much for that") { try Self.append(1, to: drain) }
+    }
+
+    @Test("who has gone to its file leaves the room to others")
+    func letsGo() throws {
+        let fixture = try Fixture()
+        defer { fixture.stop() }
+        let room = BufferBudget(byteCount: 100)
+        let destination = try Self.destination(fixture)
+        let drain = try Self.drain(
+            BodyWriter.Gathering(claim: try #require(room.claim(100)), since: 0), expected: 100
+        ) { () throws(TransferError) in destination }
+        try Self.append(50, to: drain)
+        try drain.secondPassed(EngineLimits.gatheringMax - 1)
+        #expect(fixture.files().isEmpty && room.claim(1) == nil)
+        try drain.secondPassed(EngineLimits.gatheringMax)
+        #expect(fixture.files() == ["tenant/" + destination.partialName] && room.claim(100) != nil)
+        withExtendedLifetime(drain) {}
+    }
+
+    @Test("there is room for so many bytes and no more, until somebody lets go")
+    func room() {
+        let room = BufferBudget(byteCount: 100)
+        var first = room.claim(60)
+        #expect(first != nil && room.claim(60) == nil)
+        let second = room.claim(40)
+        #expect(second != nil && room.claim(1) == nil)
+        first = nil
+        #expect(room.claim(61) == nil && room.claim(60) != nil)
+        withExtendedLifetime(second) {}
+    }
+}

@@ -1,0 +1,49 @@
+import Synchronization
+import Sys
+import Testing
+
+@testable import FerryEngine
+
+@Suite("File threads")
+struct FileLaneTests {
+    /// Monotonic nanoseconds that pass only when the test says so.
+    private final class Hands: Sendable {
+        let now = Atomic<Int64>(1)
+    }
+
+    @Test("nobody queues behind a thread that is at something long while another one has time")
+    func long() {
+        let hands = Hands()
+        let lane = FileThreadPool(threadCount: 2) { hands.now.load(ordering: .sequentiallyConsistent) }
+        defer { lane.stop() }
+        let (begun, end, done) = (Mailbox<Int>(), Mailbox<Int>(), Mailbox<Int>())
+        lane.send(
+            .run {
+                begun.send(0)
+                _ = end.wait(milliseconds: -1)
+            })
+        defer { end.send(0) }
+        #expect(begun.wait(milliseconds: 120_000) == [0])
+        hands.now.store(300_000_001, ordering: .sequentiallyConsistent)
+        #expect(lane.busyNanoseconds(300_000_001) == 300_000_000)
+        for number in 0..<20 {
+            lane.send(.run { done.send(number) })
+            #expect(done.wait(milliseconds: 120_000) == [number])
+        }
+    }
+
+    @Test("a stop does not wait for ever for a thread that a disk holds up")
+    func hanging() {
+        let lane = FileThreadPool(threadCount: 2)
+        let (begun, end) = (Mailbox<Int>(), Mailbox<Int>())
+        lane.send(
+            .run {
+                begun.send(0)
+                _ = end.wait(milliseconds: -1)
+            })
+        defer { end.send(0) }
+        #expect(begun.wait(milliseconds: 120_000) == [0])
+        #expect(lane.stop(seconds: 0) > 0)
+        #expect(lane.stop() == 0, "twice is once")
+    }
+}

@@ -1,0 +1,167 @@
+import Curl
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+/// A large body on its way to its file: on a disk that runs full meanwhile, or of an attempt that ends early.
+@Suite struct BodyDrainTests {
+    /// Where it goes, and its digest once that is behind the writer.
+    private final class Setting {
+        let place: StorageDirectory
+        let destination: Destination
+        let space = StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission())
+        let digests = Digests(JobSpec.Integrity())
+        let lane = FileThreadPool(threadCount: 1)
+        private(set) var tail: DigestTail?
+
+        init(_ path: String) throws {
+            place = try StorageDirectory.root(path, .own)
+            destination = Destination(root: place, path: "file", job: JobID(high: 1, low: 2))
+        }
+
+        private var record: PartialRecord {
+            PartialRecord(identity: "i", source: "s", validator: .entityTag("\"a\""), total: 4 << 20)
+        }
+
+        private var plan: BodyWriter.Plan {
+            BodyWriter.Plan(
+                memoryLimit: 0, byteCountMax: nil, fileByteCount: 2 << 20, space: space,
+                destination: { [destination] () throws(TransferError) in destination }, digests: digests,
+                makeTail: { [self] file, digests in
+                    let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false)
+                    let made = DigestTail(bytes, digests, lane: lane) {}
+                    tail = made
+                    return made
+                }, opened: { [record] in $0.becomeResumable(record) })
+        }
+
+        /// A MiB is in the file, and 100,000 bytes behind it wait in the stage.
+        func begin() throws -> BodyWriter {
+            let drain = try BodyWriter(plan, expected: 2 << 20)
+            drain.stage = WriteStage()
+            try append(1 << 20, to: drain)
+            try append(100_000, to: drain)
+            return drain
+        }
+
+        /// Goes on from 2 MiB.
+        func resume() throws -> BodyWriter {
+            let file = try PartialFile(destination, in: place)
+            try file.append(patternBytes(2 << 20))
+            file.becomeResumable(record)
+            return try BodyWriter(plan, resuming: file, total: 4 << 20)
+        }
+
+        func append(_ count: Int, to drain: BodyWriter) throws {
+            try patternBytes(count).withUnsafeBytes { try drain.append($0) }
+        }
+    }
+
+    private static func with(_ body: (Setting) throws -> Void) throws {
+        let place = try TemporaryDirectory.make("drain")
+        defer { TemporaryDirectory.remove(place) }
+        let setting = try Setting(place)
+        defer { setting.lane.stop() }
+        try body(setting)
+    }
+
+    /// `body` gets the path of a file that takes all the room that there is, once it is filled.
+    private static func onSmallDisk(_ body: (Setting, String) throws -> Void) throws {
+        let above = try TemporaryDirectory.make("drain")
+        defer { TemporaryDirectory.remove(above) }
+        let disk = try SmallFileSystem(above + "/disk", byteCount: 4 << 20)
+        defer { disk.remove() }
+        let setting = try Setting(disk.path)
+        defer { setting.lane.stop() }
+        try body(setting, disk.path + "/ballast")
+    }
+
+    private static func fill(_ path: String) throws {
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        try #require(descriptor >= 0)
+        defer { close(descriptor) }
+        let page = [UInt8](repeating: 0, count: 4_096)
+        while write(descriptor, page, page.count) > 0 {}
+    }
+
+    @Test("bytes that cannot be written when their record is due end the attempt; none may follow them")
+    func lost() throws {
+        try Self.onSmallDisk { setting, ballast in
+            let drain = try setting.begin()
+            try Self.fill(ballast)
+            #expect(throws: TransferError.self) { try drain.fileToRecord(EngineLimits.recordInterval) }
+            // There is room again, and somebody goes on all the same.
+            unlink(ballast)
+            try setting.append(100_000, to: drain)
+            #expect(throws: TransferError.self) { try drain.checkEnd() }
+        }
+    }
+
+    @Test("a record that is due tells of all that has come")
+    func recorded() throws {
+        try Self.with { setting in
+            let drain = try setting.begin()
+            #expect(try drain.fileToRecord(EngineLimits.recordInterval - 1) == nil)
+            let file = try #require(try drain.fileToRecord(EngineLimits.recordInterval))
+            #expect(file.byteCount == 1 << 20 + 100_000)
+            #expect(try drain.fileToRecord(2 * EngineLimits.recordInterval) == nil, "nothing has come since")
+        }
+    }
+
+    @Test("bytes that could not be written are not among those that are kept")
+    func kept() throws {
+        try Self.onSmallDisk { setting, ballast in
+            let drain = try setting.begin()
+            try Self.fill(ballast)
+            let file = try #require(drain.keep())
+            #expect(file.byteCount == 1 << 20)
+            unlink(ballast)
+            #expect(file.keep(syncs: false)?.kept?.byteCount == 1 << 20)
+        }
+    }
+
+    @Test("nobody hashes what an attempt has kept or thrown away", arguments: [true, false])
+    func stopped(isKept: Bool) throws {
+        try Self.with { setting in
+            let drain = try setting.resume()
+            #expect(setting.tail != nil && setting.tail?.failure == nil)
+            if isKept {
+                #expect(drain.keep()?.byteCount == 2 << 20)
+            } else {
+                drain.discard(setting.lane)
+            }
+            #expect(setting.tail?.failure != nil)
+        }
+    }
+
+    @Test("nor what was on its way to its name, and nobody waits for that")
+    func revoked() throws {
+        try Self.with { setting in
+            let (gate, kept) = (Gate(), Signal<Int64?>())
+            let loop = try CurlLoop(name: "test-drain", keptConnections: 1)
+            defer {
+                gate.open()
+                loop.stop()
+            }
+            setting.lane.send(.run { _ = gate.pass() })
+            let drain = try setting.resume()
+            let publication = drain.publish(setting.lane) { bytes in
+                Publication(
+                    Publication.Plan(
+                        bytes: bytes, destination: setting.destination, digests: setting.digests,
+                        verified: .length, isInline: false, syncs: false, space: setting.space,
+                        holdsLease: { true }, leftovers: Leftovers(), loop: loop, report: { _ in },
+                        deliver: { _, outcome in
+                            if case .revoked(let bytes) = outcome { kept.fire(bytes?.byteCount) }
+                        }))
+            }
+            #expect(publication.revoke() && setting.tail?.failure != nil)
+            gate.open()
+            #expect(kept.wait() == [2 << 20])
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+@Suite("What is remembered of file systems that ran full") struct ShortageTests {
+    private static func space(_ shortageMax: Int64) -> StorageSpace {
+        StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
+    }
+
+    private static let needed: Int64 = 15 << 20
+
+    /// A file system of 16 MiB that has less room than that.
+    private static func onFullDisk(_ body: (StorageDirectory) throws -> Void) throws {
+        let place = try TemporaryDirectory.make("short")
+        defer { TemporaryDirectory.remove(place) }
+        try #require(mount("tmpfs", place, "tmpfs", 0, "size=16m") == 0, "this needs root, as in CI")
+        defer { umount2(place, Int32(MNT_DETACH)) }
+        try writeFile(place + "/ballast", [UInt8](repeating: 0, count: 4 << 20))
+        try body(StorageDirectory.root(place, .own))
+    }
+
+    @Test("a shortage that nobody meets any more is forgotten, and no download is asked where it goes")
+    func forgotten() throws {
+        try Self.onFullDisk { place in
+            let space = Self.space(0)
+            #expect(throws: TransferError.self) { try space.claim(at: place, expecting: Self.needed) }
+            #expect(space.hasShortages)
+            #expect(throws: TransferError.self) { try space.awaitRoom(at: place, expecting: Self.needed) }
+            space.measure()
+            #expect(!space.hasShortages)
+            // Whoever still needs as much finds out, and is remembered again.
+            try space.awaitRoom(at: place, expecting: Self.needed)
+            #expect(throws: TransferError.self) { try space.claim(at: place, expecting: Self.needed) }
+            #expect(space.hasShortages)
+        }
+    }
+
+    @Test("one that somebody keeps meeting stays")
+    func met() throws {
+        try Self.onFullDisk { place in
+            let space = Self.space(1 << 60)
+            #expect(throws: TransferError.self) { try space.claim(at: place, expecting: Self.needed) }
+            for _ in 1...3 {
+                space.measure()
+                #expect(throws: TransferError.self) { try space.awaitRoom(at: place, expecting: Self.needed) }
+            }
+            #expect(space.hasShortages)
+            try space.awaitRoom(at: place, expecting: 1 << 20)
+            #expect(!space.hasShortages)
+        }
+    }
+
+    @Test("where a file system does not say what it has, servers may announce what they like")
+    func boundless() throws {
+        // /proc counts no blocks, like file systems in user space that have no end of their own.
+        let space = Self.space(0)
+        let place = try StorageDirectory.root("/proc", .own)
+        let claims = try (1...3).map { _ in try space.claim(at: place, expecting: .max) }
+        for claim in claims { try claim.take(1_000, place.descriptor) }
+        #expect(!space.hasShortages)
+    }
+}

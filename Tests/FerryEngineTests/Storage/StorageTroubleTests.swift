@@ -1,0 +1,158 @@
+import FerryCore
+import Glibc
+import Sys
+import TestSupport
+import TestThreads
+import Testing
+
+@testable import FerryEngine
+
+@Suite("Disks that cannot be written to", .onOwnThread) struct StorageTroubleTests {
+    private static let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsome".utf8)
+
+    /// `isReadOnly`: when the engine starts.
+    private static func with(
+        isReadOnly: Bool = false,
+        _ body: (Fixture, DownloadAdmission, SmallFileSystem, ScriptedOrigin, Signal<Void>) throws -> Void
+    ) throws {
+        let above = try TemporaryDirectory.make("trouble")
+        defer { TemporaryDirectory.remove(above) }
+        let disk = try SmallFileSystem(above + "/disk", byteCount: 16 << 20)
+        defer { disk.remove() }
+        mkdir(disk.path + "/tenant", 0o755)
+        try disk.remount(isReadOnly: isReadOnly)
+        let asked = Signal<Void>()
+        let origin = try ScriptedOrigin.answering { _, _ in
+            asked.fire(())
+            return answer
+        }
+        defer { origin.stop() }
+        let gate = DownloadAdmission()
+        let fixture = try Fixture(at: disk.path) {
+            $0.watchedDirectories = [disk.path]
+            $0.downloads = gate
+        }
+        defer { fixture.engine.stop() }
+        try body(fixture, gate, disk, origin, asked)
+    }
+
+    private static func names(_ path: String) -> [String] { directoryNames(path).sorted() }
+
+    @Test("a disk that became read-only fails nobody for good, closes the gate, and heals by itself")
+    func readOnly() throws {
+        try Self.with { fixture, gate, disk, origin, asked in
+            #expect(fixture.run(.download, origin.url) { $0.to("before") }?.success != nil)
+            #expect(gate.hold == nil)
+            try disk.remount(isReadOnly: true)
+            let failed = try #require(fixture.run(.download, origin.url) { $0.to("x") })
+            #expect(failed.failure?.code == .storageUnavailable && failed.failure?.isRetryable == true)
+            #expect(failed.trace?.diagnostics == .init(curlCode: 0, curlMessage: "", osError: EROFS))
+            // At once: whoever was claimed meanwhile asks no server.
+            #expect(gate.hold == .unwritable)
+            // By the first download, and by this one unless the disk was looked at before.
+            let count = failed.trace?.transactions.count ?? 0
+            #expect(count <= 1 && asked.wait(seconds: 0).count == 1 + count)
+            let second = fixture.run(.download, origin.url) { $0.to("y") }
+            #expect(second?.failure?.code == .storageUnavailable)
+            #expect(asked.wait(seconds: 0).isEmpty, "nobody is asked in vain")
+            #expect(fixture.run(.data, origin.url)?.success != nil, "what needs no disk goes on")
+            try disk.remount(isReadOnly: false)
+            #expect(eventually { gate.hold == nil })
+            #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
+            #expect(Self.names(fixture.root) == ["before", "x"], "trials leave nothing")
+        }
+    }
+
+    @Test("that is seen within a second without a job that fails, and not where it was so at the start")
+    func seen() throws {
+        try Self.with { _, gate, disk, _, _ in
+            try disk.remount(isReadOnly: true)
+            #expect(eventually { gate.hold == .unwritable })
+            try disk.remount(isReadOnly: false)
+            #expect(eventually { gate.hold == nil })
+        }
+        try Self.with(isReadOnly: true) { fixture, gate, disk, origin, _ in
+            #expect(gate.hold == nil, "a root to send from")
+            let failed = fixture.run(.download, origin.url) { $0.to("x") }
+            #expect(failed?.failure?.code == .storageUnavailable)
+            let space = StorageSpace(reserve: 0, watched: [disk.path], gate: gate)
+            #expect(try space.isUnavailable(at: StorageDirectory.root(disk.path, .own)) && space.hasShortages)
+            space.measure()
+            #expect(gate.hold == nil, "other downloads go on")
+            try disk.remount(isReadOnly: false)
+            #expect(eventually { fixture.run(.download, origin.url) { $0.to("x") }?.success != nil })
+        }
+    }
+
+    @Test("a mount of its own that is read-only is the job's affair")
+    func mountBelow() throws {
+        try Self.with { fixture, gate, disk, origin, _ in
+            let below = fixture.root + "/below"
+            mkdir(below, 0o755)
+            let bind = UInt(MS_BIND)
+            try #require(mount(below, below, nil, bind, nil) == 0)
+            defer { umount2(below, Int32(MNT_DETACH)) }
+            try #require(mount(below, below, nil, bind | UInt(MS_REMOUNT) | UInt(MS_RDONLY), nil) == 0)
+            let failed = fixture.run(.download, origin.url) { $0.to("below/x") }
+            #expect(failed?.failure?.code == .storageFailed, "\(String(describing: failed?.outcome))")
+            #expect(gate.hold == nil)
+            #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
+            // The same as a root that was so at the start, beside one that can be written to.
+            let space = StorageSpace(reserve: 0, watched: [below, disk.path], gate: gate)
+            #expect(try !space.isUnavailable(at: StorageDirectory.root(below, .own)) && !space.hasShortages)
+            space.measure()
+            #expect(gate.hold == nil)
+        }
+    }
+
+    @Test("nobody is asked for a trial on a disk that works, and a file of its own that fails is the job's")
+    func ownFile() throws {
+        let place = try TemporaryDirectory.make("works")
+        defer { TemporaryDirectory.remove(place) }
+        let gate = DownloadAdmission()
+        let space = StorageSpace(reserve: 0, watched: [place], gate: gate)
+        let root = try StorageDirectory.root(place, .own)
+        #expect(!space.isUnavailable(at: root) && !space.hasShortages && gate.isOpen)
+        #expect(Self.names(place).isEmpty)
+        #expect(root.writingTrial() == 0)
+        // Who may not write there has found a disk that works.
+        for osError in [EACCES, EPERM, ENOSPC, ENOENT] { #expect(!saysUnavailable(osError)) }
+        for osError in [EROFS, EIO, ESTALE, ENOTCONN, EMFILE] { #expect(saysUnavailable(osError)) }
+    }
+
+    @Test("what nobody meets any more is forgotten, although it fails still")
+    func forgotten() throws {
+        let above = try TemporaryDirectory.make("forgotten")
+        defer { TemporaryDirectory.remove(above) }
+        let disk = try SmallFileSystem(above + "/disk", byteCount: 1 << 20)
+        defer { disk.remove() }
+        try disk.remount(isReadOnly: true)
+        let root = try StorageDirectory.root(disk.path, .own)
+        for (shortageMax, isKept) in [(Int64(1) << 60, true), (0, false)] {
+            let space = StorageSpace(
+                reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
+            #expect(space.isUnavailable(at: root) && space.hasShortages)
+            #expect(throws: TransferError.self) { try space.awaitRoom(at: root, expecting: 0) }
+            space.measure()
+            #expect(space.hasShortages == isKept)
+        }
+    }
+
+    @Test("where another directory takes the place of the root, files go there")
+    func moved() throws {
+        let fixture = try Fixture()
+        defer { fixture.engine.stop() }
+        let origin = try ScriptedOrigin.answering { _, _ in Self.answer }
+        defer { origin.stop() }
+        #expect(fixture.run(.download, origin.url) { $0.to("first") }?.success != nil)
+        #expect(rename(fixture.root, fixture.directory + "/old") == 0)
+        mkdir(fixture.root, 0o755)
+        #expect(fixture.run(.download, origin.url) { $0.to("second") }?.success != nil)
+        #expect(Self.names(fixture.root) == ["second"] && Self.names(fixture.directory + "/old") == ["first"])
+        // A link that is turned round, as with releases.
+        #expect(rename(fixture.root, fixture.directory + "/new") == 0)
+        #expect(symlink("old", fixture.root) == 0)
+        #expect(fixture.run(.download, origin.url) { $0.to("third") }?.success != nil)
+        #expect(Self.names(fixture.directory + "/old") == ["first", "third"])
+    }
+}

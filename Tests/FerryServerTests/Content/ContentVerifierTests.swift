@@ -1,0 +1,172 @@
+import FerryAPI
+import FerryCore
+import Glibc
+import OpenSSL
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryServer
+
+private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
+
+@Suite("Files whose bytes have to tell whose they are") struct ContentProofsTests {
+    private static let byteCount = FileFingerprint.sliceByteCount + 1_000
+
+    /// A file that was last changed so long ago that its stamp counts.
+    private static func settledFile(_ bytes: [UInt8], at path: String) throws {
+        try writeFile(path, bytes)
+        var status = stat()
+        try #require(stat(path, &status) == 0)
+        let changed = FileStamp(status).changed
+        try #require(eventually { wallMicroseconds() * 1_000 > changed + 1_100_000_000 })
+    }
+
+    private static func ask(
+        _ proofs: ContentVerifier, _ path: String, _ digest: String, tenant: String = "a"
+    ) throws -> Signal<Result<OpenContent, StoreError>> {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        let answer = Signal<Result<OpenContent, StoreError>>()
+        proofs.ask(
+            ContentVerifier.Question(
+                tenant: tenant, sha256: digest, descriptor: descriptor,
+                stamp: try #require(FileStamp(descriptor)), reply: { answer.fire($0) }))
+        return answer
+    }
+
+    @Test("a file may have any time")
+    func times() {
+        var status = stat()
+        let stamps = [Int.min, -11_644_473_600, 13_569_465_600, Int.max].map { second in
+            status.st_mtim.tv_sec = second
+            return FileStamp(status)
+        }
+        #expect(Set(stamps).count == 4)
+    }
+
+    /// The bytes that the answer leads to; nil: it refuses.
+    private static func bytes(_ answer: Signal<Result<OpenContent, StoreError>>) throws -> [UInt8]? {
+        guard case .success(let content) = try #require(answer.wait().first) else { return nil }
+        defer { close(content.descriptor) }
+        var bytes = [UInt8](repeating: 0, count: Int(content.byteCount) + 1)
+        var done = 0
+        while true {
+            let count = bytes[done...].withUnsafeMutableBytes {
+                pread(content.descriptor, $0.baseAddress, $0.count, off_t(done))
+            }
+            guard count > 0 else { break }
+            done += count
+        }
+        return Array(bytes[..<done])
+    }
+
+    @Test("however often it is asked for, an untouched file is read once, also when it is another one")
+    func once() throws {
+        let place = try TemporaryDirectory.make("proofs")
+        defer { TemporaryDirectory.remove(place) }
+        let bytes = patternBytes(Self.byteCount)
+        try Self.settledFile(bytes, at: place + "/file")
+        let proofs = ContentVerifier()
+        defer { proofs.stop() }
+        let others = String(repeating: "0", count: 64)
+        for round in 1...3 {
+            let answers = try (1...5).map { number in
+                try Self.ask(proofs, place + "/file", number % 2 == 1 ? sha256(bytes) : others)
+            }
+            for (number, answer) in zip(1..., answers) {
+                let found = try Self.bytes(answer)
+                let isRight = found == (number % 2 == 1 ? bytes : nil)
+                #expect(isRight, "round \(round), request \(number)")
+            }
+            #expect(proofs.readByteCount == Int64(bytes.count), "round \(round)")
+        }
+        // Whoever touches it makes it another file.
+        try Self.settledFile(Array(bytes.reversed()), at: place + "/file")
+        #expect(try Self.bytes(Self.ask(proofs, place + "/file", sha256(bytes))) == nil)
+        #expect(proofs.readByteCount == 2 * Int64(bytes.count))
+    }
+
+    @Test("another file that takes the name afterwards is not what is sent")
+    func replacedAfterwards() throws {
+        let place = try TemporaryDirectory.make("proofs")
+        defer { TemporaryDirectory.remove(place) }
+        let bytes = patternBytes(1_000, seed: 1)
+        try Self.settledFile(bytes, at: place + "/file")
+        let proofs = ContentVerifier()
+        defer { proofs.stop() }
+        let answer = try Self.ask(proofs, place + "/file", sha256(bytes))
+        #expect(eventually { proofs.readByteCount == 1_000 })
+        try writeFile(place + "/other", patternBytes(1_000, seed: 2))
+        try #require(rename(place + "/other", place + "/file") == 0)
+        #expect(try Self.bytes(answer) == bytes)
+        #expect(try Self.bytes(Self.ask(proofs, place + "/file", sha256(bytes))) == nil)
+    }
+
+    @Test("a file that changes while it is read proves nothing")
+    func changing() throws {
+        let place = try TemporaryDirectory.make("proofs")
+        defer { TemporaryDirectory.remove(place) }
+        try Self.settledFile(patternBytes(Self.byteCount), at: place + "/file")
+        for changes in [false, true] {
+            let descriptor = open(place + "/file", O_RDWR | O_CLOEXEC)
+            defer { close(descriptor) }
+            let proof = FileFingerprint(try #require(FileStamp(descriptor)), descriptor)
+            #expect(proof.step() == .more)
+            // What was read already.
+            if changes { #expect(pwrite(descriptor, "x", 1, 0) == 1) }
+            let step = proof.step()
+            if changes {
+                #expect(step == .failed)
+            } else {
+                #expect(step == .digest(sha256(patternBytes(Self.byteCount)), lasts: true))
+            }
+        }
+    }
+
+    @Test("a file that was changed just now is read again: another change might not show")
+    func fresh() throws {
+        let place = try TemporaryDirectory.make("proofs")
+        defer { TemporaryDirectory.remove(place) }
+        let bytes = patternBytes(10)
+        try Self.settledFile(bytes, at: place + "/file")
+        let descriptor = open(place + "/file", O_RDWR | O_CLOEXEC)
+        defer { close(descriptor) }
+        let stamp = try #require(FileStamp(descriptor))
+        let digest = sha256(bytes)
+        for (clock, lasts) in [(stamp.changed + 999_999_999, false), (stamp.changed + 1_000_000_001, true)] {
+            #expect(FileFingerprint(stamp, descriptor, now: clock).step() == .digest(digest, lasts: lasts))
+        }
+    }
+
+    @Test("one tenant's files hold up no other tenant's, and too many of one are refused")
+    func tenants() throws {
+        let place = try TemporaryDirectory.make("proofs")
+        defer { TemporaryDirectory.remove(place) }
+        // Nothing is stored of them, and reading them takes its time.
+        for number in 1...3 {
+            try writeFile(place + "/large\(number)", [])
+            try #require(truncate(place + "/large\(number)", 64 << 30) == 0)
+        }
+        let bytes = patternBytes(100)
+        try writeFile(place + "/small", bytes)
+        let proofs = ContentVerifier()
+        let large = try (0..<ContentVerifier.tenantCountMax).map {
+            try Self.ask(proofs, place + "/large\($0 % 3 + 1)", sha256(bytes))
+        }
+        let refused = try Self.ask(proofs, place + "/small", sha256(bytes)).wait().first
+        guard case .failure(.overloaded)? = refused else {
+            Issue.record("\(String(describing: refused))")
+            return
+        }
+        #expect(try Self.bytes(Self.ask(proofs, place + "/small", sha256(bytes), tenant: "b")) == bytes)
+        #expect(large.allSatisfy { $0.wait(for: 1, seconds: 0).isEmpty })
+        // Who stops waits for nobody.
+        proofs.stop()
+        for answer in large {
+            guard case .failure(.unavailable)? = answer.wait().first else {
+                Issue.record("not refused")
+                continue
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import FerryCore
+import FerryScheduler
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("What a node remembers of the queue and of its hosts")
+struct BacklogTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func addition(_ number: Int) -> [ClaimQueue: Backlog.Addition] {
+        let lot = ClaimQueue(id: Int64(number), tenant: "acme", session: "s\(number)")
+        return [lot: Backlog.Addition(head: Timestamp(microseconds: Int64(number)), count: 1)]
+    }
+
+    @Test("of what nobody leases for long so much is remembered; the rest is looked for")
+    func additions() throws {
+        let backlog = Backlog()
+        for number in 1...Backlog.additionCountMax { backlog.add(addition(number)) }
+        #expect(backlog.wantedLook == nil && backlog.count == Backlog.additionCountMax)
+        for _ in 0..<3 { backlog.add(addition(1)) }
+        #expect(backlog.wantedLook == nil)
+        backlog.add(addition(0))
+        let wanted = try #require(backlog.wantedLook)
+        #expect(backlog.count == nil && backlog.takeAdditions().isEmpty)
+        let mark = backlog.mark
+        backlog.looked(wanted)
+        backlog.claimed(since: mark, isDeep: false)
+        #expect(backlog.isEmpty)
+    }
+
+    @Test("a node that transfers nothing keeps nothing for those who do")
+    func elsewhere() throws {
+        let api = try TestNode(database.url, isWorker: false)
+        defer { api.store.stop() }
+        _ = try api.submit((0..<5).map { newJob(session: "s\($0)") }).get()
+        let json =
+            #"{"time_zone":"UTC","missed":"skip","overlap":"allow","enabled":true,"interval":100.0}"#
+        let schedule = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+        let control = api.store.control
+        _ = try wait { reply in control.createSchedule(schedule, nil) { reply($0.map(\.record)) } }.get()
+        _ = try wait {
+            control.runSchedule(
+                schedule.id, tenant: "acme", nil, traceparent: newTraceparent(), reply: $0)
+        }.get()
+        #expect(try countedStates(database.url) == ["queued": 6])
+        #expect(control.context.backlog.mark == 0 && control.context.backlog.takeAdditions().isEmpty)
+    }
+
+    @Test("a book that is full goes on measuring, and keeps what the nodes have measured lately")
+    func throughputs() throws {
+        var connection = try Connection(url: database.url)
+        let most = ThroughputEstimates.originCountMax
+        try connection.execute(
+            script: """
+                INSERT INTO host_throughputs
+                SELECT 'https://h' || n, 1000000, now() - n * interval '1 s'
+                FROM generate_series(1, \(most + 10)) n
+                """)
+        let book = ThroughputEstimates()
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        try book.exchange(&connection, now: now)
+        #expect(book.bytesPerSecond("https://h\(most)") == 1e6)
+        #expect(book.bytesPerSecond("https://h\(most + 1)") == nil)
+        for _ in 0..<2 { book.note("https://h1", byteCount: 2_000_000, seconds: 1) }
+        book.note("https://new", byteCount: 3_000_000, seconds: 1)
+        let known = try #require(book.bytesPerSecond("https://h1"))
+        #expect(abs(known - 1.51e6) < 1 && book.bytesPerSecond("https://new") == 3e6)
+        #expect(book.bytesPerSecond("https://h2") == 1e6, "others are not forgotten for it")
+        try book.exchange(&connection, now: now + 1)
+        let shared = try #require(book.bytesPerSecond("https://h1"))
+        #expect(abs(shared - 1.255e6) < 1 && book.bytesPerSecond("https://new") == 3e6)
+        #expect(book.bytesPerSecond("https://h\(most)") == nil, "no more than there may be")
+    }
+
+    @Test("what is measured before it can be shared is bounded, and each of it goes on")
+    func unshared() throws {
+        let book = ThroughputEstimates()
+        let most = ThroughputEstimates.originCountMax
+        for number in 1...most { book.note("https://h\(number)", byteCount: 2_000_000, seconds: 2) }
+        book.note("https://new", byteCount: 2_000_000, seconds: 1)
+        #expect(book.bytesPerSecond("https://new") == nil)
+        book.note("https://h1", byteCount: 2_000_000, seconds: 1)
+        let known = try #require(book.bytesPerSecond("https://h1"))
+        #expect(abs(known - 1.3e6) < 1)
+        var connection = try Connection(url: database.url)
+        try book.exchange(&connection, now: Timestamp(microseconds: Sys.wallMicroseconds()))
+        book.note("https://new", byteCount: 2_000_000, seconds: 1)
+        #expect(book.bytesPerSecond("https://new") == 2e6 && book.bytesPerSecond("https://h2") == 1e6)
+    }
+}

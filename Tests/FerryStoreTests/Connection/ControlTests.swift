@@ -1,0 +1,393 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Control")
+struct ControlTests {
+    let database: TestDatabase
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        // Nothing runs by itself here.
+        node = try TestNode(database.url, isWorker: false)
+    }
+
+    private func list(_ query: JobQuery) throws -> [JobID] {
+        try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
+    }
+
+    private func cancel(_ id: JobID, revision: Int32? = nil) -> Result<JobRecord, StoreError> {
+        wait { node.store.control.cancel(id, tenant: "acme", revision: revision, reply: $0) }
+    }
+
+    private func edit(
+        _ id: JobID, on node: TestNode? = nil, revision: Int32? = nil,
+        _ change: @escaping @Sendable (inout JobSpec) -> Void
+    ) -> Result<JobRecord, StoreError> {
+        let result = wait { reply in
+            (node ?? self.node).store.control.edit(
+                id, tenant: "acme", revision: revision,
+                { draft throws(InvalidFields) in
+                    var draft = draft
+                    change(&draft.spec)
+                    return draft
+                }, reply: reply)
+        }
+        return result.flatMap { edit in
+            if case .done(let record) = edit { .success(record) } else { .failure(.failed) }
+        }
+    }
+
+    private func failure(_ result: Result<JobRecord, StoreError>) -> StoreError? {
+        if case .failure(let error) = result { error } else { nil }
+    }
+
+    @Test("a job that has not begun can be changed, moved in time and in the queue")
+    func edits() throws {
+        defer { node.store.stop() }
+        let id = try node.submit(newJob()).id
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let moved = try edit(id) { spec in
+            spec.schedule.earliestBeginAt = later
+            spec.schedule.priority = 0.9
+            spec.metadata = [.init("a", "b")]
+            spec.request.url = "https://other.example/x"
+        }.get()
+        #expect(moved.state == .waiting && moved.waitingFor == .beginDate && moved.revision == 2)
+        #expect(moved.nextAttemptAt == later)
+        #expect(try list(JobQuery(tenant: "acme", metadata: [.init("a", "b")], limit: 5)) == [id])
+        #expect(try list(JobQuery(tenant: "acme", host: "other.example", limit: 5)) == [id])
+        #expect(try node.status().waiting == 1)
+        #expect(failure(edit(id, revision: 1) { $0.description = "x" }) == .stale(revision: 2))
+        #expect(try edit(id, revision: 2) { $0.schedule.priority = 0.9 }.get().revision == 2)
+        let back = try edit(id) { $0.schedule.earliestBeginAt = nil }.get()
+        #expect(back.state == .queued && back.nextAttemptAt == nil && back.revision == 3)
+        // To Swift these are equal; to file systems they are not.
+        #expect(try edit(id) { $0.description = "\u{E9}" }.get().revision == 4)
+        #expect(try edit(id) { $0.description = "e\u{301}" }.get().revision == 5)
+        let status = try node.status()
+        #expect(status.waiting == 0 && status.queued == 1)
+        _ = try cancel(id).get()
+        #expect(failure(edit(id) { $0.description = "x" }) == .invalidState(.cancelled))
+    }
+
+    @Test("a change that comes too late changes nothing, not even when the job may begin")
+    func lateEdit() throws {
+        defer { node.store.stop() }
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let id = try node.submit(newJob(beginAt: later)).id
+        let url = database.url
+        let isFirst = Atomic(true)
+        let late = edit(id, revision: 1) { spec in
+            // Another node is quicker.
+            if isFirst.exchange(false, ordering: .relaxed) {
+                var connection = try? Connection(url: url)
+                try? connection?.execute(script: "UPDATE jobs SET revision = revision + 1")
+            }
+            spec.schedule.isDiscretionary = true
+            spec.schedule.earliestBeginAt = nil
+        }
+        #expect(failure(late) == .stale(revision: 2))
+        #expect(try node.job(id).get().record.waitingFor == .beginDate)
+    }
+
+    @Test("a job that runs learns of its change on the node that runs it, and its end is not lost")
+    func editsOfRunning() throws {
+        defer { node.store.stop() }
+        let worker = try TestNode(database.url)
+        defer { worker.store.stop() }
+        let id = try worker.submit(newJob(webhook: true)).id
+        let attempt = try worker.attempt()
+        // The other node, so that it has to be told.
+        eventually("a change is told") {
+            _ = edit(id) { $0.bytesPerSecondMax = ($0.bytesPerSecondMax ?? 4) + 1 }
+            return worker.runner.rates.wait(milliseconds: 500).contains { $0.0 == id && $0.1 ?? 0 > 4 }
+        }
+        let edited = try edit(id, on: worker) {
+            $0.description = "changed"
+            $0.metadata = [.init("k", "v")]
+            $0.bytesPerSecondMax = nil
+        }.get()
+        #expect(edited.state == .running && edited.revision > 2)
+        #expect(failure(edit(id) { $0.retry.attemptCountMax = 9 }) == .invalidState(.running))
+        worker.end(attempt, success)
+        let record = try worker.job(id).get().record
+        #expect(record.state == .succeeded && record.revision == edited.revision + 1)
+        #expect(try JobSpec(storedJSON: record.specJSON).description == "changed")
+        try worker.waitForDeliveries(1)
+        let deliveries = try wait {
+            worker.store.control.deliveries(of: .job(id), tenant: "acme", limit: 5, reply: $0)
+        }.get().records
+        #expect(deliveries.count == 1)
+        eventually("the slot is free") { worker.slots.freeCount == 4 }
+        #expect(try worker.status().running == 0)
+    }
+
+    @Test("a job that is to wait for its host no longer is tried at once, and fails by its own rules")
+    func impatient() throws {
+        defer { node.store.stop() }
+        let worker = try TestNode(database.url, prober: ScriptedProber())
+        defer { worker.store.stop() }
+        let refused = AttemptResult.Outcome.failed(
+            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            retryAfter: nil)
+        func waits(_ jobs: [JobID]) throws {
+            try eventually("they wait until their host is found") {
+                for attempt in worker.runner.begun.take() { worker.end(attempt, refused) }
+                return try jobs.allSatisfy {
+                    let record = try worker.job($0).get().record
+                    return record.waitingFor == .connectivity && record.nextAttemptAt == nil
+                }
+            }
+        }
+        var jobs = try (0..<2).map { _ in
+            try worker.submit(newJob(host: "away.example", attemptCountMax: 1)).id
+        }
+        try waits(jobs)
+        // One that has not even begun.
+        jobs.append(try worker.submit(newJob(host: "away.example", attemptCountMax: 1)).id)
+        try waits(jobs)
+        #expect(try edit(jobs[0]) { $0.schedule.priority = 0.9 }.get().waitingFor == .connectivity)
+        for (index, job) in jobs.dropFirst().enumerated() {
+            let edited = try edit(job) { $0.schedule.waitsForConnectivity = false }.get()
+            // It may begin before it is read.
+            #expect(edited.state == .queued || edited.state == .running)
+            #expect(edited.waitingFor == nil && edited.nextAttemptAt == nil)
+            let attempt = try worker.attempt()
+            #expect(attempt.job == job && attempt.failedAttemptCount == 0)
+            worker.end(attempt, refused)
+            worker.waitUntilFinished(job)
+            #expect(try worker.job(job).get().record.state == .failed)
+            let status = try worker.status()
+            #expect(status.waiting == 2 - Int64(index) && status.queued == 0 && status.running == 0)
+        }
+    }
+
+    @Test("limits are kept, told to every node and shared by the workers that are alive")
+    func limits() throws {
+        defer { node.store.stop() }
+        let first = try TestNode(database.url)
+        let second = try TestNode(database.url, leaseSeconds: 2)
+        defer {
+            first.store.stop()
+            second.store.stop()
+        }
+        #expect(try wait { first.store.control.limits(reply: $0) }.get() == TransferLimits())
+        let changed = try wait { reply in
+            first.store.control.changeLimits(
+                if: { _ in true }, { _ in TransferLimits(bytesSentPerSecondMax: 5) }, reply: reply)
+        }.get()
+        #expect(changed.bytesSentPerSecondMax == 5)
+        #expect(try wait { second.store.control.limits(reply: $0) }.get() == changed)
+        for node in [first, second] {
+            var told: [(TransferLimits, RateShares)] = []
+            eventually("it hears of them") {
+                told += node.runner.limits.take()
+                return told.contains { $0.0 == changed && $0.1 == RateShares(nodeCount: 2) }
+            }
+        }
+        let patched = try wait { reply in
+            second.store.control.changeLimits(
+                if: { _ in true },
+                {
+                    TransferLimits(
+                        bytesReceivedPerSecondMax: 7, bytesSentPerSecondMax: $0.bytesSentPerSecondMax)
+                },
+                reply: reply)
+        }.get()
+        #expect(patched == TransferLimits(bytesReceivedPerSecondMax: 7, bytesSentPerSecondMax: 5))
+        #expect(try wait { first.store.control.limits(reply: $0) }.get() == patched)
+    }
+
+    @Test("a job is read by its tenant only")
+    func read() throws {
+        defer { node.store.stop() }
+        let job = newJob(sealedSecrets: Array("whsec_x".utf8))
+        _ = try node.submit(job)
+        let stored = try node.job(job.id).get()
+        #expect(stored.record.specJSON == job.specJSON && stored.sealedSecrets == job.sealedSecrets)
+        #expect(stored.record.state == .queued && stored.record.revision == 1)
+        guard case .failure(.notFound) = node.job(job.id, tenant: "other") else {
+            Issue.record("another tenant read it")
+            return
+        }
+    }
+
+    @Test("lists run from the newest to the oldest over finished and unfinished jobs, page by page")
+    func pages() throws {
+        defer { node.store.stop() }
+        let jobs = (0..<7).map { _ in newJob() }
+        _ = try node.submit(jobs).get()
+        _ = try node.submit(newJob(tenant: "other"))
+        for index in [1, 4, 6] { _ = try cancel(jobs[index].id).get() }
+        var seen: [JobID] = []
+        var before: JobID?
+        while true {
+            let page = try list(JobQuery(tenant: "acme", before: before, limit: 3))
+            if page.isEmpty { break }
+            seen.append(contentsOf: page)
+            before = page.last
+        }
+        #expect(seen == jobs.map(\.id).reversed())
+    }
+
+    @Test("filters narrow a list: session, state, kind, host, time, metadata")
+    func filters() throws {
+        defer { node.store.stop() }
+        let a = newJob(
+            session: "s", kind: .data, host: "a.example", metadata: [.init("k", "v"), .init("x", "1")])
+        let b = newJob(host: "b.example", metadata: [.init("k", "w")])
+        let c = newJob(host: "[::1]")
+        _ = try node.submit([a, b, c]).get()
+        _ = try cancel(b.id).get()
+        #expect(try list(JobQuery(tenant: "acme", session: "s")) == [a.id])
+        #expect(try list(JobQuery(tenant: "acme", states: [.cancelled])) == [b.id])
+        #expect(try list(JobQuery(tenant: "acme", states: [.queued])) == [c.id, a.id])
+        #expect(try list(JobQuery(tenant: "acme", kind: .data)) == [a.id])
+        #expect(try list(JobQuery(tenant: "acme", host: "b.example")) == [b.id])
+        #expect(try list(JobQuery(tenant: "acme", states: [.cancelled, .queued])) == [c.id, b.id, a.id])
+        #expect(try list(JobQuery(tenant: "acme", states: [.failed, .running])) == [])
+        #expect(try list(JobQuery(tenant: "acme", host: "[::1]")) == [c.id])
+        #expect(try list(JobQuery(tenant: "acme", metadata: [.init("k", "v")])) == [a.id])
+        #expect(try list(JobQuery(tenant: "acme", metadata: [.init("k", "w")])) == [b.id])
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 60_000_000)
+        #expect(try list(JobQuery(tenant: "acme", createdAfter: later)) == [])
+    }
+
+    @Test("cancelling ends a queued job at once, tells its webhook, and cannot be done twice")
+    func cancelling() throws {
+        defer { node.store.stop() }
+        let job = newJob(webhook: true)
+        _ = try node.submit(job)
+        guard case .failure(.stale(revision: 1)) = cancel(job.id, revision: 9) else {
+            Issue.record("a stale revision was accepted")
+            return
+        }
+        let record = try cancel(job.id, revision: 1).get()
+        #expect(record.state == .cancelled && record.revision == 2)
+        #expect(try node.job(job.id).get().record.state == .cancelled)
+        guard case .failure(.invalidState(.cancelled, nil)) = cancel(job.id) else {
+            Issue.record("a terminal job changed")
+            return
+        }
+        try node.waitForDeliveries(1)
+        let status = try node.status()
+        #expect(status.queued == 0 && status.deliveriesPending == 1 && status.oldestDeliverySeconds != nil)
+    }
+
+    @Test("only a terminal job can be deleted, with its deliveries")
+    func deleting() throws {
+        defer { node.store.stop() }
+        let job = newJob(webhook: true)
+        _ = try node.submit(job)
+        let delete: (@escaping @Sendable (Result<JobRecord, StoreError>) -> Void) -> Void = { reply in
+            node.store.control.delete(job.id, tenant: "acme", reply: reply)
+        }
+        guard case .failure(.invalidState(.queued, nil)) = wait(delete) else {
+            Issue.record("an unfinished job was deleted")
+            return
+        }
+        _ = try cancel(job.id).get()
+        #expect(try wait(delete).get().id == job.id)
+        guard case .failure(.notFound) = node.job(job.id), case .failure(.notFound) = wait(delete) else {
+            Issue.record("the job is still there")
+            return
+        }
+        #expect(try node.status().deliveriesPending == 0)
+    }
+
+    @Test("deliveries are leased, tried, retried when due, and redelivered by hand")
+    func deliveries() throws {
+        defer { node.store.stop() }
+        let job = newJob(webhook: true, sealedSecrets: Array("whsec_x".utf8))
+        _ = try node.submit(job)
+        _ = try cancel(job.id).get()
+        try node.waitForDeliveries(1)
+        let first = try #require(try claim().first)
+        #expect(
+            first.secret == "whsec_x" && first.type == "job.cancelled" && first.url.hasPrefix("https://hook"))
+        #expect(try claim().isEmpty)
+        node.store.deliveries.record([
+            tried(first, .retry(at: first.occurredAt), status: 503, answer: "hel\0lo")
+        ])
+        let second = try #require(try claim().first)
+        #expect(second.id == first.id && second.event == first.event && second.tryNumber == 2)
+        node.store.deliveries.record([tried(second, .accepted, status: 204, answer: "hel\0lo")])
+        try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
+        let listed = try wait {
+            node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
+        }.get().records
+        let shown = try wait { node.store.control.delivery(first.id, tenant: "acme", reply: $0) }.get()
+        #expect(listed == [shown] && shown.state == .accepted && shown.nextTryAt == nil)
+        let tries = shown.tries
+        #expect(tries.map(\.status) == [503, 204] && tries.map(\.number) == [1, 2])
+        #expect(tries[0].answer == "hel\u{FFFD}lo")
+        try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
+        #expect(try node.status().deliveriesPending == 1)
+        #expect(try claim().first?.tryNumber == 3)
+        var connection = try Connection(url: database.url)
+        let shards = try connection.execute(
+            Statement("delivery_shards", "SELECT shard FROM job_counts WHERE deliveries_pending <> 0"))
+        for lane in ["/events/", "/deliveries/"] {
+            let lanes = (0..<shards.rowCount).map { shards.text($0, 0) }
+            #expect(lanes.contains { $0.contains(lane) }, "it changes its row of counts: \(lanes)")
+        }
+        guard
+            case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) }
+            )
+        else {
+            Issue.record("another tenant redelivered it")
+            return
+        }
+    }
+
+    private func claim() throws -> [Delivery] {
+        let due = Mailbox<[Delivery]>()
+        node.store.deliveries.claim(DeliveryDemand(total: 10, other: 10), leaseSeconds: 30) {
+            due.send($0.due)
+        }
+        return try #require(due.wait(milliseconds: 60_000).first)
+    }
+
+    @Test("keys are kept by their hash, listed, and revoked for good")
+    func keys() throws {
+        defer { node.store.stop() }
+        let key = APIKey(
+            id: TestNode.identifiers.make(), tenant: "acme", role: .client, name: "ci", hash: [1, 2],
+            createdAt: Timestamp(microseconds: 1_000_000))
+        for _ in 0..<2 { try wait { node.store.control.createKey(key, reply: $0) }.get() }
+        #expect(try wait { node.store.control.keys(reply: $0) }.get() == [key])
+        try wait { node.store.control.revokeKey(key.id, reply: $0) }.get()
+        guard case .failure(.notFound) = wait({ node.store.control.revokeKey(key.id, reply: $0) }) else {
+            Issue.record("it was revoked twice")
+            return
+        }
+        #expect(try wait { node.store.control.keys(reply: $0) }.get().first?.revokedAt != nil)
+    }
+
+    @Test("the first value of a setting stays")
+    func settings() throws {
+        defer { node.store.stop() }
+        let control = node.store.control
+        #expect(try wait { control.setting("a", reply: $0) }.get() == nil)
+        var settings = try FirstSettings(url: database.url)
+        #expect(try settings.keep("a", [1]) == [1])
+        #expect(try settings.keep("a", [2]) == [1])
+        #expect(try wait { control.setting("a", reply: $0) }.get() == [1])
+    }
+
+    @Test("the status names the nodes and answers quickly with many jobs")
+    func status() throws {
+        defer { node.store.stop() }
+        _ = try node.submit((0..<3).map { newJob(priority: Double($0) / 3) }).get()
+        let status = try node.status()
+        #expect(status.queued == 3 && status.nodes.map(\.id) == [node.id])
+        #expect(status.nodes[0].heartbeatAgeSeconds < 60 && status.roundTripSeconds != nil)
+        #expect(status.oldestQueuedSeconds.map { $0 >= 0 && $0 < 60 } == true)
+    }
+}

@@ -1,0 +1,374 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Webhook endpoints in the store")
+struct WebhookStoreTests {
+    private let database: TestDatabase
+    private let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        node = try TestNode(database.url)
+    }
+
+    private func record(_ change: (inout WebhookEndpoint) -> Void = { _ in }) -> WebhookRecord {
+        var endpoint = WebhookEndpoint(url: "https://hooks.example/in")
+        change(&endpoint)
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        return WebhookRecord(
+            id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
+            endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode())
+    }
+
+    private func create(_ change: (inout WebhookEndpoint) -> Void = { _ in }) throws -> WebhookRecord {
+        let new = NewWebhook(record: record(change), idempotency: nil)
+        guard case .made(let made) = try wait({ node.store.control.createWebhook(new, reply: $0) }).get()
+        else {
+            throw StoreError.failed
+        }
+        return made
+    }
+
+    private func read(_ id: WebhookID) -> Result<WebhookRecord, StoreError> {
+        wait { node.store.control.webhook(id, tenant: "acme", reply: $0) }
+    }
+
+    /// Deliveries as the routing of events makes them: `count` for an endpoint, due now. None has an
+    /// identifier from before it happened.
+    private func add(_ count: Int, to webhook: WebhookRecord, type: String = "job.succeeded") throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                    session, url, job_json, endpoint)
+                SELECT overlay(gen_random_uuid()::text PLACING 'ff' FROM 1)::uuid, gen_random_uuid(),
+                    gen_random_uuid(), i, now(), now(), '\(type)',
+                    'acme', 'default', 'https://old.example/', '{}', '\(uuid(webhook.id))'
+                FROM generate_series(1, \(count)) i
+                """)
+        // They are counted where they are made.
+        try connection.execute(
+            script: """
+                INSERT INTO job_counts (shard, deliveries_pending) VALUES ('test', \(count))
+                ON CONFLICT (shard) DO UPDATE SET
+                    deliveries_pending = job_counts.deliveries_pending + excluded.deliveries_pending
+                """)
+    }
+
+    private func uuid<Kind>(_ id: Identifier<Kind>) -> String {
+        let text = hexEncoded(
+            (0..<16).map { index in
+                UInt8(truncatingIfNeeded: (index < 8 ? id.high : id.low) >> UInt64(56 - 8 * (index % 8)))
+            })
+        return text
+    }
+
+    private func claim(_ rooms: DeliveryDemand = DeliveryDemand(total: 100, other: 100)) throws
+        -> ClaimedDeliveries
+    {
+        let found = Mailbox<ClaimedDeliveries>()
+        node.store.deliveries.claim(rooms, leaseSeconds: 600) { found.send($0) }
+        return try #require(found.wait(milliseconds: 60_000).first)
+    }
+
+    @Test("every field survives, and a change is fenced by the revision")
+    func life() throws {
+        defer { node.store.stop() }
+        let made = try create { endpoint in
+            endpoint.filter = WebhookFilter(
+                types: ["job.failed"], session: "s", metadata: [.init("a", "1"), .init("ö", "\"")])
+            endpoint.description = "d"
+            endpoint.isOrdered = true
+            endpoint.format = .cloudevents
+            endpoint.retryDelays = [1, 2.5]
+            endpoint.disableAfter = 7200
+        }
+        #expect(try read(made.id).get() == made)
+        #expect(read(TestNode.identifiers.make()) == .failure(.notFound))
+        let other = wait { node.store.control.webhook(made.id, tenant: "x", reply: $0) }
+        #expect(other == .failure(.notFound))
+        let edit = { (revision: Int32?) in
+            wait { reply in
+                node.store.control.editWebhook(
+                    made.id, tenant: "acme", revision: revision,
+                    { record throws(InvalidFields) in
+                        var record = record
+                        record.endpoint.isEnabled = false
+                        record.endpoint.filter = WebhookFilter()
+                        return record
+                    }, reply: reply)
+            }
+        }
+        guard case .failure(.stale(revision: 1)) = edit(2) else {
+            Issue.record("a stale change was made")
+            return
+        }
+        let edited = try edit(1).get().get()
+        #expect(edited.revision == 2 && !edited.endpoint.isEnabled && edited.disabledReason == .requested)
+        #expect(edited.disabledAt != nil && edited.endpoint.filter == WebhookFilter())
+        #expect(try read(made.id).get() == edited)
+        let second = try create()
+        let page = try wait {
+            node.store.control.webhooks(tenant: "acme", before: nil, limit: 1, reply: $0)
+        }.get()
+        #expect(page == [second])
+        let rest = try wait {
+            node.store.control.webhooks(tenant: "acme", before: second.id, limit: 5, reply: $0)
+        }.get()
+        #expect(rest == [edited])
+    }
+
+    @Test(
+        "an endpoint's deliveries are claimed with its URL, keys and format, no more than there is room for")
+    func claims() throws {
+        defer { node.store.stop() }
+        let (a, b) = (try create { $0.format = .cloudevents }, try create())
+        try add(10, to: a)
+        try add(10, to: b)
+        let lane = ReceiverQueueID(high: b.id.high, low: b.id.low)
+        let found = try claim(DeliveryDemand(total: 100, lanes: [lane: 0], other: 3))
+        #expect(found.due.count == 3 && found.revisions == [lane: 1])
+        for delivery in found.due {
+            #expect(delivery.endpoint?.id == a.id && delivery.endpoint?.format == .cloudevents)
+            #expect(delivery.url == "https://hooks.example/in")
+            #expect(delivery.endpoint?.keys == TestNode.webhookKeys && delivery.tryNumber == 1)
+        }
+        #expect(try claim(DeliveryDemand(total: 4, other: 100)).isMore)
+        #expect(try claim().due.count == 13)
+        #expect(try claim().due.isEmpty)
+        // What goes back is due at once, and the try does not count.
+        node.store.deliveries.record(found.due.map { tried($0, .returned) })
+        let again = try claim()
+        #expect(Set(again.due.map(\.id)) == Set(found.due.map(\.id)))
+        #expect(again.due.allSatisfy { $0.tryNumber == 1 })
+    }
+
+    @Test("of a tenant that holds enough nothing is claimed, and the sender is told that there is something")
+    func fullTenants() throws {
+        defer { node.store.stop() }
+        try add(3, to: try create())
+        var rooms = DeliveryDemand(total: 10, other: 10)
+        rooms.fullTenants = ["acme"]
+        let held = try claim(rooms)
+        #expect(held.due.isEmpty && held.isHeldBack && !held.isMore)
+        rooms.fullTenants = ["other"]
+        let found = try claim(rooms)
+        #expect(found.due.count == 3 && !found.isHeldBack)
+    }
+
+    @Test("of an ordered endpoint nothing is claimed while something before is on its way or waits")
+    func ordered() throws {
+        defer { node.store.stop() }
+        let webhook = try create { $0.isOrdered = true }
+        try add(6, to: webhook)
+        let first = try claim(DeliveryDemand(total: 100, other: 2)).due
+        #expect(first.map(\.sequence) == [1, 2] && first.allSatisfy(\.isOrdered))
+        #expect(try claim().due.isEmpty)
+        let later = Timestamp(microseconds: Sys.wallMicroseconds()) + 60
+        node.store.deliveries.record([tried(first[0], .retry(at: later)), tried(first[1], .returned)])
+        let waiting = try claim()
+        #expect(waiting.due.isEmpty && waiting.next == later)
+        try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
+        let second = try claim(DeliveryDemand(total: 100, other: 3)).due
+        #expect(second.map(\.sequence) == [1, 2, 3])
+        node.store.deliveries.record(second.map { tried($0, .accepted, status: 204) })
+        #expect(try claim().due.map(\.sequence) == [4, 5, 6])
+    }
+
+    @Test("of an ordered endpoint nothing is claimed behind what somebody else is just claiming")
+    func orderedAtOnce() throws {
+        defer { node.store.stop() }
+        try add(4, to: try create { $0.isOrdered = true })
+        var other = try Connection(url: database.url)
+        try other.execute(
+            script: """
+                BEGIN;
+                UPDATE deliveries SET tries = 1, next_try_at = now() + interval '600 s' WHERE sequence <= 2
+                """)
+        let answers = Mailbox<ClaimedDeliveries>()
+        node.store.deliveries.claim(DeliveryDemand(total: 100, other: 100), leaseSeconds: 600) {
+            answers.send($0)
+        }
+        var found: [ClaimedDeliveries] = []
+        try eventually("it has its answer, or waits for the other one") {
+            found += answers.take()
+            return try !found.isEmpty || isBlocked("deliveries", database.url)
+        }
+        try other.execute(script: "COMMIT")
+        if found.isEmpty { found = answers.wait(milliseconds: 60_000) }
+        #expect(found.map { $0.due.map(\.sequence) } == [[]])
+    }
+
+    @Test("410 disables an endpoint, failure for too long does, and enabled again it gets what waited")
+    func disabling() throws {
+        defer { node.store.stop() }
+        let webhook = try create { $0.disableAfter = 3600 }
+        try add(3, to: webhook)
+        let first = try claim().due
+        node.store.deliveries.record([tried(first[0], .givenUp, status: 410)])
+        try eventually("it is disabled") { try read(webhook.id).get().disabledReason == .gone }
+        node.store.deliveries.record(first[1...].map { tried($0, .returned) })
+        #expect(try claim().due.isEmpty)
+        try enable(webhook.id)
+        #expect(try read(webhook.id).get().failingSince == nil)
+        let second = try claim().due
+        #expect(second.count == 2)
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        node.store.deliveries.record([tried(second[0], .retry(at: now))])
+        try eventually("it is failing") { try read(webhook.id).get().failingSince != nil }
+        #expect(try read(webhook.id).get().endpoint.isEnabled)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE webhooks SET failing_since = now() - interval '3601 s'")
+        node.store.deliveries.record([tried(second[1], .retry(at: now))])
+        try eventually("it is disabled") { try read(webhook.id).get().disabledReason == .failing }
+        try enable(webhook.id)
+        let third = try claim().due
+        #expect(third.count == 2)
+        node.store.deliveries.record([tried(third[0], .retry(at: now))])
+        try eventually("it is failing") { try read(webhook.id).get().failingSince != nil }
+        node.store.deliveries.record([tried(third[1], .accepted, status: 200)])
+        try eventually("it works") { try read(webhook.id).get().failingSince == nil }
+    }
+
+    @Test("whoever else listens is told once that an endpoint was disabled, and why; it itself is not")
+    func disabledEvent() throws {
+        defer { node.store.stop() }
+        let webhook = try create { $0.filter = WebhookFilter(types: nil, session: "s", metadata: []) }
+        let other = try create { $0.filter = WebhookFilter(types: ["webhook.disabled"]) }
+        try add(2, to: webhook)
+        let due = try claim().due
+        node.store.deliveries.record(due.map { tried($0, .givenUp, status: 410) })
+        var told: [Delivery] = []
+        try eventually("the other one is told") {
+            told += try claim().due
+            return !told.isEmpty
+        }
+        #expect(told.count == 1 && told[0].type == "webhook.disabled" && told[0].endpoint?.id == other.id)
+        #expect(told[0].session == "s" && told[0].job == nil && told[0].sequence == 1)
+        let shown = try JSON.parse(told[0].jobJSON)
+        #expect(shown["id"]?.string == webhook.id.description)
+        #expect(shown["disabled_reason"]?["code"]?.string == "gone")
+        let list = try wait { node.store.control.events(EventQuery(tenant: "acme"), reply: $0) }.get().records
+        #expect(list.map(\.event.record.type) == [.webhookDisabled])
+        let expected = DisabledWebhook(id: webhook.id, reason: .gone)
+        #expect(list.first?.event.record.disabledWebhook == expected)
+        try enable(webhook.id)
+        #expect(try claim().due.isEmpty)
+    }
+
+    @Test("what waits for a disabled endpoint does not keep a session's events from being over")
+    func drainedDespite() throws {
+        defer { node.store.stop() }
+        let webhook = try create()
+        _ = try node.submit(newJob(session: "drained"))
+        node.end(try node.attempt(), success)
+        try node.waitForDeliveries(3)
+        func isOver() throws -> Bool {
+            var query = EventQuery(tenant: "acme")
+            query.types = [EventType.sessionEventsFinished].mask
+            return try !wait { node.store.control.events(query, reply: $0) }.get().records.isEmpty
+        }
+        #expect(try !isOver())
+        try enable(webhook.id, false)
+        try eventually("the session's events are over") { try isOver() }
+        #expect(try node.status().deliveriesPending == 3)
+    }
+
+    private func enable(_ id: WebhookID, _ isEnabled: Bool = true) throws {
+        let edited = wait { reply in
+            node.store.control.editWebhook(
+                id, tenant: "acme", revision: nil,
+                { record throws(InvalidFields) in
+                    var record = record
+                    record.endpoint.isEnabled = isEnabled
+                    return record
+                }, reply: reply)
+        }
+        #expect(try edited.get().get().disabledReason == (isEnabled ? nil : .requested))
+    }
+
+    @Test("a ping goes out though the endpoint is disabled, and says nothing about it")
+    func ping() throws {
+        defer { node.store.stop() }
+        let webhook = try create {
+            $0.isEnabled = false
+            $0.isOrdered = true
+        }
+        try add(1, to: webhook)
+        let id = try wait {
+            node.store.control.pingWebhook(webhook.id, tenant: "acme", traceparent: nil, reply: $0)
+        }.get()
+        let due = try claim().due
+        try #require(due.map(\.id) == [id])
+        #expect(due[0].isPing && !due[0].isOrdered)
+        node.store.deliveries.record([tried(due[0], .givenUp, status: 410)])
+        try eventually("it is over") { try node.status().deliveriesPending == 1 }
+        #expect(try read(webhook.id).get().disabledReason == .requested)
+        let shown = try wait {
+            node.store.control.deliveries(
+                of: .webhook(webhook.id), tenant: "acme", type: WebhookPing.type, limit: 5, reply: $0)
+        }.get().records
+        #expect(shown.map(\.id) == [id] && shown.first?.job == nil && shown.first?.tries.count == 1)
+    }
+
+    @Test("a replay makes due what was given up, or everything that is not pending")
+    func replay() throws {
+        defer { node.store.stop() }
+        let webhook = try create()
+        try add(6, to: webhook)
+        let due = try claim().due
+        node.store.deliveries.record(
+            due[..<2].map { tried($0, .givenUp) } + due[2..<4].map { tried($0, .accepted, status: 200) })
+        try eventually("they are over") { try node.status().deliveriesPending == 2 }
+        func replay(_ seconds: Double, until: Double? = nil, onlyFailed: Bool) throws -> Int64 {
+            let now = Timestamp(microseconds: Sys.wallMicroseconds())
+            return try wait {
+                node.store.control.replay(
+                    webhook.id, tenant: "acme", since: now + seconds, until: until.map { now + $0 },
+                    onlyFailed: onlyFailed, reply: $0)
+            }.get()
+        }
+        #expect(try replay(10, onlyFailed: false) == 0)
+        #expect(try replay(-600, until: -300, onlyFailed: false) == 0)
+        #expect(try replay(-600, onlyFailed: true) == 2)
+        #expect(Set(try claim().due.map(\.id)) == Set(due[..<2].map(\.id)))
+        #expect(try replay(-600, onlyFailed: false) == 2)
+        #expect(try node.status().deliveriesPending == 6)
+    }
+
+    @Test("a deleted endpoint gets nothing more, and is forgotten with what waited")
+    func deletion() throws {
+        defer { node.store.stop() }
+        let webhook = try create()
+        try add(5, to: webhook)
+        try wait { node.store.control.deleteWebhook(webhook.id, tenant: "acme", revision: 1, reply: $0) }
+            .get()
+        #expect(read(webhook.id) == .failure(.notFound))
+        #expect(try claim().due.isEmpty)
+        var connection = try Connection(url: database.url)
+        let sweep = Statements.removeOldDeliveries
+        try connection.execute(script: "SET ferry.shard = 'sweep'")
+        var counts: [Int64] = []
+        for _ in 0..<3 {
+            var parameters = Parameters()
+            parameters.append(uuid: 0, 0)
+            parameters.append(int32: 3)
+            counts.append(try connection.execute(sweep, parameters).int64(0, 0))
+        }
+        #expect(counts == [3, 2, 0])
+        #expect(try node.status().deliveriesPending == 0)
+        // A pass of the relay may have read it before it was deleted.
+        let left = Statement("left", "SELECT count(*) FROM webhooks")
+        #expect(try connection.execute(left).int64(0, 0) == 1)
+        try connection.execute(script: "UPDATE webhooks SET deleted_at = deleted_at - interval '11 minutes'")
+        var parameters = Parameters()
+        parameters.append(uuid: 0, 0)
+        parameters.append(int32: 3)
+        _ = try connection.execute(sweep, parameters)
+        #expect(try connection.execute(left).int64(0, 0) == 0)
+    }
+}

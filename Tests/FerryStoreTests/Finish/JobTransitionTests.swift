@@ -1,0 +1,144 @@
+import FerryCore
+import Testing
+
+@testable import FerryStore
+
+@Suite("Endings")
+struct EndingTests {
+    private func attempt(of job: NewJob, number: Int32 = 1, failedAttemptCount: Int32 = 0) -> Attempt {
+        Attempt(
+            job: job.id, number: number, failedAttemptCount: failedAttemptCount, revision: 7,
+            tenant: job.tenant,
+            createdAt: Timestamp(microseconds: 0), startedAt: Timestamp(microseconds: 5_000_000),
+            spec: job.spec,
+            specJSON: job.specJSON, secrets: JobSecrets(), payload: nil, origin: job.origin,
+            scopePath: "/a", traceparent: nil,
+            retryOf: nil, isCancelRequested: false)
+    }
+
+    private func ending(
+        _ attempt: Attempt, _ outcome: AttemptResult.Outcome, at seconds: Int64 = 10
+    ) -> JobTransition {
+        JobTransition(
+            result(attempt, outcome), node: TestNode.identifiers.make(),
+            now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5, .inverted)
+    }
+
+    private func events(of job: FinishedJob) -> [EventRecord] {
+        var packed: [UInt8] = []
+        job.packEvents(into: &packed)
+        return EventRecord.unpack(packed).compactMap(\.record)
+    }
+
+    @Test("success finishes the job, one revision later, and tells who asked")
+    func success() throws {
+        let ended = ending(attempt(of: newJob(webhook: true)), FerryStoreTests.success)
+        guard case .finish(let job) = ended else {
+            Issue.record("\(ended)")
+            return
+        }
+        #expect(job.record.state == .succeeded && job.record.revision == 8 && job.record.errorJSON == nil)
+        #expect(job.isWanted)
+        let event = try #require(events(of: job).first)
+        #expect(event.type == .jobSucceeded && event.isWanted)
+        #expect(event.state == .succeeded && event.revision == 8)
+    }
+
+    @Test("a failure that may pass waits for its retry; the last one, and one that cannot pass, are final")
+    func failures() {
+        let job = newJob(attemptCountMax: 3, retryDelay: 10)
+        guard
+            case .retry(let retry) = ending(attempt(of: job), failure())
+        else {
+            Issue.record("no retry")
+            return
+        }
+        #expect(retry.lease.revision == 7 && retry.failedAttemptCount == 1)
+        #expect(retry.instant == Timestamp(microseconds: 20_000_000))
+        #expect(retry.ended.flatMap { AttemptRecord(packed: $0, node: nil) }?.outcome == .failed)
+        guard case .finish(let last) = ending(attempt(of: job, number: 5, failedAttemptCount: 2), failure()),
+            case .finish(let hopeless) = ending(attempt(of: job), failure(isRetryable: false))
+        else {
+            Issue.record("no end")
+            return
+        }
+        #expect(last.record.state == .failed && last.record.failedAttemptCount == 3)
+        #expect(hopeless.record.state == .failed && !hopeless.isWanted)
+        #expect(events(of: hopeless).map(\.type) == [.jobAttemptFailed, .jobFailed])
+        #expect(events(of: hopeless)[0].detail == hopeless.record.errorJSON)
+    }
+
+    @Test("the event of an attempt has the attempt's error, also when the job fails for another reason")
+    func attemptError() throws {
+        let job = newJob(timeoutForResource: 15, attemptCountMax: 3, retryDelay: 60)
+        let refused = TransferError(.unacceptableStatus, "500.", phase: .waiting, isRetryable: true)
+        guard case .finish(let ended) = ending(attempt(of: job), .failed(refused, retryAfter: nil)) else {
+            Issue.record("it is tried again")
+            return
+        }
+        #expect(ended.record.errorJSON != refused.json)
+        let shown = try JSON.parse(try #require(ended.record.errorJSON))
+        #expect(shown["code"]?.string == "resource_timeout")
+        let told = events(of: ended)
+        #expect(told.map(\.type) == [.jobAttemptFailed, .jobFailed])
+        #expect(told[0].detail == refused.json)
+        let last = try #require(ended.lastAttempt.flatMap { AttemptRecord(packed: $0, node: nil) })
+        #expect(last.errorJSON == refused.json)
+        // What the database has refused is in none of them.
+        guard case .finish(let simplified) = JobTransition.finish(ended).simplified else {
+            Issue.record("it goes back to the queue")
+            return
+        }
+        #expect(events(of: simplified)[0].detail == TransferError.unstorable.json)
+    }
+
+    @Test("a full disk is waited for, however often, unless the job is to be tried once")
+    func fullDisk() {
+        let full = AttemptResult.Outcome.failed(
+            TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true), retryAfter: nil)
+        let tenth = attempt(of: newJob(attemptCountMax: 3, retryDelay: 10), number: 10, failedAttemptCount: 2)
+        guard case .retry(let retry) = ending(tenth, full),
+            case .finish(let once) = ending(attempt(of: newJob(attemptCountMax: 1)), full)
+        else {
+            Issue.record("it ends, or goes on")
+            return
+        }
+        #expect(retry.failedAttemptCount == 2 && retry.instant == Timestamp(microseconds: 20_000_000))
+        #expect(once.record.state == .failed && once.record.failedAttemptCount == 1)
+    }
+
+    @Test("a node that has lost touch with the database costs no attempt, not even the only one")
+    func lostNode() {
+        let lost = AttemptResult.Outcome.failed(
+            TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: true), retryAfter: nil)
+        for count in [1, 3] {
+            let last = attempt(
+                of: newJob(attemptCountMax: count, retryDelay: 10), failedAttemptCount: Int32(count - 1))
+            guard case .retry(let retry) = ending(last, lost) else {
+                Issue.record("it ends")
+                return
+            }
+            #expect(retry.failedAttemptCount == Int32(count - 1))
+            #expect(retry.instant == Timestamp(microseconds: 20_000_000))
+        }
+    }
+
+    @Test("a lease that is given back uses up no attempt")
+    func release() {
+        let given = attempt(of: newJob())
+        guard case .release(let lease, let ended, false, nil) = ending(given, .released) else {
+            Issue.record("not released")
+            return
+        }
+        #expect(lease.attempt == 1 && ended == nil, "it had not begun")
+    }
+
+    @Test("the end is never before the start, whatever the clock says")
+    func clock() {
+        guard case .finish(let job) = ending(attempt(of: newJob()), .cancelled, at: 1) else {
+            Issue.record("not finished")
+            return
+        }
+        #expect(job.record.state == .cancelled && job.record.finishedAt == Timestamp(microseconds: 5_000_000))
+    }
+}

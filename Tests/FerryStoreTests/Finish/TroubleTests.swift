@@ -1,0 +1,135 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@Suite("What the database cannot do just now")
+struct TroubleTests {
+    let database: TestDatabase
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        node = try TestNode(database.url, slots: 0)
+    }
+
+    /// The first `count` rows of a table that anybody would `event` end with this error.
+    private func fail(_ event: String, on table: String = "jobs", _ count: Int, _ state: String) throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                DROP TRIGGER IF EXISTS trouble ON \(table);
+                DROP SEQUENCE IF EXISTS tries;
+                CREATE SEQUENCE tries;
+                CREATE OR REPLACE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF nextval('tries') <= \(count) THEN
+                        RAISE EXCEPTION 'trouble' USING ERRCODE = '\(state)';
+                    END IF;
+                    RETURN NULL;
+                END $$;
+                CREATE TRIGGER trouble AFTER \(event) ON \(table) FOR EACH ROW EXECUTE FUNCTION trouble();
+                """)
+    }
+
+    private func isUnavailable<Value>(_ result: Result<Value, StoreError>) -> Bool {
+        if case .failure(.unavailable) = result { true } else { false }
+    }
+
+    @Test("a submission that loses a deadlock is sent again", arguments: ["40P01", "40001"])
+    func resent(_ state: String) throws {
+        defer { node.store.stop() }
+        try fail("INSERT", 3, state)
+        let accepted = try node.submit([newJob(), newJob()], key: key("a")).get()
+        #expect(!accepted.isReplay)
+        #expect(try countedStates(database.url) == ["queued": 2])
+    }
+
+    @Test("one that loses every time is refused as unavailable, and nothing of it stays")
+    func bounded() throws {
+        defer { node.store.stop() }
+        try fail("INSERT", 1_000, "40P01")
+        #expect(isUnavailable(node.submit([newJob()])))
+        #expect(try countedStates(database.url) == [:])
+    }
+
+    @Test(
+        "what the database has no room or no time for is unavailable, and not our mistake",
+        arguments: ["53100", "53200", "57014", "55P03"])
+    func shortage(_ state: String) throws {
+        defer { node.store.stop() }
+        try fail("INSERT", 1, state)
+        #expect(isUnavailable(node.submit([newJob(), newJob()])))
+        let id = try node.submit(newJob()).id
+        try fail("UPDATE", 1, state)
+        #expect(isUnavailable(wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }))
+        #expect(try node.job(id).get().record.state == .queued)
+    }
+
+    @Test("a command that loses a deadlock is sent again before it is answered")
+    func command() throws {
+        defer { node.store.stop() }
+        let id = try node.submit(newJob()).id
+        try fail("UPDATE", 3, "40P01")
+        let suspended = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
+        #expect(suspended.state == .suspended)
+        try fail("UPDATE", 1_000, "40P01")
+        #expect(isUnavailable(wait { node.store.control.resume(id, tenant: "acme", reply: $0) }))
+    }
+
+    private static let shortages = ["53100", "57014"]
+
+    @Test("a schedule is not to blame for what the database has no room or no time for", arguments: shortages)
+    func schedules(_ state: String) throws {
+        defer { node.store.stop() }
+        let json =
+            #"{"time_zone":"UTC","missed":"run_once","overlap":"allow","enabled":true,"interval":86400}"#
+        let schedule = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+        _ = try wait { reply in
+            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+        }.get()
+        try fail("INSERT", 3, state)
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE schedules SET next_scheduled_at = now(), next_run_at = now()")
+        node.store.schedules.wake()
+        try eventually("its job is there") { try countedStates(database.url) == ["queued": 1] }
+    }
+
+    @Test("an event that the database has no room for is told when it has", arguments: shortages)
+    func events(_ state: String) throws {
+        defer { node.store.stop() }
+        let worker = try TestNode(database.url)
+        defer { worker.store.stop() }
+        _ = try worker.submit(newJob(session: "told"))
+        let attempt = try worker.attempt()
+        try fail("INSERT", on: "event_inbox", 2, state)
+        worker.store.dispatcher.resumed(attempt, at: 7)
+        try eventually("it is told") {
+            try EventLog(database.url).events(of: "told").contains { $0.record.type == .jobResumedAtOffset }
+        }
+    }
+
+    @Test("what came of deliveries is kept until the database has room for it", arguments: shortages)
+    func deliveries(_ state: String) throws {
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try addDeliveries(3, database.url)
+        let found = Mailbox<ClaimedDeliveries>()
+        node.store.deliveries.claim(DeliveryDemand(total: 9, other: 9), leaseSeconds: 600) { found.send($0) }
+        let due = try #require(found.wait(milliseconds: 60_000).first).due
+        #expect(due.count == 3)
+        // Of the first round trip none, and of those that follow none at first.
+        try fail("INSERT", on: "delivery_tries", 2, state)
+        node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
+        let accepted = Statement(
+            "accepted",
+            "SELECT count(*) FROM deliveries d WHERE state = 'accepted' AND EXISTS ("
+                + "SELECT FROM delivery_tries WHERE delivery = d.id)")
+        try eventually("they are accepted") { try connection.execute(accepted).int64(0, 0) == 3 }
+    }
+}

@@ -1,0 +1,139 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Connections beyond an attempt's first")
+struct ConnectionTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private static let limited = "https://limited.example.org:443"
+
+    /// Asks, and waits for the answer.
+    private func ask(_ node: TestNode, _ attempt: Attempt, _ origin: String) throws -> ConnectionGrant {
+        let answers = Mailbox<ConnectionGrant>()
+        let scope = attempt.scope(at: origin)
+        if let answer = node.store.connections.ask(attempt, for: scope, reply: { answers.send($0) }) {
+            return answer
+        }
+        return try #require(answers.wait(milliseconds: 60_000).first)
+    }
+
+    /// Asks again until it is granted: who held the lot just then may have refused it.
+    private func isGranted(_ node: TestNode, _ attempt: Attempt, _ origin: String) throws {
+        try eventually("a connection is granted") { try ask(node, attempt, origin) == .granted }
+    }
+
+    private func rows() throws -> Int64 {
+        var connection = try Connection(url: database.url)
+        return try connection.execute(Statement("extra", "SELECT count(*) FROM connections")).int64(0, 0)
+    }
+
+    @Test("two nodes give a limited host no more connections than its limit, jobs and parts together")
+    func limit() throws {
+        let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 1) }
+        defer { nodes.forEach { $0.store.stop() } }
+        try nodes[0].changeHost(Self.limited, #"{"maximum_connections":4}"#, known: nodes)
+        // One runs on each, for each has one slot: two of four.
+        _ = try nodes[0].submit((0..<2).map { _ in newJob(host: "limited.example.org") }).get()
+        let attempts = try nodes.map { try $0.attempt() }
+        try isGranted(nodes[0], attempts[0], Self.limited)
+        try isGranted(nodes[1], attempts[1], Self.limited)
+        let hold = HostHold(origin: Self.limited, reason: .hostLimit(4, of: .origin))
+        for (node, attempt) in zip(nodes, attempts) {
+            #expect(try ask(node, attempt, Self.limited) == .refused(hold))
+        }
+        // What is given back on one is there for the other.
+        nodes[0].store.connections.giveBack(attempts[0], attempts[0].scope(at: Self.limited))
+        try isGranted(nodes[1], attempts[1], Self.limited)
+        #expect(try ask(nodes[0], attempts[0], Self.limited) == .refused(hold))
+        // An attempt that is over has none, whatever its node has said.
+        nodes[1].end(attempts[1], success)
+        try isGranted(nodes[0], attempts[0], Self.limited)
+        try isGranted(nodes[0], attempts[0], Self.limited)
+        nodes[0].end(attempts[0], success)
+        try eventually("nothing is left of them") { try rows() == 0 }
+    }
+
+    @Test("jobs are not claimed while parts of others have their host's connections")
+    func claims() throws {
+        let node = try TestNode(database.url, slots: 4) { $0.heldSeconds = 300 }
+        defer { node.store.stop() }
+        try node.changeHost(Self.limited, #"{"maximum_connections":3}"#, known: [node])
+        _ = try node.submit(newJob(host: "limited.example.org"))
+        let running = try node.attempt()
+        try isGranted(node, running, Self.limited)
+        try isGranted(node, running, Self.limited)
+        let second = try node.submit(newJob(host: "limited.example.org"))
+        let free = try node.submit(newJob(host: "free.example.org"))
+        #expect(try node.attempt().job == free.id)
+        #expect(try node.job(second.id).get().record.state == .queued)
+        node.store.connections.giveBack(running, running.scope(at: Self.limited))
+        #expect(try node.attempt().job == second.id)
+        // While jobs queue there nobody gets another one.
+        let third = try node.submit(newJob(host: "limited.example.org"))
+        node.store.connections.giveBack(running, running.scope(at: Self.limited))
+        #expect(try node.attempt().job == third.id)
+    }
+
+    @Test("what was there before the limit counts, and what a dead node had does not")
+    func recount() throws {
+        let node = try TestNode(database.url, slots: 4)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob(host: "free.example.org"))
+        let attempt = try node.attempt()
+        for _ in 0..<2 { #expect(try ask(node, attempt, Self.limited) == .granted) }
+        #expect(try rows() == 0, "nothing limits it")
+        try node.changeHost(Self.limited, #"{"maximum_connections":2}"#, known: [node])
+        try eventually("they are counted") { try rows() == 1 }
+        let late = try node.submit(newJob(host: "limited.example.org"))
+        #expect(try ask(node, attempt, Self.limited) != .granted)
+        #expect(try node.job(late.id).get().record.state == .queued)
+        // As if its node had died and another one had taken it over.
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE jobs SET attempt = attempt + 1 WHERE id = '\(accepted.id.uuidText)'")
+        #expect(try node.attempt().job == late.id)
+    }
+
+    @Test("a paused host is refused at once, and a job that was put off waits without losing an attempt")
+    func paused() throws {
+        let node = try TestNode(database.url, slots: 4)
+        defer { node.store.stop() }
+        let accepted = try node.submit(newJob(host: "free.example.org", attemptCountMax: 1))
+        let attempt = try node.attempt()
+        try node.changeHost(Self.limited, #"{"paused":true}"#, known: [node])
+        let hold = HostHold(origin: Self.limited, reason: .hostPaused)
+        #expect(node.store.connections.hold(on: attempt.scope(at: Self.limited)) == hold)
+        #expect(try ask(node, attempt, Self.limited) == .refused(hold))
+        node.store.dispatcher.record(result(attempt, .putOff(hold)))
+        // It comes again by itself, after a second.
+        let next = try node.attempt()
+        #expect(next.job == accepted.id && next.number == 2 && next.failedAttemptCount == 0)
+        node.store.dispatcher.record(result(next, .putOff(hold)))
+        var record = try node.job(accepted.id).get().record
+        try eventually("it waits") {
+            // Who looks after more than a second finds that it has begun again.
+            for again in node.runner.begun.take() {
+                node.store.dispatcher.record(result(again, .putOff(hold)))
+            }
+            record = try node.job(accepted.id).get().record
+            return record.waitingFor == .retry
+        }
+        let error = try JSON.parse(record.errorJSON ?? [])
+        #expect(error["code"]?.string == "host_held" && record.failedAttemptCount == 0)
+        #expect(error["held_by"]?.string == "host_paused")
+    }
+}
+
+extension Attempt {
+    /// The scope of a request that it sends to the root of another origin.
+    func scope(at origin: String) -> RequestScope {
+        RequestScope(tenant: tenant, origin: origin, path: "/")
+    }
+}

@@ -1,0 +1,310 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("Acknowledgement")
+struct AcknowledgementTests {
+    private let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func rules(_ change: (inout AcknowledgementRules) -> Void = { _ in }) -> AcknowledgementRules {
+        var rules = AcknowledgementRules()
+        change(&rules)
+        return rules
+    }
+
+    /// A job that has succeeded and waits for its acknowledgement.
+    private func finish(_ node: TestNode, _ job: NewJob) throws -> JobID {
+        _ = try node.submit(job)
+        node.end(try node.attempt(), success)
+        return job.id
+    }
+
+    private func acknowledge(
+        _ node: TestNode, _ id: JobID, tenant: String = "acme"
+    ) -> Result<JobRecord, StoreError> {
+        wait { node.store.control.acknowledge(id, tenant: tenant, reply: $0) }
+    }
+
+    /// What a look finds at that time, as the housekeeping of any node would: (reminded or given up,
+    /// confirmed).
+    private func look(at now: Timestamp) throws -> (said: Int, confirmed: Int) {
+        var connection = try Connection(url: database.url)
+        var parameters = Parameters()
+        parameters.append(now)
+        parameters.append(int32: 100)
+        let rows = try connection.execute(Statements.remindJobs, parameters)
+        let confirmed = (0..<rows.rowCount).count { rows.bool($0, 2) }
+        return (rows.rowCount - confirmed, confirmed)
+    }
+
+    private func events(_ job: JobID) throws -> [EventType] {
+        try EventLog(database.url).events.filter { $0.record.job == job }.map(\.record.type)
+    }
+
+    private func unacknowledged(_ node: TestNode) throws -> [JobID] {
+        var query = JobQuery(tenant: "acme")
+        query.isUnacknowledged = true
+        return try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
+    }
+
+    @Test("a job that asks stays over its retention until it is acknowledged, and then as long again")
+    func retention() throws {
+        let node = try TestNode(database.url) { $0.retentionSeconds = 3 }
+        defer { node.store.stop() }
+        let kept = try finish(node, newJob(acknowledgement: rules()))
+        let other = try finish(node, newJob())
+        #expect(try unacknowledged(node) == [kept])
+        eventually("the other one is gone") {
+            if case .failure(.notFound) = node.job(other) { true } else { false }
+        }
+        let finishedAt = try #require(try node.job(kept).get().record.finishedAt)
+        let acknowledgedAt = try #require(try acknowledge(node, kept).get().acknowledgedAt)
+        #expect(acknowledgedAt >= finishedAt + 3, "it has outlived its retention")
+        #expect(try unacknowledged(node) == [])
+        eventually("it is gone as well") {
+            if case .failure(.notFound) = node.job(kept) { true } else { false }
+        }
+        #expect(Timestamp(microseconds: Sys.wallMicroseconds()) >= acknowledgedAt + 2.9)
+        eventually("its log is complete") {
+            (try? events(kept).last) == .jobAcknowledged
+        }
+        #expect(try events(kept).count { $0 == .jobAcknowledged } == 1)
+    }
+
+    @Test("a session's shorter retention takes what is not held, and what is held once it is acknowledged")
+    func session() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var configuration = SessionConfiguration()
+        configuration.retention = 0.01
+        let key = SessionKey(tenant: "acme", name: "short")
+        let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
+        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        let kept = try finish(node, newJob(session: "short", acknowledgement: rules()))
+        let other = try finish(node, newJob(session: "short"))
+        // A look at the history comes with each start.
+        let next = try TestNode(database.url, isWorker: false)
+        eventually("the other one is gone") {
+            if case .failure(.notFound) = node.job(other) { true } else { false }
+        }
+        next.store.stop()
+        _ = try acknowledge(node, kept).get()
+        let last = try TestNode(database.url, isWorker: false)
+        defer { last.store.stop() }
+        eventually("it is gone as well") {
+            if case .failure(.notFound) = node.job(kept) { true } else { false }
+        }
+    }
+
+    @Test("reminders come at growing intervals and so often as is asked; then the job is given up, once")
+    func reminders() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let asked = rules {
+            $0.timeout = 10_000
+            $0.reminders.countMax = 4
+            $0.reminders.delayInitial = 100
+            $0.reminders.delayMax = 300
+        }
+        let job = try finish(node, newJob(acknowledgement: asked))
+        let record = try node.job(job).get().record
+        let end = try #require(record.finishedAt)
+        var said: [Int] = []
+        for seconds in 1...10_100 where seconds % 50 == 0 {
+            if try look(at: end + Double(seconds)).said > 0 { said.append(seconds) }
+        }
+        #expect(said == [100, 300, 600, 900, 10_000], "after 100, 200, 300 and 300 s, and when it is over")
+        eventually("the events have their numbers") {
+            (try? events(job).last) == .jobAcknowledgementExpired
+        }
+        #expect(
+            try events(job).suffix(5) == Array(repeating: .jobUnacknowledged, count: 4) + [
+                .jobAcknowledgementExpired
+            ])
+        #expect(try unacknowledged(node) == [])
+        let late = try acknowledge(node, job).get()
+        #expect(late.acknowledgedAt != nil && late.revision == record.revision + 2)
+    }
+
+    @Test("a reminder shows the job as it ended, also when that was a failure")
+    func failed() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob(attemptCountMax: 1, acknowledgement: rules { $0.reminders.delayInitial = 100 })
+        _ = try node.submit(job)
+        node.end(try node.attempt(), failure())
+        node.waitUntilFinished(job.id)
+        let end = try #require(try node.job(job.id).get().record.finishedAt)
+        _ = try look(at: end + 150)
+        let first = try acknowledge(node, job.id).get()
+        let again = try acknowledge(node, job.id).get()
+        #expect(again.acknowledgedAt == first.acknowledgedAt && again.revision == first.revision)
+        eventually("the events have their numbers") { (try? events(job.id).last) == .jobAcknowledged }
+        let record = try node.job(job.id).get().record
+        let log = try EventLog(database.url).events.filter { $0.record.job == job.id }
+        let shown = try log.suffix(3).map { event in
+            var writer = JSONWriter()
+            event.write(into: &writer, job: record)
+            return try JSON.parse(writer.bytes)
+        }
+        #expect(
+            shown.map { $0["type"]?.string } == ["job.failed", "job.unacknowledged", "job.acknowledged"])
+        let jobs = shown.map { $0["data"]?["job"] ?? .null }
+        #expect(jobs.allSatisfy { $0["state"]?.string == "failed" })
+        #expect(jobs.allSatisfy { $0["error"]?["code"]?.string == "connection_lost" })
+        #expect(jobs.map { $0["acknowledged_at"] == .null } == [true, true, false])
+        #expect(jobs[0]["revision"] == jobs[1]["revision"] && jobs[1]["revision"] != jobs[2]["revision"])
+    }
+
+    @Test("several nodes that look at the same moment remind once, and several acknowledgements are one")
+    func together() throws {
+        let nodes = try [
+            TestNode(database.url, slots: 20), TestNode(database.url, isWorker: false),
+        ]
+        defer { for node in nodes { node.store.stop() } }
+        var jobs: [JobID] = []
+        for _ in 0..<20 {
+            let job = newJob(acknowledgement: rules())
+            _ = try nodes[0].submit(job)
+            jobs.append(job.id)
+        }
+        for attempt in try nodes[0].attempts(20) {
+            nodes[0].store.dispatcher.record(result(attempt, success))
+        }
+        eventually("all have ended") { (try? unacknowledged(nodes[0]).count) == 20 }
+        let now = Timestamp(microseconds: Sys.wallMicroseconds()) + 700
+        let said = Mailbox<Int>()
+        for index in 0..<4 {
+            _ = Thread(name: "look-\(index)") { said.send((try? look(at: now).said) ?? -1_000) }
+        }
+        var counts: [Int] = []
+        while counts.count < 4 { counts += said.wait(milliseconds: 120_000) }
+        #expect(counts.reduce(0, +) == 20, "\(counts)")
+        let answers = Mailbox<Result<JobRecord, StoreError>>()
+        for node in nodes {
+            for job in jobs {
+                node.store.control.acknowledge(job, tenant: "acme") { answers.send($0) }
+            }
+        }
+        var records: [JobRecord] = []
+        while records.count < 40 {
+            records += try answers.wait(milliseconds: 120_000).map { try $0.get() }
+        }
+        for job in jobs {
+            let own = records.filter { $0.id == job }
+            #expect(own.count == 2 && own[0].acknowledgedAt == own[1].acknowledgedAt)
+            #expect(own[0].revision == own[1].revision && own[0].acknowledgedAt != nil)
+        }
+        #expect(try look(at: now + 100_000).said == 0)
+        eventually("the events have their numbers") {
+            (try? jobs.allSatisfy { try events($0).last == .jobAcknowledged }) == true
+        }
+        for job in jobs {
+            #expect(try events(job).suffix(3) == [.jobSucceeded, .jobUnacknowledged, .jobAcknowledged])
+        }
+    }
+
+    @Test("a receiver that accepts the end of a job acknowledges it, where that is asked, and no other")
+    func byWebhook() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let byWebhook = rules { $0.by = .webhook }
+        let job = try finish(node, newJob(webhook: true, acknowledgement: byWebhook))
+        let other = try finish(node, newJob(webhook: true, acknowledgement: rules()))
+        try node.waitForDeliveries(2)
+        let found = Mailbox<ClaimedDeliveries>()
+        node.store.deliveries.claim(DeliveryDemand(total: 9, other: 9), leaseSeconds: 30) { found.send($0) }
+        let claimed = try #require(found.wait(milliseconds: 120_000).first).due
+        #expect(Set(claimed.compactMap(\.job)) == [job, other])
+        node.store.deliveries.record(
+            claimed.map { delivery in
+                DeliveryTry(
+                    delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt,
+                    duration: 0.1, status: 204, error: nil, answer: "", verdict: .accepted)
+            })
+        eventually("it is acknowledged") {
+            (try? node.job(job).get().record.acknowledgedAt) != nil
+        }
+        #expect(try node.job(other).get().record.acknowledgedAt == nil)
+        #expect(try unacknowledged(node) == [other])
+    }
+
+    @Test("an acceptance whose acknowledgement was lost with its sender is found instead of a reminder")
+    func lostConfirmation() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = try finish(
+            node, newJob(webhook: true, acknowledgement: rules { $0.by = .webhook }))
+        try node.waitForDeliveries(1)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE deliveries SET state = 'accepted'")
+        let end = try #require(try node.job(job).get().record.finishedAt)
+        let found = try look(at: end + 700)
+        #expect(found.said == 0 && found.confirmed == 1)
+        // As if the time had come.
+        try connection.execute(script: "UPDATE unacknowledged_jobs SET next_look_at = now()")
+        eventually("it is acknowledged") {
+            (try? node.job(job).get().record.acknowledgedAt) != nil
+        }
+        eventually("the event has its number") { (try? events(job).last) == .jobAcknowledged }
+        #expect(try !events(job).contains(.jobUnacknowledged))
+    }
+
+    @Test(
+        "a job that is acknowledged while it is deleted is deleted, unless that was for what it was before",
+        arguments: [false, true])
+    func deleted(namesRevision: Bool) throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = try finish(node, newJob(acknowledgement: rules()))
+        let revision = try node.job(job).get().record.revision
+        var other = try Connection(url: database.url)
+        try other.execute(script: "BEGIN; UPDATE finished_jobs SET revision = revision + 1")
+        let answers = Mailbox<Result<JobRecord, StoreError>>()
+        node.store.control.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
+            answers.send($0)
+        }
+        try eventually("it waits for that") { try isBlocked("control", database.url) }
+        try other.execute(script: "COMMIT")
+        let answer = try #require(answers.wait(milliseconds: 60_000).first)
+        if namesRevision {
+            #expect(throws: StoreError.stale(revision: revision + 1)) { try answer.get() }
+        } else {
+            #expect(try answer.get().revision == revision + 1)
+        }
+        let isLeft = try? node.job(job).get()
+        #expect((isLeft != nil) == namesRevision)
+    }
+
+    @Test("what is not over, does not ask, or is somebody else's is not acknowledged")
+    func refusals() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let waiting = newJob(
+            beginAt: Timestamp(microseconds: 4_000_000_000_000_000), acknowledgement: rules())
+        _ = try node.submit(waiting)
+        let plain = try finish(node, newJob())
+        let kept = try finish(node, newJob(acknowledgement: rules()))
+        func failure(_ result: Result<JobRecord, StoreError>) -> StoreError? {
+            if case .failure(let error) = result { error } else { nil }
+        }
+        #expect(failure(acknowledge(node, waiting.id)) == .invalidState(.waiting, waitingFor: .beginDate))
+        #expect(failure(acknowledge(node, plain)) == .notAwaited)
+        #expect(failure(acknowledge(node, kept, tenant: "other")) == .notFound)
+        // Deleting it is acknowledgement enough.
+        _ = try wait { node.store.control.delete(kept, tenant: "acme", reply: $0) }.get()
+        #expect(try unacknowledged(node) == [])
+        #expect(failure(acknowledge(node, kept)) == .notFound)
+        var connection = try Connection(url: database.url)
+        let held = Statement("held", "SELECT count(*) FROM unacknowledged_jobs")
+        #expect(try connection.execute(held).int64(0, 0) == 0, "nothing is left of its hold")
+        _ = try wait { node.store.control.cancel(waiting.id, tenant: "acme", reply: $0) }.get()
+        #expect(try unacknowledged(node) == [waiting.id], "cancelled jobs wait as well")
+    }
+}

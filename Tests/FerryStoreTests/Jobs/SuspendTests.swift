@@ -1,0 +1,302 @@
+import FerryCore
+import FerryStore
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+@Suite("Suspended jobs")
+struct SuspendTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private func suspend(_ id: JobID, on node: TestNode, revision: Int32? = nil) -> Result<
+        JobRecord, StoreError
+    > {
+        wait { node.store.control.suspend(id, tenant: "acme", revision: revision, reply: $0) }
+    }
+
+    private func resume(_ id: JobID, on node: TestNode) -> Result<JobRecord, StoreError> {
+        wait { node.store.control.resume(id, tenant: "acme", reply: $0) }
+    }
+
+    private func state(_ error: Result<JobRecord, StoreError>) -> JobState? {
+        if case .failure(.invalidState(let state, _)) = error { state } else { nil }
+    }
+
+    private func expectCounts(_ node: TestNode) throws {
+        let counted = try countedStates(database.url)
+        let status = try node.status()
+        #expect(counted["suspended"] ?? 0 == status.suspended && counted["queued"] ?? 0 == status.queued)
+        #expect(counted["running"] ?? 0 == status.running && counted["waiting"] ?? 0 == status.waiting)
+    }
+
+    @Test("queued and waiting jobs are suspended at once; a begin date that is to come is kept")
+    func notRunning() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let queued = newJob()
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let waiting = newJob(beginAt: later)
+        _ = try node.submit([queued, waiting]).get()
+        guard case .failure(.stale(revision: 1)) = suspend(queued.id, on: node, revision: 7) else {
+            Issue.record("a stale revision was accepted")
+            return
+        }
+        for job in [queued, waiting] {
+            let record = try suspend(job.id, on: node).get()
+            #expect(record.state == .suspended && record.revision == 2 && record.waitingFor == nil)
+            #expect(state(suspend(job.id, on: node)) == .suspended)
+        }
+        #expect(try node.status().suspended == 2)
+        try expectCounts(node)
+        #expect(try resume(queued.id, on: node).get().state == .queued)
+        let begin = try resume(waiting.id, on: node).get()
+        #expect(begin.state == .waiting && begin.waitingFor == .beginDate && begin.nextAttemptAt == later)
+        #expect(state(resume(queued.id, on: node)) == .queued)
+        try expectCounts(node)
+    }
+
+    @Test("one that may wait for a good moment still waits for it after it was suspended before it began")
+    func discretionary() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let job = discretionaryJob(bytes: 1_000)
+        let accepted = try node.submit(job)
+        #expect(accepted.waitingFor == .discretionary)
+        #expect(try suspend(job.id, on: node).get().state == .suspended)
+        let resumed = try resume(job.id, on: node).get()
+        #expect(resumed.state == .waiting && resumed.waitingFor == .discretionary)
+        let (before, after) = (try #require(accepted.nextAttemptAt), try #require(resumed.nextAttemptAt))
+        #expect(abs(after - before) < 60, "its latest start, anew")
+        try expectCounts(node)
+        var connection = try Connection(url: database.url)
+        let rows = try connection.execute(
+            Statement("may_start", "SELECT discretionary_from <= now(), discretionary_bytes FROM jobs"))
+        #expect(rows.bool(0, 0) && rows.int64(0, 1) == 1_000)
+    }
+
+    @Test("a running job is suspended by its node; resumed it gets a new attempt with the secrets it had")
+    func running() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob()
+        _ = try node.submit(job)
+        let attempt = try node.attempt()
+        #expect(try suspend(job.id, on: node).get().state == .running)
+        #expect(node.runner.stops.withLock { $0[job.id] } == .suspend)
+        node.store.dispatcher.record(result(attempt, .suspended, leavesBytes: true))
+        #expect(node.observer.suspended.wait(milliseconds: 60_000) == [job.id])
+        let record = try node.job(job.id).get()
+        #expect(record.record.state == .suspended && record.hasBytes && record.record.node == nil)
+        eventually("the slot is free") { node.slots.freeCount == 4 }
+        try expectCounts(node)
+        // The node may have taken it already.
+        #expect([.queued, .running].contains(try resume(job.id, on: node).get().state))
+        let next = try node.attempt()
+        #expect(next.number == 2 && next.failedAttemptCount == 0)
+        node.end(next, success)
+        try expectCounts(node)
+    }
+
+    @Test("a suspension that was asked for outlasts a failure, a drain and a dead node")
+    func asked() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        for outcome in [failure(), .released] {
+            let job = newJob(retryDelay: 60)
+            _ = try node.submit(job)
+            let attempt = try node.attempt()
+            _ = try suspend(job.id, on: node).get()
+            node.store.dispatcher.record(result(attempt, outcome))
+            try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
+            try expectCounts(node)
+        }
+        let job = newJob()
+        _ = try node.submit(job)
+        let attempt = try node.attempt()
+        _ = try suspend(job.id, on: node).get()
+        // Taken back before the node has done it: then the attempt's end only leads to the next one.
+        #expect(try resume(job.id, on: node).get().state == .running)
+        #expect(state(resume(job.id, on: node)) == .running)
+        node.store.dispatcher.record(result(attempt, .suspended))
+        #expect(try node.attempt().number == 2)
+        try expectCounts(node)
+    }
+
+    @Test("a suspended job is cancelled with resume data where it has bytes, and its files are then to stay")
+    func resumeData() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        for leavesBytes in [true, false] {
+            let job = newJob()
+            _ = try node.submit(job)
+            let attempt = try node.attempt()
+            _ = try suspend(job.id, on: node).get()
+            node.store.dispatcher.record(result(attempt, .suspended, leavesBytes: leavesBytes))
+            try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
+            let fates = { try wait { node.store.control.leftovers(of: [job.id], reply: $0) }.get() }
+            #expect(try fates() == [job.id: false])
+            let record = try wait {
+                node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
+            }.get()
+            #expect(record.state == .cancelled)
+            #expect(record.resumeData == (leavesBytes ? "sealed \(job.id)" : nil))
+            #expect(try node.job(job.id).get().record.resumeData == record.resumeData)
+            #expect(node.observer.leaving.withLock { $0.contains(job.id) } == leavesBytes)
+            #expect(try fates() == [job.id: !leavesBytes])
+        }
+        let unknown: JobID = TestNode.identifiers.make()
+        #expect(try wait { node.store.control.leftovers(of: [unknown], reply: $0) }.get() == [:])
+    }
+
+    @Test("a cancellation that its attempt did not hear of leaves the bytes to whoever asked for them")
+    func unheard() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        for keepsBytes in [true, false] {
+            let job = newJob()
+            _ = try node.submit(job)
+            let attempt = try node.attempt()
+            _ = try wait {
+                node.store.control.cancel(job.id, tenant: "acme", keepsBytes: keepsBytes, reply: $0)
+            }.get()
+            // It has failed already: who claims the job next ends it.
+            node.store.dispatcher.record(result(attempt, failure(), leavesBytes: true))
+            node.waitUntilFinished(job.id)
+            let record = try node.job(job.id).get().record
+            #expect(record.state == .cancelled && record.attempt == 2)
+            #expect(record.resumeData == (keepsBytes ? "sealed \(job.id)" : nil))
+            #expect(node.observer.leaving.withLock { $0.contains(job.id) } == keepsBytes)
+        }
+    }
+
+    @Test("a failed job shows resume data when its last attempt has left bytes")
+    func failed() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob()
+        _ = try node.submit(job)
+        node.store.dispatcher.record(
+            result(try node.attempt(), failure(isRetryable: false), leavesBytes: true))
+        node.waitUntilFinished(job.id)
+        #expect(try node.job(job.id).get().record.resumeData == "sealed \(job.id)")
+    }
+
+    @Test("what an attempt has left is shown until another one has ended, however the next ones were lost")
+    func keptBytes() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob()
+        _ = try node.submit(job)
+        let kept = PartialDownload(byteCount: 700_000, total: 1_000_000)
+        let shown = { try node.job(job.id).get().record.kept }
+        for left in [kept, nil, kept] {
+            let attempt = try node.attempt()
+            #expect(try attempt.number == 1 || shown() == kept, "before its own are known")
+            _ = try suspend(job.id, on: node).get()
+            node.store.dispatcher.record(result(attempt, .suspended, kept: left))
+            try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
+            // Without a trace it had not begun: the bytes of the one before are still there.
+            #expect(try shown() == kept)
+            let query = JobQuery(tenant: "acme", limit: 10)
+            let listed = try wait { node.store.control.jobs(query, reply: $0) }.get().records
+            #expect(listed.map(\.kept) == [kept])
+            if left == nil || attempt.number == 1 { _ = try resume(job.id, on: node).get() }
+        }
+        let ended = try wait {
+            node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
+        }.get()
+        #expect(ended.kept == kept)
+        #expect(try shown() == kept)
+        let dropped = newJob()
+        _ = try node.submit(dropped)
+        let attempt = try node.attempt()
+        _ = try suspend(dropped.id, on: node).get()
+        node.store.dispatcher.record(result(attempt, .suspended, kept: kept))
+        try eventually("it is suspended") { try node.job(dropped.id).get().record.state == .suspended }
+        let cancelled = try wait { node.store.control.cancel(dropped.id, tenant: "acme", reply: $0) }.get()
+        #expect(cancelled.kept == nil && cancelled.resumeData == nil)
+        #expect(try node.job(dropped.id).get().record.kept == nil)
+    }
+
+    @Test("the record of a lost attempt hides nothing of the one before it; damage is passed over")
+    func keptAttempt() throws {
+        try TestNode(database.url).store.stop()
+        let instant = Timestamp(microseconds: 1)
+        let trace = AttemptTrace(startedAt: instant, finishedAt: instant)
+        let packed = { (number: Int32, kept: PartialDownload?) in
+            AttemptRecord.packed(
+                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept,
+                .inverted)
+        }
+        let latest = packed(2, PartialDownload(byteCount: 5, total: nil))
+        let lost: [UInt8] = [2] + Array(repeating: 8, count: 28)
+        let all = [packed(1, PartialDownload(byteCount: 3, total: 9)), latest, packed(3, nil), lost, [1], []]
+        var connection = try Connection(url: database.url)
+        var parameters = Parameters()
+        parameters.appendArray(.bytea, all) { $0.append(bytea: $1) }
+        let rows = try connection.execute(
+            Statement("kept", "SELECT kept_attempt($1::bytea[]), kept_attempt(NULL)", parameters: 1),
+            parameters)
+        #expect(rows.bytes(0, 0) == latest && rows.isNull(0, 1))
+    }
+
+    @Test("a drained node leaves the bytes of its jobs to the next attempt")
+    func drained() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob()
+        _ = try node.submit(job)
+        let kept = PartialDownload(byteCount: 7, total: 10)
+        node.store.dispatcher.record(result(try node.attempt(), .released, kept: kept))
+        let next = try node.attempt()
+        let record = try node.job(job.id).get()
+        #expect(next.number == 2 && record.hasBytes && record.record.kept == kept)
+        node.end(next, success)
+        #expect(try node.job(job.id).get().record.kept == nil)
+    }
+
+    @Test("a job whose time ends while no node has it leaves its bytes, as one that runs does")
+    func overdue() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let kept = PartialDownload(byteCount: 7, total: 10)
+        let job = newJob(timeoutForResource: 2)
+        _ = try node.submit(job)
+        let attempt = try node.attempt()
+        _ = try suspend(job.id, on: node).get()
+        node.store.dispatcher.record(result(attempt, .suspended, kept: kept))
+        try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
+        let end = attempt.expiry.microseconds + 50_000
+        eventually("its time is over") { Sys.wallMicroseconds() > end }
+        // Who claims it ends it, unless the watch has come before.
+        _ = resume(job.id, on: node)
+        node.waitUntilFinished(job.id)
+        let record = try node.job(job.id).get().record
+        #expect(record.state == .failed && record.resumeData == "sealed \(job.id)")
+        #expect(record.kept == kept)
+        #expect(node.observer.leaving.withLock { $0.contains(job.id) })
+    }
+
+    @Test("news of a running job are numbered before its end; those of an old attempt are dropped")
+    func news() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob(webhook: true)
+        _ = try node.submit(job)
+        let attempt = try node.attempt()
+        node.store.dispatcher.resumed(attempt, at: 77)
+        node.end(attempt, success)
+        node.store.dispatcher.resumed(attempt, at: 78)
+        try node.waitForDeliveries(2)
+        let deliveries = try wait {
+            node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
+        }.get().records.sorted { $0.sequence < $1.sequence }
+        #expect(deliveries.map(\.type) == ["job.resumed_at_offset", "job.succeeded"])
+        #expect(deliveries.map(\.sequence) == [3, 4])
+        #expect(try node.status().deliveriesPending == 2)
+    }
+}

@@ -1,0 +1,103 @@
+import FerryCore
+import Logging
+import Postgres
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryStore
+
+@Suite("A schedule that two nodes find due")
+struct ScheduleOverlapTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private struct Counts: Sendable, Equatable {
+        let due: Int
+        let submitted: Int
+        let skipped: Int
+    }
+
+    private func connect() throws -> Connection {
+        var options = ConnectionOptions()
+        options.settings = [.init("ferry.shard", "test")]
+        return try Connection(url: database.url, options: options)
+    }
+
+    /// What a node does about due schedules, in a transaction that the caller has begun.
+    private func round(_ connection: inout Connection) throws -> Counts {
+        let context = StoreContext(
+            StoreConfiguration(
+                url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
+                isWorker: true, slots: WorkerSlots(capacity: 0), clock: DatabaseClock(),
+                logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
+                sealSecrets: { _ in [] },
+                hashCredentials: { _ in "0" }))
+        try context.readSessions(&connection)
+        let round = ScheduleTransaction(context: context, countMax: 10, now: context.clock.now())
+        var looked: [ScheduleID] = []
+        let outcome = try round.commit(&connection, looked: &looked)
+        return Counts(
+            due: outcome.dueCount, submitted: outcome.submitted.jobCount, skipped: outcome.skippedCount)
+    }
+
+    private func wholeRound() throws -> Counts {
+        var connection = try connect()
+        try connection.execute(script: "BEGIN")
+        let counts = try round(&connection)
+        try connection.execute(script: "COMMIT")
+        return counts
+    }
+
+    /// One that is due, and so is its next occurrence.
+    private func makeSchedule(_ connection: inout Connection) throws {
+        var parameters = Parameters()
+        parameters.append(
+            text: #"{"time_zone":"UTC","missed":"run_all","overlap":"skip","enabled":true,"interval":1.0}"#)
+        parameters.append(text: newJob().specJSON)
+        let make = Statement(
+            "make_schedule",
+            """
+            INSERT INTO schedules (id, tenant, created_at, updated_at, next_scheduled_at, next_run_at,
+                watches_jobs, definition, spec)
+            SELECT gen_random_uuid(), 'acme', now() - interval '1 hour', now(), now() - interval '5 s',
+                now() - interval '5 s', true, $1::text, $2::text
+            """, parameters: 2)
+        _ = try connection.execute(make, parameters)
+    }
+
+    @Test("the one that comes second sees the job of the first, whenever it has begun to look")
+    func skips() throws {
+        var gate = try connect()
+        try makeSchedule(&gate)
+        // Whoever reads a schedule waits in the middle of the statement while the gate is closed.
+        try gate.execute(
+            script: """
+                ALTER TABLE schedules RENAME TO all_schedules;
+                CREATE FUNCTION pass_gate() RETURNS boolean LANGUAGE sql VOLATILE AS
+                    'SELECT pg_advisory_lock_shared(7); SELECT pg_advisory_unlock_shared(7)';
+                CREATE VIEW schedules AS SELECT * FROM all_schedules WHERE pass_gate()
+                """)
+        var first = try connect()
+        try first.execute(script: "BEGIN")
+        #expect(try round(&first) == Counts(due: 1, submitted: 1, skipped: 0))
+        try gate.execute(script: "SELECT pg_advisory_lock(7)")
+        let done = Mailbox<Counts?>()
+        let second = Thread(name: "second") { done.send(try? wholeRound()) }
+        let waiting = Statement(
+            "waiting",
+            """
+            SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+            WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted
+            """)
+        try eventually("it has begun to look") { try gate.execute(waiting).int64(0, 0) == 1 }
+        try first.execute(script: "COMMIT")
+        try gate.execute(script: "SELECT pg_advisory_unlock(7)")
+        let counts = try #require(done.wait(milliseconds: 60_000).first)
+        second.join()
+        #expect(counts == Counts(due: 1, submitted: 0, skipped: 1))
+        let jobs = Statement("jobs_made", "SELECT count(*) FROM jobs")
+        #expect(try gate.execute(jobs).int64(0, 0) == 1)
+    }
+}

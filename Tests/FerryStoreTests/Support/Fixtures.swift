@@ -1,0 +1,371 @@
+import FerryCore
+import FerryStore
+import Logging
+import Postgres
+import Synchronization
+import Sys
+import TestSupport
+import Testing
+
+/// A database with the current schema.
+let template = TestDatabase.Template(name: "ferry") { url in try Migrator.migrate(url: url) }
+
+/// Keeps what it is told to run, and what it is told to cancel.
+final class RecordingRunner: AttemptRunner {
+    let begun = Mailbox<Attempt>()
+    let cancelled = Mailbox<JobID>()
+    private let react = Mutex<(@Sendable (Attempt) -> Void)?>(nil)
+
+    /// From now on each attempt goes to `body` as well.
+    func react(_ body: @escaping @Sendable (Attempt) -> Void) { react.withLock { $0 = body } }
+
+    func begin(_ attempts: [Attempt]) {
+        for attempt in attempts {
+            // Under the lock: what was not given to somebody is there when that one looks for it. Before
+            // the reaction, which may begin the next one.
+            let body = react.withLock { react in
+                begun.send(attempt)
+                return react
+            }
+            body?(attempt)
+        }
+    }
+    func stop(_ job: JobID, _ how: AttemptStop) {
+        stops.withLock { $0[job] = how }
+        cancelled.send(job)
+    }
+    /// How each of those was asked to end, lastly.
+    let stops = Mutex<[JobID: AttemptStop]>([:])
+    func progress(of job: JobID) -> TransferProgress? { nil }
+
+    let rates = Mailbox<(JobID, Int64?)>()
+    let limits = Mailbox<(TransferLimits, RateShares)>()
+    /// What it has running under limits.
+    let demand = Mutex(RateDemand())
+    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) { rates.send((job, bytesPerSecondMax)) }
+    let sessionRates = Mailbox<[SessionKey: Int64]>()
+    func setSessionRates(_ rates: [SessionKey: Int64]) { sessionRates.send(rates) }
+    func setLimits(_ limits: TransferLimits, shares: RateShares) { self.limits.send((limits, shares)) }
+    func takeRateDemand() -> RateDemand { demand.withLock { $0 } }
+    func setHostRates(_ rates: [String: Int64]) {}
+}
+
+final class RecordingObserver: CommitObserver {
+    let finished = Mailbox<JobID>()
+    let deliveries = Atomic<Int>(0)
+    let suspended = Mailbox<JobID>()
+    let leaving = Mutex<Set<JobID>>([])
+    func jobsFinished(_ jobs: [JobID]) { jobs.forEach { finished.send($0) } }
+    func jobsSuspended(_ jobs: [JobID]) { jobs.forEach { suspended.send($0) } }
+    func jobsLeaveBytes(_ jobs: [JobID]) { leaving.withLock { $0.formUnion(jobs) } }
+    func deliveriesAdded(_ count: Int) { deliveries.add(count, ordering: .relaxed) }
+}
+
+/// One node of the service, without anything but its store. `works` false: it has not begun to. Unless it
+/// names one its lease outlasts every stall of the machine, and it beats as the service does.
+final class TestNode: Sendable {
+    static let identifiers = IdentifierGenerator { Timestamp(microseconds: Sys.wallMicroseconds()) }
+    static let webhookKeys: WebhookKeys = {
+        guard let secret = WebhookSecret(key: Array(0..<32)) else {
+            preconditionFailure("32 bytes are a secret")
+        }
+        return WebhookKeys(.init(secret: secret, seed: Array(repeating: 7, count: 32)))
+    }()
+    let runner = RecordingRunner()
+    let observer = RecordingObserver()
+    let slots: WorkerSlots
+    let downloads = DownloadAdmission()
+    let hosts = HostLimits()
+    let id: NodeID
+    let store: Store
+    private let early = Mutex<[Attempt]>([])
+
+    init(
+        _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
+        leaseSeconds: Double? = nil, prober: (any HostProber)? = nil, works: Bool = true,
+        adjust: (inout StoreConfiguration) -> Void = { _ in }
+    ) throws {
+        var logger = Logger(label: "test")
+        logger.logLevel = .error
+        self.id = id
+        self.slots = WorkerSlots(capacity: slots)
+        var configuration = StoreConfiguration(
+            url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
+            clock: DatabaseClock(), logger: logger, seal: .inverted,
+            openSecrets: { JobSecrets(webhookSecret: String(decoding: $0, as: UTF8.self)) },
+            sealSecrets: { Array(($0.webhookSecret ?? "").utf8) }, hashCredentials: { "\($0.count)" })
+        configuration.openWebhookKeys = { WebhookKeys(json: $0) }
+        configuration.downloads = downloads
+        configuration.hosts = hosts
+        configuration.sealResumePoint = { "sealed \($0.job)" }
+        configuration.leaseSeconds = leaseSeconds ?? 300
+        configuration.heartbeatSeconds = leaseSeconds.map { $0 / 5 } ?? Limits.heartbeatSeconds
+        adjust(&configuration)
+        store = Store(configuration)
+        try store.start(runner: runner, observer: observer, prober: prober)
+        if works { store.beginWork() }
+    }
+
+    /// Submits and waits for the answer.
+    func submit(
+        _ jobs: [NewJob], key: Submission.Idempotency? = nil
+    ) -> Result<Submission.Accepted, StoreError> {
+        wait { reply in store.intake.submit(Submission(jobs: jobs, idempotency: key, reply: reply)) }
+    }
+
+    func submit(_ job: NewJob) throws -> Submission.Accepted.Job {
+        let accepted = try submit([job]).get()
+        return try #require(accepted.jobs.first)
+    }
+
+    func job(_ id: JobID, tenant: String = "acme") -> Result<StoredJob, StoreError> {
+        wait { store.control.storedJob(id, tenant: tenant, reply: $0) }
+    }
+
+    func status() throws -> StoreStatus { try wait { store.control.status(reply: $0) }.get() }
+
+    /// Waits until so many deliveries wait to be sent.
+    func waitForDeliveries(_ count: Int64) throws {
+        try eventually("\(count) deliveries") { try status().deliveriesPending == count }
+    }
+
+    /// The next attempts that were begun, in their order. Those that have come beyond them come next.
+    func attempts(_ count: Int) throws -> [Attempt] {
+        var all = early.withLock { early in
+            defer { early = [] }
+            return early
+        }
+        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
+        while all.count < count && Sys.monotonicNanoseconds() < deadline {
+            all.append(contentsOf: runner.begun.wait(milliseconds: 1000))
+        }
+        try #require(all.count >= count)
+        early.withLock { $0 = Array(all[count...]) }
+        return Array(all[..<count])
+    }
+
+    func attempt() throws -> Attempt { try attempts(1)[0] }
+
+    /// Ends an attempt and waits until that is committed.
+    func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
+        store.dispatcher.record(result(attempt, outcome))
+        if case .succeeded = outcome { waitUntilFinished(attempt.job) }
+    }
+
+    /// What an operator says about a host, and every node knows then.
+    func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
+        let patch = try HostPatch(JSON.parse(Array(patch.utf8)))
+        let answer = wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }
+        let changed = try answer.get().get()
+        let isLimited =
+            changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused
+            || changed.requestRateLimit != nil
+        eventually("every node knows what holds for \(origin)") {
+            nodes.allSatisfy { ($0.hosts.limit(at: origin, .origin) != nil) == isLimited }
+        }
+    }
+
+    func waitUntilFinished(_ job: JobID) {
+        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
+        while Sys.monotonicNanoseconds() < deadline {
+            if observer.finished.wait(milliseconds: 1000).contains(job) { return }
+        }
+        Issue.record("the job did not finish")
+    }
+}
+
+/// Waits for the reply of an asynchronous request.
+func wait<Value: Sendable>(
+    _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+) -> Result<Value, StoreError> {
+    let answer = Mailbox<Result<Value, StoreError>>()
+    ask { answer.send($0) }
+    return answer.wait(milliseconds: 60_000).first ?? .failure(.unavailable)
+}
+
+/// As a client does: what was not possible is asked for again.
+func insist<Value: Sendable>(
+    _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+) throws -> Value {
+    var answer = wait(ask)
+    eventually("it is possible") {
+        if case .failure(.unavailable) = answer { answer = wait(ask) }
+        if case .failure(.unavailable) = answer { return false }
+        return true
+    }
+    return try answer.get()
+}
+
+/// Asks again until the answer is the wanted one.
+func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
+    let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
+    let pause = Mailbox<Int>()
+    while Sys.monotonicNanoseconds() < deadline {
+        if try check() { return }
+        _ = pause.wait(milliseconds: 10)
+    }
+    Issue.record(what)
+}
+
+/// Whether a lane whose name begins so waits for a lock, or for one of this table.
+func isBlocked(_ lane: String, at table: String? = nil, _ url: String) throws -> Bool {
+    // In a transaction of its own: within one the sessions are seen as they were at first.
+    var watcher = try Connection(url: url)
+    let ofTable = table.map { "AND l.relation = '\($0)'::regclass" } ?? ""
+    let blocked = Statement(
+        "blocked",
+        """
+        SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE NOT l.granted AND a.datname = current_database()
+            AND a.application_name LIKE 'ferry \(lane)%' \(ofTable)
+        """)
+    return try watcher.execute(blocked).int64(0, 0) > 0
+}
+
+func result(
+    _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false,
+    kept: PartialDownload? = nil
+) -> AttemptResult {
+    AttemptResult(
+        attempt: attempt, outcome: outcome,
+        response: TransferResponse(
+            status: 200, url: attempt.spec.request.url, headers: [.init("Server", "test")], mimeType: nil,
+            suggestedFilename: nil, expectedContentLength: 1),
+        bytesReceived: 1, bytesSent: 0,
+        trace: kept.map { _ in AttemptTrace(startedAt: attempt.startedAt, finishedAt: attempt.startedAt) },
+        leavesBytes: leavesBytes, kept: kept)
+}
+
+let success = AttemptResult.Outcome.succeeded(
+    TransferResult(path: "a", size: 1, sha256: "ab", body: nil, isKept: false, verified: .length))
+
+func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
+    .failed(
+        TransferError(
+            .connectionLost, "The connection was lost.", phase: .receiving, isRetryable: isRetryable),
+        retryAfter: nil)
+}
+
+/// A valid job; what matters to a case is named by it.
+func newJob(
+    tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
+    host: String = "example.org", path: String = "a", metadata: [JobSpec.Pair] = [],
+    beginAt: Timestamp? = nil,
+    serviceType: JobSpec.NetworkServiceType = .standard,
+    timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
+    webhook: Bool = false, webhookEvents: [EventType]? = nil,
+    sealedSecrets: [UInt8]? = nil, origin: String? = nil, deadlineAt: Timestamp? = nil,
+    acknowledgement: AcknowledgementRules? = nil
+) -> NewJob {
+    var spec = JobSpec(
+        kind: kind, session: session, description: nil, metadata: metadata,
+        request: .init(
+            url: "https://\(host)/\(path)", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
+        destination: kind == .download ? .init(path: "a", ifExists: .replace) : nil, source: nil,
+        integrity: .init(),
+        redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
+        accept: .init(),
+        schedule: .init(
+            priority: priority, earliestBeginAt: beginAt, expectedBytesToSend: nil,
+            expectedBytesToReceive: nil,
+            timeoutForResource: timeoutForResource),
+        bytesPerSecondMax: nil,
+        retry: .init(
+            attemptCountMax: attemptCountMax, delayInitial: retryDelay, multiplier: 1, delayMax: retryDelay,
+            repeatsNonIdempotent: false),
+        webhook: webhook
+            ? .init(
+                url: "https://hook.example.org/",
+                events: webhookEvents ?? [.jobResumedAtOffset] + EventType.standard,
+                hasSecret: sealedSecrets != nil)
+            : nil)
+    spec.schedule.networkServiceType = serviceType
+    spec.schedule.deadlineAt = deadlineAt
+    spec.acknowledgement = acknowledgement
+    return NewJob(
+        id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),
+        sealedSecrets: sealedSecrets,
+        secrets: JobSecrets(webhookSecret: sealedSecrets.map { String(decoding: $0, as: UTF8.self) }),
+        payload: nil,
+        origin: origin ?? "https://\(host):443", traceparent: nil, retryOf: nil)
+}
+
+/// One that may wait for a good moment.
+func discretionaryJob(
+    tenant: String = "acme", session: String = "default", host: String = "example.org", bytes: Int64? = nil
+) -> NewJob {
+    let plain = newJob(tenant: tenant, session: session, host: host)
+    var spec = plain.spec
+    spec.schedule.isDiscretionary = true
+    spec.schedule.expectedBytesToReceive = bytes
+    return NewJob(
+        id: plain.id, tenant: tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
+        secrets: JobSecrets(), payload: nil, origin: plain.origin, traceparent: nil, retryOf: nil)
+}
+
+func key(_ key: String, fingerprint: UInt8 = 1) -> Submission.Idempotency {
+    Submission.Idempotency(
+        tenant: "acme", route: "POST /v1/jobs", key: key,
+        fingerprint: Array(repeating: fingerprint, count: 32))
+}
+
+/// The counts as the rows themselves say.
+func countedStates(_ url: String) throws -> [String: Int64] {
+    var connection = try Connection(url: url)
+    let rows = try connection.execute(
+        Statement("count_states", "SELECT state, count(*) FROM jobs GROUP BY state"))
+    var counts: [String: Int64] = [:]
+    for row in 0..<rows.rowCount { counts[rows.text(row, 0)] = rows.int64(row, 1) }
+    return counts
+}
+
+extension Delivery {
+    /// Each of a lane and a tenant of its own.
+    static func example(_ number: UInt64) -> Delivery {
+        Delivery(
+            id: DeliveryID(high: 0, low: number), lane: ReceiverQueueID(high: 0, low: number),
+            event: EventID(high: 0, low: number), type: EventType.jobSucceeded.rawValue,
+            tenant: "tenant \(number)", session: "s", job: nil, sequence: 1,
+            occurredAt: Timestamp(microseconds: 0), url: "https://hook.example.org/", secret: nil,
+            jobJSON: Array("null".utf8), traceparent: nil, tryNumber: 1)
+    }
+}
+
+/// What a try of a delivery came to.
+func tried(
+    _ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int? = nil, answer: String = ""
+) -> DeliveryTry {
+    DeliveryTry(
+        delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
+        status: status, error: nil, answer: answer, verdict: verdict)
+}
+
+/// Queues copies of the only job of an origin, each by so many microseconds more urgent than the one before.
+func queueCopies(_ count: Int, of origin: String, moreUrgentBy step: Int = 0, _ url: String) throws {
+    var connection = try Connection(url: url)
+    try connection.execute(
+        script: """
+            INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                created_at, lot, urgency)
+            SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
+                created_at, lot, urgency - interval '1 microsecond' * n * \(step)
+            FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)';
+            INSERT INTO job_counts (shard, queued) VALUES ('copies', \(count));
+            """)
+}
+
+/// In SQL: an id of a delivery that no sweep takes for an old one, as it may a random one.
+let lateDeliveryID = "overlay(gen_random_uuid()::text placing 'ffffffff' from 1 for 8)::uuid"
+
+/// Adds deliveries that are due, to so many receivers in turn.
+func addDeliveries(_ count: Int, receiverCount: Int = 1, _ url: String) throws {
+    var connection = try Connection(url: url)
+    try connection.execute(
+        script: """
+            INSERT INTO deliveries (id, event, job, sequence, occurred_at, next_try_at, type, tenant,
+                session, url, job_json)
+            SELECT \(lateDeliveryID), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
+                'job.succeeded', 'acme', 'default', 'https://' || i % \(receiverCount) || '.example/', '{}'
+            FROM generate_series(1, \(count)) i
+            """)
+}

@@ -99,7 +99,7 @@ struct WaitingReasonTests {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
         let page = try String(contentsOf: root.appending(path: "docs/scheduling.md"), encoding: .utf8)
-        let section = try #require(page.components(separatedBy: "## Why it does not run").last)
+        let section = try #require(page.components(separatedBy: "## Waiting reasons").last)
         let rows = section.split(separator: "\n").filter { $0.hasPrefix("| `") }.compactMap {
             $0.split(separator: "`").dropFirst().first.map(String.init)
         }

@@ -1,17 +1,18 @@
 import FerryCore
 
-/// Whose the lots are that are known. When there are too many, those who have the most give one up for those
-/// who have fewer: first tenants, then the sessions of a tenant; of a session the most urgent stay.
+/// The known claim queues by owner. If there are too many, the tenant with the most loses one to a tenant
+/// with fewer; within a tenant, the session with the most loses one. Of a session, the least urgent queue is
+/// dropped.
 struct ClaimQueueShares: Sendable {
-    /// The least urgent first.
+    /// Urgency of a queue's first job; the least urgent sorts first.
     private struct Rank: Comparable, Sendable {
         let head: Timestamp
         static func < (a: Self, b: Self) -> Bool { a.head > b.head }
     }
 
-    /// How many lots each has.
+    /// Number of queues of each tenant, or of each session of a tenant.
     private struct Sizes: Sendable {
-        /// Negative, so that the most come first.
+        /// Negated counts, so that the largest is first.
         private var counts = RankedHeap<String, Int>()
 
         var largest: String? { counts.first?.key }
@@ -23,7 +24,8 @@ struct ClaimQueueShares: Sendable {
             if count == 0 { counts.remove(name) } else { counts.set(name, -count) }
         }
 
-        /// Who gives one up for `name`: who has the most, or itself where that would even nothing out.
+        /// Returns the name that loses a queue to `name`: the one with the most, or `name` itself if the
+        /// difference is at most 1.
         func giver(for name: String) -> String {
             guard let largest, count(of: largest) > count(of: name) + 1 else { return name }
             return largest
@@ -38,23 +40,23 @@ struct ClaimQueueShares: Sendable {
     private var tenants: [String: Tenant] = [:]
     private var sizes = Sizes()
 
-    /// How many lots of the lot's session are known.
+    /// Returns the number of known queues of the queue's session.
     func sessionCount(of lot: ClaimQueue) -> Int { tenants[lot.tenant]?.sizes.count(of: lot.session) ?? 0 }
 
-    /// One more is known, its first job as urgent as `head`.
+    /// Adds a queue. `head`: urgency of its first job.
     mutating func insert(_ lot: ClaimQueue, head: Timestamp) {
         set(lot, head: head)
         tenants[lot.tenant]?.sizes.add(1, to: lot.session)
         sizes.add(1, to: lot.tenant)
     }
 
-    /// The first job of one that is known is as urgent as `head`.
+    /// Updates the urgency of the first job of a known queue.
     mutating func set(_ lot: ClaimQueue, head: Timestamp) {
         tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: RankedHeap()]
             .set(lot.id, Rank(head: head))
     }
 
-    /// It is known no more.
+    /// Removes a known queue.
     mutating func remove(_ lot: ClaimQueue) {
         tenants[lot.tenant]?.sessions[lot.session]?.remove(lot.id)
         tenants[lot.tenant]?.sizes.add(-1, to: lot.session)
@@ -64,7 +66,7 @@ struct ClaimQueueShares: Sendable {
         if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
     }
 
-    /// Which one is to be forgotten for one that is not known; nil: that one has no better right to be.
+    /// Returns the queue to drop for a new one, or `nil` if the new one has no better claim to be known.
     func victim(for lot: ClaimQueue, head: Timestamp) -> Int64? {
         let giver = sizes.giver(for: lot.tenant)
         guard let tenant = tenants[giver] else { return nil }

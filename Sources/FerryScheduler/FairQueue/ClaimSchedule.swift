@@ -1,17 +1,17 @@
 package import FerryCore
 
-/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when
-/// something limits them, or those of one path there when the path is limited by itself. Jobs that one node
-/// alone can do have lots of their own.
+/// Queued jobs that are claimed together: those of a session; those of one origin in a session if something
+/// limits the origin; those of one path of that origin if the path has a limit of its own. Jobs that only one
+/// node can do have queues of their own.
 package struct ClaimQueue: Sendable, Hashable {
     package let id: Int64
     package let tenant: String
     package let session: String
-    /// `scheme://host:port`; nil: every origin that nothing limits.
+    /// `scheme://host:port`, or `nil` for all origins without a limit.
     package let origin: String?
-    /// `RequestScope.path` of its jobs. Empty: every path that is not limited by itself.
+    /// `RequestScope.path` of the jobs; empty for all paths without a limit of their own.
     package let path: String
-    /// The only node that can do them; nil: any.
+    /// The only node that can do the jobs, or `nil` if every node can.
     package let home: NodeID?
 
     package init(
@@ -27,42 +27,45 @@ package struct ClaimQueue: Sendable, Hashable {
     }
 }
 
-/// From which lots the next jobs are claimed: tenants get equal shares, the sessions of a tenant shares by
-/// their weights, and within a session the lot goes first whose first job is the most urgent. Shares are of
-/// slots' time: each job is charged for as long as its session's took lately, and set right when it ends.
+/// Decides which queues the next jobs are claimed from. Tenants get equal shares, the sessions of a tenant
+/// get shares by weight, and within a session the queue with the most urgent first job is next. Shares are of
+/// slot time: each job is charged the mean duration of its session's recent jobs, and the charge is corrected
+/// when the job ends.
 ///
-/// A value without a clock: knows what may queue, not what queues.
+/// A value without clock or I/O: it knows which queues may have jobs, not the jobs.
 package struct ClaimSchedule: Sendable {
+    /// A number of jobs to claim from one queue.
     package struct Ask: Sendable, Equatable {
         package let lot: ClaimQueue
         package let count: Int
-        /// Seconds of a slot that each was charged for.
+        /// Seconds of slot time charged for each job.
         package let cost: Double
     }
 
-    /// What a claim has found out about a lot.
+    /// What a claim has found out about a queue.
     package enum Depth: Sendable, Equatable {
-        /// There may be more.
+        /// The queue may have more jobs.
         case more
+        /// The queue has no more jobs.
         case empty
-        /// Nothing of it can be claimed before.
+        /// No job of the queue can be claimed before this time.
         case blocked(until: Timestamp)
     }
 
-    /// Into how many steps a plan is cut, at least.
+    /// Minimum number of steps in which a plan distributes its jobs.
     private static let stepCount = 16
 
     private struct Known {
         let lot: ClaimQueue
         var head: Timestamp
-        /// The most that it can give at once.
+        /// Largest number of jobs that can be claimed at once, or `nil` if there is no limit.
         var limit: Int?
-        /// The widest scope that limits its requests.
+        /// The widest scope that limits the queue's requests, or `nil` if none does.
         var limited: HostScope?
     }
     private struct Session {
         var weight = 1.0
-        /// By the urgency of their first job.
+        /// Queues by the urgency of their first job.
         var ready = RankedHeap<Int64, Timestamp>()
     }
     private struct Tenant {
@@ -76,31 +79,32 @@ package struct ClaimSchedule: Sendable {
     private var crowd = ClaimQueueShares()
     private var tenants: [String: Tenant] = [:]
     private var shares = FairShares<String>()
-    /// Blocked lots, by the time at which they are tried again.
+    /// Blocked queues by the time at which they become ready.
     private var blocked = RankedHeap<Int64, Timestamp>()
-    /// Those that belong to one origin, blocked or not.
+    /// The queues of each origin, blocked or not.
     private var lotsOf: [String: Set<Int64>] = [:]
 
-    /// `lotCountMax`: lots that are known at once, about 30 MB. Who has the most of them gives the others up;
-    /// a look finds them again.
+    /// `queueCountMax`: largest number of known queues; 50,000 take about 30 MB. If there are more, tenants
+    /// and sessions with the most lose some; a later search finds those again.
     package init(lotCountMax: Int = 50_000) { self.lotCountMax = lotCountMax }
 
     package var isEmpty: Bool { known.isEmpty }
     package var count: Int { known.count }
-    /// Whether anything may be claimed, blocked lots aside.
+    /// `true` if a queue is not blocked.
     package var hasReady: Bool { !shares.isEmpty }
-    /// Lots that are not blocked.
+    /// Number of queues that are not blocked.
     package var readyCount: Int { known.count - blocked.count }
-    /// When the next blocked lot is tried again.
+    /// Time at which the next blocked queue becomes ready, or `nil` if none is blocked.
     package var nextWake: Timestamp? { blocked.first?.rank }
+    /// Returns `true` if the queue is known.
     package func knows(_ lot: Int64) -> Bool { known[lot] != nil }
 
-    // MARK: What queues
+    // MARK: Queues
 
-    /// The lot may have queued jobs, the first of them as urgent as `head`. `weight`: of its session.
-    /// `limit`: what it can give at once. `limited`: the widest scope that limits its requests, or `nil` if
-    /// only its session does. A blocked lot stays blocked. When too many are known, another one is forgotten
-    /// for it, which is returned, or it is not taken in.
+    /// Adds a queue that may have jobs, or updates it. `head`: urgency of its first job; `weight`: of its
+    /// session; `limit`: largest number of jobs that can be claimed at once; `limited`: the widest scope that
+    /// limits its requests, or `nil` if only the session does. A blocked queue stays blocked. If too many
+    /// queues are known, another one is dropped and returned, or the new one is not added.
     @discardableResult
     package mutating func add(
         _ lot: ClaimQueue, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
@@ -125,14 +129,14 @@ package struct ClaimSchedule: Sendable {
         return victim
     }
 
-    /// Nothing of the lot can be claimed before.
+    /// Blocks a queue until `instant`.
     package mutating func block(_ id: Int64, until instant: Timestamp) {
         guard let entry = known[id] else { return }
         setAside(entry.lot)
         blocked.set(id, instant)
     }
 
-    /// Nothing of a scope of the origin can be claimed before, whatever the lot.
+    /// Blocks all queues of a scope of the origin until `instant`.
     package mutating func block(origin: String, _ scope: HostScope, until instant: Timestamp) {
         for id in lotsOf[origin] ?? [] where !blocked.contains(id) {
             guard let lot = known[id]?.lot, scope.contains(tenant: lot.tenant, path: lot.path) else {
@@ -142,21 +146,21 @@ package struct ClaimSchedule: Sendable {
         }
     }
 
-    /// Nothing of the lot can be claimed here, or it is given up for another one.
+    /// Removes a queue: this node can claim nothing from it, or it was dropped for another one.
     package mutating func remove(_ id: Int64) {
         guard let entry = known[id] else { return }
         _ = blocked.remove(id)
         forget(entry.lot)
     }
 
-    /// Nothing blocks the lot any more. `instant`: one that is tried again before that stays blocked.
+    /// Makes a blocked queue ready, unless its block ends before `instant`.
     package mutating func unblock(_ id: Int64, unlessBefore instant: Timestamp) {
         guard let until = blocked.rank(of: id), until >= instant else { return }
         unblock(id)
     }
 
-    /// Blocked lots of an origin are tried again: one of its requests has ended. `isHeld`: whether nothing of
-    /// a lot may begin all the same.
+    /// Makes the blocked queues of an origin ready after one of its requests has ended, except those for
+    /// which `isHeld` returns `true`.
     package mutating func wake(origin: String, unless isHeld: (ClaimQueue) -> Bool = { _ in false }) {
         guard !blocked.isEmpty, let lots = lotsOf[origin] else { return }
         for id in lots {
@@ -165,15 +169,16 @@ package struct ClaimSchedule: Sendable {
         }
     }
 
-    /// Blocked lots whose time has come are tried again.
+    /// Makes the blocked queues ready whose block has ended.
     package mutating func wake(at now: Timestamp) {
         while let (lot, instant) = blocked.first, instant <= now { unblock(lot) }
     }
 
     // MARK: Claims
 
-    /// From where up to `count` jobs are to be claimed, each lot once, and at most one of those that a scope
-    /// of an origin limits together, or of a tenant's there. Everything that is returned has to be settled.
+    /// Plans the claim of up to `count` jobs: each queue appears once, and of the queues that one scope of an
+    /// origin limits together, or one tenant's requests to the origin, at most one. Every returned request
+    /// must be settled.
     package mutating func plan(_ count: Int) -> [Ask] {
         if known.count == 1, let only = known.values.first {
             return planAlone(only, count)
@@ -182,7 +187,7 @@ package struct ClaimSchedule: Sendable {
         var prices: [Int64: Double] = [:]
         var order: [Int64] = []
         var limited: Set<OriginScope> = []
-        // Out of the way until the plan is made.
+        // Set aside until the plan is made.
         var aside: [Int64] = []
         var left = count
         while left > 0, let tenant = shares.next, let session = tenants[tenant]?.shares.next,
@@ -202,7 +207,7 @@ package struct ClaimSchedule: Sendable {
                 order.append(id)
                 prices[id] = costs.cost(of: next.lot)
             }
-            // Several at a time, so that a large claim is not decided job by job.
+            // Several jobs a step, so that a large claim is not decided job by job.
             let taken = max(1, min(left / Self.stepCount, (next.limit ?? .max) - before))
             counts[id] = before + taken
             left -= taken
@@ -222,13 +227,15 @@ package struct ClaimSchedule: Sendable {
         guard hasReady, count > 0 else { return [] }
         let cost = costs.cost(of: only.lot)
         let ask = Ask(lot: only.lot, count: max(1, min(count, only.limit ?? count)), cost: cost)
-        // In two steps, so that who comes now starts where this one will be, and not before all of it.
+        // In two steps: a queue added now starts at the virtual time of this queue's last job, not before all
+        // of its jobs.
         charge(only.lot, Double(ask.count - 1) * cost)
         charge(only.lot, cost)
         return [ask]
     }
 
-    /// What became of an ask. `head`: how urgent its next job is at most.
+    /// Records the result of a request. `head`: lower bound of the urgency of the next job, or `nil` if not
+    /// known.
     package mutating func settle(_ ask: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
         if claimed < ask.count { charge(ask.lot, Double(claimed - ask.count) * ask.cost) }
         let id = ask.lot.id
@@ -241,8 +248,8 @@ package struct ClaimSchedule: Sendable {
         }
     }
 
-    /// A job of the session has held a slot for so many seconds. `charged`: its ask's `cost`; nil: it was
-    /// leased without an ask, when nothing else wanted its slot.
+    /// Corrects the charge of a job that held a slot for `seconds`. `charged`: the `cost` of its request, or
+    /// `nil` if the job was leased without one because nothing else wanted the slot.
     package mutating func ended(tenant: String, session: String, seconds: Double, charged: Double?) {
         costs.note(tenant: tenant, session: session, seconds: seconds)
         guard let charged else { return }
@@ -252,7 +259,7 @@ package struct ClaimSchedule: Sendable {
         tenants[tenant]?.shares.correct(session, more / weight, most: SlotCosts.correctionMax / weight)
     }
 
-    // MARK: Pieces
+    // MARK: Private
 
     private mutating func setHead(of lot: ClaimQueue, _ head: Timestamp) {
         known[lot.id]?.head = head
@@ -278,7 +285,7 @@ package struct ClaimSchedule: Sendable {
         if blocked.remove(id) != nil { makeReady(id) }
     }
 
-    /// Takes a lot out of those that are ready, and its session and tenant with the last one.
+    /// Removes a queue from the ready ones, and its session and tenant with their last ready queue.
     private mutating func setAside(_ lot: ClaimQueue) {
         tenants[lot.tenant]?.sessions[lot.session]?.ready.remove(lot.id)
         guard tenants[lot.tenant]?.sessions[lot.session]?.ready.isEmpty == true else { return }

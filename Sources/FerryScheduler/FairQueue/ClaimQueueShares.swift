@@ -26,7 +26,7 @@ struct ClaimQueueShares: Sendable {
 
         /// Returns the name that loses a queue to `name`: the one with the most, or `name` itself if the
         /// difference is at most 1.
-        func giver(for name: String) -> String {
+        func donor(for name: String) -> String {
             guard let largest, count(of: largest) > count(of: name) + 1 else { return name }
             return largest
         }
@@ -41,38 +41,40 @@ struct ClaimQueueShares: Sendable {
     private var sizes = Sizes()
 
     /// Returns the number of known queues of the queue's session.
-    func sessionCount(of lot: ClaimQueue) -> Int { tenants[lot.tenant]?.sizes.count(of: lot.session) ?? 0 }
+    func sessionCount(of queue: ClaimQueue) -> Int {
+        tenants[queue.tenant]?.sizes.count(of: queue.session) ?? 0
+    }
 
     /// Adds a queue. `head`: urgency of its first job.
-    mutating func insert(_ lot: ClaimQueue, head: Timestamp) {
-        set(lot, head: head)
-        tenants[lot.tenant]?.sizes.add(1, to: lot.session)
-        sizes.add(1, to: lot.tenant)
+    mutating func insert(_ queue: ClaimQueue, head: Timestamp) {
+        set(queue, head: head)
+        tenants[queue.tenant]?.sizes.add(1, to: queue.session)
+        sizes.add(1, to: queue.tenant)
     }
 
     /// Updates the urgency of the first job of a known queue.
-    mutating func set(_ lot: ClaimQueue, head: Timestamp) {
-        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: RankedHeap()]
-            .set(lot.id, Rank(head: head))
+    mutating func set(_ queue: ClaimQueue, head: Timestamp) {
+        tenants[queue.tenant, default: Tenant()].sessions[queue.session, default: RankedHeap()]
+            .set(queue.id, Rank(head: head))
     }
 
     /// Removes a known queue.
-    mutating func remove(_ lot: ClaimQueue) {
-        tenants[lot.tenant]?.sessions[lot.session]?.remove(lot.id)
-        tenants[lot.tenant]?.sizes.add(-1, to: lot.session)
-        sizes.add(-1, to: lot.tenant)
-        guard tenants[lot.tenant]?.sessions[lot.session]?.isEmpty == true else { return }
-        tenants[lot.tenant]?.sessions[lot.session] = nil
-        if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
+    mutating func remove(_ queue: ClaimQueue) {
+        tenants[queue.tenant]?.sessions[queue.session]?.remove(queue.id)
+        tenants[queue.tenant]?.sizes.add(-1, to: queue.session)
+        sizes.add(-1, to: queue.tenant)
+        guard tenants[queue.tenant]?.sessions[queue.session]?.isEmpty == true else { return }
+        tenants[queue.tenant]?.sessions[queue.session] = nil
+        if tenants[queue.tenant]?.sessions.isEmpty == true { tenants[queue.tenant] = nil }
     }
 
     /// Returns the queue to drop for a new one, or `nil` if the new one has no better claim to be known.
-    func victim(for lot: ClaimQueue, head: Timestamp) -> Int64? {
-        let giver = sizes.giver(for: lot.tenant)
-        guard let tenant = tenants[giver] else { return nil }
-        let session = giver == lot.tenant ? tenant.sizes.giver(for: lot.session) : tenant.sizes.largest
+    func victim(for queue: ClaimQueue, head: Timestamp) -> Int64? {
+        let donor = sizes.donor(for: queue.tenant)
+        guard let tenant = tenants[donor] else { return nil }
+        let session = donor == queue.tenant ? tenant.sizes.donor(for: queue.session) : tenant.sizes.largest
         guard let session, let least = tenant.sessions[session]?.first else { return nil }
-        let isOwn = giver == lot.tenant && session == lot.session
+        let isOwn = donor == queue.tenant && session == queue.session
         return isOwn && least.rank.head <= head ? nil : least.key
     }
 }

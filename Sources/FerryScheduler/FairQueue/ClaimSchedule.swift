@@ -4,6 +4,7 @@ package import FerryCore
 /// limits the origin; those of one path of that origin if the path has a limit of its own. Jobs that only one
 /// node can do have queues of their own.
 package struct ClaimQueue: Sendable, Hashable {
+    /// Row number of the queue in the database.
     package let id: Int64
     package let tenant: String
     package let session: String
@@ -14,6 +15,7 @@ package struct ClaimQueue: Sendable, Hashable {
     /// The only node that can do the jobs, or `nil` if every node can.
     package let home: NodeID?
 
+    /// Creates a queue.
     package init(
         id: Int64, tenant: String, session: String, origin: String? = nil, path: String = "",
         home: NodeID? = nil
@@ -36,7 +38,9 @@ package struct ClaimQueue: Sendable, Hashable {
 package struct ClaimSchedule: Sendable {
     /// A number of jobs to claim from one queue.
     package struct Ask: Sendable, Equatable {
+        /// The queue.
         package let lot: ClaimQueue
+        /// Number of jobs to claim.
         package let count: Int
         /// Seconds of slot time charged for each job.
         package let cost: Double
@@ -56,7 +60,7 @@ package struct ClaimSchedule: Sendable {
     private static let stepCount = 16
 
     private struct Known {
-        let lot: ClaimQueue
+        let queue: ClaimQueue
         var head: Timestamp
         /// Largest number of jobs that can be claimed at once, or `nil` if there is no limit.
         var limit: Int?
@@ -73,22 +77,24 @@ package struct ClaimSchedule: Sendable {
         var sessions: [String: Session] = [:]
     }
 
-    private let lotCountMax: Int
+    private let queueCountMax: Int
     private var costs = SlotCosts()
     private var known: [Int64: Known] = [:]
-    private var crowd = ClaimQueueShares()
+    private var owners = ClaimQueueShares()
     private var tenants: [String: Tenant] = [:]
     private var shares = FairShares<String>()
     /// Blocked queues by the time at which they become ready.
     private var blocked = RankedHeap<Int64, Timestamp>()
     /// The queues of each origin, blocked or not.
-    private var lotsOf: [String: Set<Int64>] = [:]
+    private var queuesOfOrigin: [String: Set<Int64>] = [:]
 
     /// `queueCountMax`: largest number of known queues; 50,000 take about 30 MB. If there are more, tenants
     /// and sessions with the most lose some; a later search finds those again.
-    package init(lotCountMax: Int = 50_000) { self.lotCountMax = lotCountMax }
+    package init(queueCountMax: Int = 50_000) { self.queueCountMax = queueCountMax }
 
+    /// `true` if no queue is known.
     package var isEmpty: Bool { known.isEmpty }
+    /// Number of known queues.
     package var count: Int { known.count }
     /// `true` if a queue is not blocked.
     package var hasReady: Bool { !shares.isEmpty }
@@ -97,7 +103,7 @@ package struct ClaimSchedule: Sendable {
     /// Time at which the next blocked queue becomes ready, or `nil` if none is blocked.
     package var nextWake: Timestamp? { blocked.first?.rank }
     /// Returns `true` if the queue is known.
-    package func knows(_ lot: Int64) -> Bool { known[lot] != nil }
+    package func knows(_ queue: Int64) -> Bool { known[queue] != nil }
 
     // MARK: Queues
 
@@ -107,39 +113,39 @@ package struct ClaimSchedule: Sendable {
     /// queues are known, another one is dropped and returned, or the new one is not added.
     @discardableResult
     package mutating func add(
-        _ lot: ClaimQueue, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
+        _ queue: ClaimQueue, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
     ) -> Int64? {
         var victim: Int64?
-        if let before = known[lot.id] {
-            known[lot.id]?.limit = limit
-            known[lot.id]?.limited = limited
-            if head < before.head { setHead(of: lot, head) }
+        if let before = known[queue.id] {
+            known[queue.id]?.limit = limit
+            known[queue.id]?.limited = limited
+            if head < before.head { setHead(of: queue, head) }
         } else {
-            if known.count >= lotCountMax {
-                victim = crowd.victim(for: lot, head: head)
+            if known.count >= queueCountMax {
+                victim = owners.victim(for: queue, head: head)
                 guard let victim else { return nil }
                 remove(victim)
             }
-            known[lot.id] = Known(lot: lot, head: head, limit: limit, limited: limited)
-            crowd.insert(lot, head: head)
-            if let origin = lot.origin { lotsOf[origin, default: []].insert(lot.id) }
+            known[queue.id] = Known(queue: queue, head: head, limit: limit, limited: limited)
+            owners.insert(queue, head: head)
+            if let origin = queue.origin { queuesOfOrigin[origin, default: []].insert(queue.id) }
         }
-        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: Session()].weight = weight
-        if !blocked.contains(lot.id) { makeReady(lot.id) }
+        tenants[queue.tenant, default: Tenant()].sessions[queue.session, default: Session()].weight = weight
+        if !blocked.contains(queue.id) { makeReady(queue.id) }
         return victim
     }
 
     /// Blocks a queue until `instant`.
     package mutating func block(_ id: Int64, until instant: Timestamp) {
         guard let entry = known[id] else { return }
-        setAside(entry.lot)
+        setAside(entry.queue)
         blocked.set(id, instant)
     }
 
     /// Blocks all queues of a scope of the origin until `instant`.
     package mutating func block(origin: String, _ scope: HostScope, until instant: Timestamp) {
-        for id in lotsOf[origin] ?? [] where !blocked.contains(id) {
-            guard let lot = known[id]?.lot, scope.contains(tenant: lot.tenant, path: lot.path) else {
+        for id in queuesOfOrigin[origin] ?? [] where !blocked.contains(id) {
+            guard let queue = known[id]?.queue, scope.contains(tenant: queue.tenant, path: queue.path) else {
                 continue
             }
             block(id, until: instant)
@@ -150,7 +156,7 @@ package struct ClaimSchedule: Sendable {
     package mutating func remove(_ id: Int64) {
         guard let entry = known[id] else { return }
         _ = blocked.remove(id)
-        forget(entry.lot)
+        forget(entry.queue)
     }
 
     /// Makes a blocked queue ready, unless its block ends before `instant`.
@@ -162,16 +168,16 @@ package struct ClaimSchedule: Sendable {
     /// Makes the blocked queues of an origin ready after one of its requests has ended, except those for
     /// which `isHeld` returns `true`.
     package mutating func wake(origin: String, unless isHeld: (ClaimQueue) -> Bool = { _ in false }) {
-        guard !blocked.isEmpty, let lots = lotsOf[origin] else { return }
-        for id in lots {
-            if let lot = known[id]?.lot, isHeld(lot) { continue }
+        guard !blocked.isEmpty, let queues = queuesOfOrigin[origin] else { return }
+        for id in queues {
+            if let queue = known[id]?.queue, isHeld(queue) { continue }
             unblock(id)
         }
     }
 
     /// Makes the blocked queues ready whose block has ended.
     package mutating func wake(at now: Timestamp) {
-        while let (lot, instant) = blocked.first, instant <= now { unblock(lot) }
+        while let (queue, instant) = blocked.first, instant <= now { unblock(queue) }
     }
 
     // MARK: Claims
@@ -194,56 +200,56 @@ package struct ClaimSchedule: Sendable {
             let id = tenants[tenant]?.sessions[session]?.ready.first?.key, let next = known[id]
         {
             let before = counts[id] ?? 0
-            if before == 0, let origin = next.lot.origin,
+            if before == 0, let origin = next.queue.origin,
                 !limited.insert(
-                    OriginScope(origin: origin, scope: next.limited ?? HostScope(tenant: next.lot.tenant))
+                    OriginScope(origin: origin, scope: next.limited ?? HostScope(tenant: next.queue.tenant))
                 ).inserted
             {
-                setAside(next.lot)
+                setAside(next.queue)
                 aside.append(id)
                 continue
             }
             if before == 0 {
                 order.append(id)
-                prices[id] = costs.cost(of: next.lot)
+                prices[id] = costs.cost(of: next.queue)
             }
             // Several jobs a step, so that a large claim is not decided job by job.
             let taken = max(1, min(left / Self.stepCount, (next.limit ?? .max) - before))
             counts[id] = before + taken
             left -= taken
-            charge(next.lot, Double(taken) * (prices[id] ?? 0))
+            charge(next.queue, Double(taken) * (prices[id] ?? 0))
             if let limit = next.limit, before + taken >= limit {
-                setAside(next.lot)
+                setAside(next.queue)
                 aside.append(id)
             }
         }
         for id in aside { makeReady(id) }
         return order.compactMap { id in
-            known[id].map { Ask(lot: $0.lot, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
+            known[id].map { Ask(lot: $0.queue, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
         }
     }
 
     private mutating func planAlone(_ only: Known, _ count: Int) -> [Ask] {
         guard hasReady, count > 0 else { return [] }
-        let cost = costs.cost(of: only.lot)
-        let ask = Ask(lot: only.lot, count: max(1, min(count, only.limit ?? count)), cost: cost)
+        let cost = costs.cost(of: only.queue)
+        let request = Ask(lot: only.queue, count: max(1, min(count, only.limit ?? count)), cost: cost)
         // In two steps: a queue added now starts at the virtual time of this queue's last job, not before all
         // of its jobs.
-        charge(only.lot, Double(ask.count - 1) * cost)
-        charge(only.lot, cost)
-        return [ask]
+        charge(only.queue, Double(request.count - 1) * cost)
+        charge(only.queue, cost)
+        return [request]
     }
 
     /// Records the result of a request. `head`: lower bound of the urgency of the next job, or `nil` if not
     /// known.
-    package mutating func settle(_ ask: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
-        if claimed < ask.count { charge(ask.lot, Double(claimed - ask.count) * ask.cost) }
-        let id = ask.lot.id
+    package mutating func settle(_ request: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
+        if claimed < request.count { charge(request.lot, Double(claimed - request.count) * request.cost) }
+        let id = request.lot.id
         guard known[id] != nil else { return }
-        if let head { setHead(of: ask.lot, head) }
+        if let head { setHead(of: request.lot, head) }
         switch depth {
         case .more: makeReady(id)
-        case .empty: forget(ask.lot)
+        case .empty: forget(request.lot)
         case .blocked(let instant): block(id, until: instant)
         }
     }
@@ -261,24 +267,24 @@ package struct ClaimSchedule: Sendable {
 
     // MARK: Private
 
-    private mutating func setHead(of lot: ClaimQueue, _ head: Timestamp) {
-        known[lot.id]?.head = head
-        crowd.set(lot, head: head)
+    private mutating func setHead(of queue: ClaimQueue, _ head: Timestamp) {
+        known[queue.id]?.head = head
+        owners.set(queue, head: head)
     }
 
-    private mutating func charge(_ lot: ClaimQueue, _ seconds: Double) {
-        let weight = tenants[lot.tenant]?.sessions[lot.session]?.weight ?? 1
-        shares.charge(lot.tenant, seconds)
-        tenants[lot.tenant]?.shares.charge(lot.session, seconds / weight)
+    private mutating func charge(_ queue: ClaimQueue, _ seconds: Double) {
+        let weight = tenants[queue.tenant]?.sessions[queue.session]?.weight ?? 1
+        shares.charge(queue.tenant, seconds)
+        tenants[queue.tenant]?.shares.charge(queue.session, seconds / weight)
     }
 
     private mutating func makeReady(_ id: Int64) {
         guard let entry = known[id] else { return }
-        let lot = entry.lot
-        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: Session()].ready
+        let queue = entry.queue
+        tenants[queue.tenant, default: Tenant()].sessions[queue.session, default: Session()].ready
             .set(id, entry.head)
-        tenants[lot.tenant]?.shares.insert(lot.session)
-        shares.insert(lot.tenant)
+        tenants[queue.tenant]?.shares.insert(queue.session)
+        shares.insert(queue.tenant)
     }
 
     private mutating func unblock(_ id: Int64) {
@@ -286,23 +292,23 @@ package struct ClaimSchedule: Sendable {
     }
 
     /// Removes a queue from the ready ones, and its session and tenant with their last ready queue.
-    private mutating func setAside(_ lot: ClaimQueue) {
-        tenants[lot.tenant]?.sessions[lot.session]?.ready.remove(lot.id)
-        guard tenants[lot.tenant]?.sessions[lot.session]?.ready.isEmpty == true else { return }
-        tenants[lot.tenant]?.shares.remove(lot.session)
-        if tenants[lot.tenant]?.shares.isEmpty == true { shares.remove(lot.tenant) }
+    private mutating func setAside(_ queue: ClaimQueue) {
+        tenants[queue.tenant]?.sessions[queue.session]?.ready.remove(queue.id)
+        guard tenants[queue.tenant]?.sessions[queue.session]?.ready.isEmpty == true else { return }
+        tenants[queue.tenant]?.shares.remove(queue.session)
+        if tenants[queue.tenant]?.shares.isEmpty == true { shares.remove(queue.tenant) }
     }
 
-    private mutating func forget(_ lot: ClaimQueue) {
-        setAside(lot)
-        known[lot.id] = nil
-        crowd.remove(lot)
-        if let origin = lot.origin {
-            lotsOf[origin]?.remove(lot.id)
-            if lotsOf[origin]?.isEmpty == true { lotsOf[origin] = nil }
+    private mutating func forget(_ queue: ClaimQueue) {
+        setAside(queue)
+        known[queue.id] = nil
+        owners.remove(queue)
+        if let origin = queue.origin {
+            queuesOfOrigin[origin]?.remove(queue.id)
+            if queuesOfOrigin[origin]?.isEmpty == true { queuesOfOrigin[origin] = nil }
         }
-        guard crowd.sessionCount(of: lot) == 0 else { return }
-        tenants[lot.tenant]?.sessions[lot.session] = nil
-        if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
+        guard owners.sessionCount(of: queue) == 0 else { return }
+        tenants[queue.tenant]?.sessions[queue.session] = nil
+        if tenants[queue.tenant]?.sessions.isEmpty == true { tenants[queue.tenant] = nil }
     }
 }

@@ -9,8 +9,10 @@ package struct FairShares<Key: Hashable & Sendable>: Sendable {
     /// Virtual times of idle keys that are ahead of the current virtual time.
     private var debts: [Key: Double] = [:]
 
+    /// Creates a set without keys.
     package init() {}
 
+    /// `true` if no key has work.
     package var isEmpty: Bool { ready.isEmpty }
 
     /// The key to serve next, or `nil` if no key has work.

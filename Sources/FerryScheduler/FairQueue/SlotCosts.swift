@@ -26,10 +26,10 @@ struct SlotCosts: Sendable {
     static func bounded(_ seconds: Double) -> Double { min(max(seconds, costMin), costMax) }
 
     /// Returns the seconds that the next job of the queue's session is charged.
-    func cost(of lot: ClaimQueue) -> Double {
-        means[Name(tenant: lot.tenant, session: lot.session)] ?? mean ?? Self.costUnknown
+    func cost(of queue: ClaimQueue) -> Double {
+        means[Name(tenant: queue.tenant, session: queue.session)] ?? mean ?? Self.costUnknown
     }
-/// Adds the duration of a job to the averages of its session and of all sessions.
+    /// Adds the duration of a job to the averages of its session and of all sessions.
 
     mutating func note(tenant: String, session: String, seconds: Double) {
         let name = Name(tenant: tenant, session: session)

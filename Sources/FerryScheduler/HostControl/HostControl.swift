@@ -38,6 +38,7 @@ package struct HostControl: Codable, Sendable, Equatable {
 
     /// State of a scope that is not normal, for administrators.
     package struct ScopeStatus: Sendable, Equatable {
+        /// The scope, its state, its limit, and the reason in words.
         package let scope: HostScope
         package let state: State
         package let limit: Limit

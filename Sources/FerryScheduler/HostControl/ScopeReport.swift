@@ -12,10 +12,12 @@ package struct ScopeReport: Codable, Sendable, Equatable {
         case one(JobID)
         case several
 
+        /// Reads `rawValue`.
         package init(rawValue: String) {
             self = rawValue.isEmpty ? .none : JobID(rawValue).map { .one($0) } ?? .several
         }
 
+        /// Empty, the identifier of the job, or `several`.
         package var rawValue: String {
             switch self {
             case .none: ""

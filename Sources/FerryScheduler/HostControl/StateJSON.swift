@@ -15,6 +15,7 @@ enum StateJSON {
 
     /// Reads a state; `nil` if `bytes` is no JSON object or a member has an invalid value.
     static func state<State: Decodable>(of bytes: [UInt8]) -> State? {
+        // Why the state is damaged does not matter: the caller starts without it.
         guard let json = try? JSON.parse(bytes), json.members != nil else { return nil }
         return try? StateDecoder.value(of: json) as State
     }

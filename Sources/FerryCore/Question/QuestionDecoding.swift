@@ -14,7 +14,7 @@ extension JobDecoding {
         return rules
     }
 
-    /// A question ends the attempt, and the request is made again once it is answered.
+    /// A question ends the attempt, and the request is repeated after the answer.
     func checkQuestions(
         _ fields: inout FieldReader, _ asksOnChallenge: Bool, _ redirects: JobSpec.Redirects,
         _ retry: JobSpec.RetryRules, _ request: JobSpec.RequestSpec?

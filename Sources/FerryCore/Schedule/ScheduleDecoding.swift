@@ -1,11 +1,10 @@
-/// A schedule that was read from untrusted JSON and found right.
+/// A valid schedule from untrusted JSON.
 package struct ValidatedSchedule: Sendable {
     package let spec: ScheduleSpec
-    /// The job of every run; its URL and path may hold placeholders.
+    /// Job of every run; its URL and path may contain placeholders.
     package let job: ValidatedJob
 
-    /// Reads and checks one schedule; every complaint is thrown at once. `validate` reads its job, at
-    /// `#/job`.
+    /// Reads and validates a schedule. Throws all errors at once. `validate`: reads its job, at `#/job`.
     package init(
         _ json: JSON, zones: some TimeZoneSource, now: Timestamp,
         validate: (JSON) throws(InvalidFields) -> ValidatedJob
@@ -31,7 +30,7 @@ package struct ValidatedSchedule: Sendable {
         self.job = job
     }
 
-    /// Found right as the job of some run; then the placeholders take their places again.
+    /// Validates the job of a sample run, then restores the placeholders.
     private static func job(
         _ template: JSON, zone: TimeZoneRules?, _ validate: (JSON) throws(InvalidFields) -> ValidatedJob
     ) throws(InvalidFields) -> ValidatedJob {
@@ -60,7 +59,7 @@ package struct ValidatedSchedule: Sendable {
             spec: spec, payload: found.payload, secrets: found.secrets, origin: found.origin)
     }
 
-    /// What belongs to one job cannot be every run's.
+    /// Reports fields that only make sense for a single job.
     private static func checkTimes(_ job: ValidatedJob) throws(InvalidFields) {
         let complaints = ValidationErrors()
         if job.spec.schedule.earliestBeginAt != nil {

@@ -1,35 +1,34 @@
 import Synchronization
 
-/// Places for deliveries that this node's sender gets as they are made, leased to it, so that it need not
-/// claim them. The sender says how many it has; whoever makes deliveries reserves them before the commit.
-/// Any thread.
+/// Limits how many new deliveries this node's sender gets leased when they are created, without a claim. The
+/// sender publishes its demand; the relay reserves deliveries before the commit. May be used on any thread.
 package final class DeliveryCredits: Sendable {
     private struct Lane {
-        /// As the sender said last, in deliveries; nil: it has nothing to do with the lane.
+        /// Deliveries that the sender accepts for this receiver, or `nil` if it does not know the receiver.
         var room: Int?
         var reservedCount = 0
     }
     private struct State {
         var lanes: [ReceiverQueueID: Lane] = [:]
-        /// Of all lanes together, in `Delivery.weight`.
+        /// Accepted weight of all receivers together (`Delivery.weight`).
         var total = 0
         var other = 0
         var reservedWeight = 0
         var fullTenants: Set<String> = []
-        /// Of `reservedWeight`.
+        /// Part of `reservedWeight` by tenant.
         var tenants: [String: Int] = [:]
         var sender: (@Sendable (LeasedDeliveries) -> Void)?
     }
     private let state = Mutex(State())
 
-    /// Nothing can be reserved before the sender's first word.
+    /// Creates credits of 0 until the sender publishes its demand.
     package init() {}
 
-    /// Whether anything can be reserved now.
+    /// `true` if a delivery can be reserved now.
     package var isOpen: Bool { state.withLock { $0.total > $0.reservedWeight } }
 
-    /// One of its lane, and its weight of all. No tenant gets more than it leaves to others. False: the
-    /// delivery has to wait until it is claimed.
+    /// Reserves a delivery: one of its receiver, and its weight of the total. No tenant gets more than it
+    /// leaves for others. Returns `false` if the delivery must wait for a claim.
     package func reserve(_ delivery: Delivery) -> Bool {
         state.withLock { state in
             let left = state.total - state.reservedWeight
@@ -48,24 +47,24 @@ package final class DeliveryCredits: Sendable {
         }
     }
 
-    /// After the commit: to the sender. It must not block.
+    /// Passes committed deliveries to the sender, which must not block.
     package func hand(_ handed: LeasedDeliveries) {
         let sender = state.withLock { $0.sender }
         sender?(handed)
     }
 
-    /// Deliveries for which places were reserved were not made.
+    /// Releases the reservations of deliveries that were not created.
     package func release(_ deliveries: [Delivery]) {
         state.withLock { Self.release(deliveries, &$0) }
     }
 
-    /// To be called before anything is published.
+    /// Sets the sender; call it before `publish`.
     package func connect(_ sender: @escaping @Sendable (LeasedDeliveries) -> Void) {
         state.withLock { $0.sender = sender }
     }
 
-    /// The sender's word: lanes that changed, and in `gone` those that it has forgotten. `arrived`: of
-    /// deliveries for which places were reserved, and that count among its own now.
+    /// Updates the demand of the sender: of receivers that changed, and, in `gone`, of those that it no
+    /// longer knows. `arrived`: reserved deliveries that the sender counts itself from now on.
     package func publish(
         _ rooms: DeliveryDemand, gone: [ReceiverQueueID] = [], arrived: [Delivery] = []
     ) {
@@ -95,12 +94,15 @@ package final class DeliveryCredits: Sendable {
     }
 }
 
-/// Deliveries that were made for this node's sender: leased to it, committed.
+/// Committed deliveries that were created leased to this node's sender.
 package struct LeasedDeliveries: Sendable {
+    /// The deliveries.
     package var deliveries: [Delivery] = []
+    /// End of their lease.
     package var leasedUntil: Timestamp
-    /// Lanes of which others were made that had no place here.
+    /// Receivers with further new deliveries that were not reserved.
     package var overflowing: Set<ReceiverQueueID> = []
 
+    /// Creates an empty set.
     package init(leasedUntil: Timestamp) { self.leasedUntil = leasedUntil }
 }

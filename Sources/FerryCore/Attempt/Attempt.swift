@@ -14,9 +14,9 @@ package final class Attempt: Sendable {
     package let createdAt: Timestamp
     /// Time of the lease.
     package let startedAt: Timestamp
-    /// The job's fields, with the secrets filled in.
+    /// The job's fields with decrypted URLs and header fields; credentials are in `secrets`.
     package let spec: JobSpec
-    /// The fields as they are stored, without secrets.
+    /// The fields as they are stored.
     package let specJSON: [UInt8]
     /// The decrypted secrets.
     package let secrets: JobSecrets

@@ -103,7 +103,7 @@ package struct TransactionMetrics: Sendable, Equatable {
     package var fetchStart: Int64
     /// Times within the transaction.
     package var moments = Moments()
-    /// Protocol, or `nil` if there was no response.
+    /// Protocol, or `nil` if not known.
     package var networkProtocol: NetworkProtocol?
     /// `true` if the connection was to a proxy.
     package var isProxyConnection = false

@@ -208,7 +208,7 @@ extension JobDecoding {
         {
             complaints.add(
                 "#/redirects/send_credentials_across_origins", "invalid_combination",
-                "The job has credentials; that they may leave their server is said at the submission.")
+                "The job has credentials; only a submission can allow sending them to other origins.")
         }
     }
 
@@ -284,7 +284,7 @@ extension JobDecoding {
             guard isTaken else { continue }
             complaints.add(
                 "#/request/headers/\(pointerStep(header.name))", "invalid_combination",
-                "Another field of the job decides about this header.")
+                "Another field of the job sets this header field.")
         }
         checkContentType(
             DecodedRequest(spec: spec.request, payload: nil, secrets: JobSecrets(), origin: ""), spec.source,

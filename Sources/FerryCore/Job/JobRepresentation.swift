@@ -170,7 +170,7 @@ extension TransferResponse {
     private struct Field {
         var name: String
         var value: String
-        let isHarmless: Bool
+        let isPublic: Bool
     }
 
     /// Returns the `response` object of the API as it is stored (`SealedDocument`).
@@ -178,8 +178,8 @@ extension TransferResponse {
         let fields = joinedHeaders
         let isURLHarmless = RedactedURL.isHarmless(url)
         var patch: JSON?
-        if !isURLHarmless || fields.contains(where: { !$0.isHarmless }) {
-            let secret = fields.filter { !$0.isHarmless }.map { JSON.Member($0.name, .string($0.value)) }
+        if !isURLHarmless || fields.contains(where: { !$0.isPublic }) {
+            let secret = fields.filter { !$0.isPublic }.map { JSON.Member($0.name, .string($0.value)) }
             let members = isURLHarmless ? [] : [JSON.Member("url", .string(url))]
             patch = .object(members + (secret.isEmpty ? [] : [JSON.Member("headers", .object(secret))]))
         }
@@ -192,7 +192,7 @@ extension TransferResponse {
         writer.beginObject()
         for field in fields {
             writer.name(field.name)
-            if field.isHarmless { writer.value(field.value) } else { writer.raw(setMark) }
+            if field.isPublic { writer.value(field.value) } else { writer.raw(setMark) }
         }
         writer.endObject()
         writer.memberOrNull("mime_type", mimeType)
@@ -254,7 +254,7 @@ extension TransferResponse {
                 fields.append(
                     Field(
                         name: header.name, value: header.value,
-                        isHarmless: NonSecretFields.contains(lowercased: key)))
+                        isPublic: NonSecretFields.contains(lowercased: key)))
             }
         }
         return fields

@@ -44,7 +44,7 @@ package struct WaitingReason: Sendable, Equatable {
         case .waiting:
             switch job.waitingFor ?? .beginDate {
             case .discretionary: self.init(discretionary: job, queue())
-            case .connectivity: self.init(away: job, queue())
+            case .connectivity: self.init(unreachableHostOf: job, queue())
             case let waitingFor: self.init(job, waitingFor)
             }
         }
@@ -63,10 +63,10 @@ package struct WaitingReason: Sendable, Equatable {
         } else if let hold = conditions.downloadHold, job.knownSpec?.kind == .download {
             self.init(hold, isElsewherePossible: conditions.workerCount != 1)
         } else if conditions.awaitsHost(job) {
-            self.init(away: job, conditions)
+            self.init(unreachableHostOf: job, conditions)
         } else {
             let reason = conditions.reason(for: job)
-            if reason == .noFreeSlot, let home = job.home, let until = conditions.isThere(home) {
+            if reason == .noFreeSlot, let home = job.home, let until = conditions.aliveUntil(home) {
                 self.init(home, until: until)
             } else {
                 self.init(reason)
@@ -100,7 +100,7 @@ package struct WaitingReason: Sendable, Equatable {
     }
 
     /// One probe looks for the host on behalf of all its jobs, except for a job that has a time of its own.
-    private init(away job: JobRecord, _ conditions: QueueConditions) {
+    private init(unreachableHostOf job: JobRecord, _ conditions: QueueConditions) {
         let probe = job.origin.flatMap { conditions.hostAway($0)?.nextProbeAt }
         self.init(
             .connectivity, "Its host cannot be reached; it starts once it answers.",
@@ -149,10 +149,10 @@ package struct WaitingReason: Sendable, Equatable {
     }
 
     private init(_ job: JobRecord, _ waitingFor: WaitingFor) {
-        if waitingFor == .retry, let (code, trouble) = Self.disk(job) {
+        if waitingFor == .retry, let (code, problem) = Self.disk(job) {
             self.init(
                 code,
-                "The disk that its file goes to \(trouble); it looks again at next_attempt_at, and uses up "
+                "The disk that its file goes to \(problem); it looks again at next_attempt_at, and uses up "
                     + "no attempt.", nextCheckAt: job.nextAttemptAt)
             return
         }
@@ -169,9 +169,9 @@ package struct WaitingReason: Sendable, Equatable {
             case .retry: (.retryBackoff, job.retryDetail)
             case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
-            case .challenge: (.challenge, "The server asks for credentials; somebody has to answer.")
+            case .challenge: (.challenge, "The server asks for credentials; a client has to answer.")
             case .redirect:
-                (.redirect, "The server redirects elsewhere; somebody has to say whether to follow.")
+                (.redirect, "The server redirects to another URL; a client has to decide whether to follow.")
             case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
             case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }
@@ -226,7 +226,7 @@ package struct QueueConditions: Sendable {
     }
 
     /// Returns the time until which the home node counts as alive, or `nil` if it counts as dead.
-    fileprivate func isThere(_ home: NodeAffinity) -> Timestamp? {
+    fileprivate func aliveUntil(_ home: NodeAffinity) -> Timestamp? {
         let until = home.heartbeatAt + leaseSeconds
         return now.map { until > $0 } ?? true ? until : nil
     }
@@ -254,8 +254,8 @@ package struct QueueConditions: Sendable {
         case .capacity: break
         }
         if isPaused { return ("The service is paused; it starts in a good moment after that", nil) }
-        if spec.awaitsHost, let away = job.origin.flatMap({ hostAway($0) }) {
-            return ("Its host cannot be reached; it starts in a good moment after that", away.nextProbeAt)
+        if spec.awaitsHost, let host = job.origin.flatMap({ hostAway($0) }) {
+            return ("Its host cannot be reached; it starts in a good moment after that", host.nextProbeAt)
         }
         switch hosts.flatMap({ hosts in
             job.scope(hosts).map { hosts.reason(for: $0, sessionLimit: nil, at: now) }

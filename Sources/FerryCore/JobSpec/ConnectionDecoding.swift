@@ -51,7 +51,7 @@ extension JobDecoding {
         rules.httpVersion = httpVersion(&fields, url, rules.proxy)
         if rules.authentication?.scheme == .ntlm, [.http2, .http3].contains(rules.httpVersion) {
             fields.complain(
-                "http_version", "invalid_combination", "NTLM is about a connection and needs HTTP/1.1.")
+                "http_version", "invalid_combination", "NTLM authenticates a connection and needs HTTP/1.1.")
         }
         return (rules, secrets)
     }
@@ -66,7 +66,7 @@ extension JobDecoding {
         } else if url?.scheme == .http {
             fields.complain("http_version", "invalid_combination", "HTTP/3 needs an https URL.")
         } else if proxy != nil {
-            fields.complain("http_version", "invalid_combination", "HTTP/3 does not pass proxies.")
+            fields.complain("http_version", "invalid_combination", "HTTP/3 cannot be used with a proxy.")
         }
         return version
     }
@@ -241,7 +241,7 @@ extension JobDecoding {
         let scheme = proxyScheme(&object, url)
         secrets.proxyAuthorities = certificates(&object, "ca")
         if secrets.proxyAuthorities != nil, let url, url.scheme != .https {
-            object.complain("ca", "invalid_combination", "Only an https proxy shows a certificate.")
+            object.complain("ca", "invalid_combination", "Only an https proxy has a certificate.")
         }
         let entries =
             object.strings("no_proxy", countMax: Limits.proxyBypassCountMax, byteCountMax: 255) ?? []

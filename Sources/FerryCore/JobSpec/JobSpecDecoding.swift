@@ -173,7 +173,8 @@ struct JobDecoding {
     private func digest(_ fields: inout FieldReader, _ name: String, byteCount: Int) -> String? {
         guard let text = fields.string(name, isNullable: true) else { return nil }
         if node.missingDigests.contains(name) {
-            fields.complain(name, "not_supported", "The libcrypto of this node does not have it (FIPS?).")
+            fields.complain(
+                name, "not_supported", "This node's libcrypto does not support this digest (FIPS mode?).")
         }
         guard let bytes = hexDecoded(text), bytes.count == byteCount else {
             fields.complain(name, "invalid_value", "This must be \(byteCount * 2) hexadecimal digits.")
@@ -256,12 +257,12 @@ struct JobDecoding {
         if isAwaited {
             fields.complain(
                 "discretionary", "invalid_combination",
-                "Somebody waits for responsive_data: it starts at once.")
+                "A responsive_data job starts at once and cannot be discretionary.")
         }
         if schedule.confirmsBeforeBegin {
             fields.complain(
                 "discretionary", "invalid_combination",
-                "Whoever confirms a job chooses the moment: leave one of the two out.")
+                "A job with confirm_before_begin cannot be discretionary; leave one of them out.")
         }
         if !schedule.dependsOn.isEmpty {
             fields.complain(

@@ -53,11 +53,11 @@ extension JobDecoding {
         guard choice != .identity else { return choice }
         if kind == .upload {
             fields.complain(
-                "accept_encoding", "invalid_combination", "The body of an upload's answer is not kept.")
+                "accept_encoding", "invalid_combination", "The response to an upload is not stored.")
         } else if headers.contains(where: { $0.name.lowercased() == "accept-encoding" }) {
             fields.complain(
                 "accept_encoding", "invalid_combination",
-                "Leave either this out or the Accept-Encoding header, whose answer is stored as sent.")
+                "Give either this or an Accept-Encoding header, which stores the response as sent.")
         }
         return choice
     }
@@ -90,9 +90,9 @@ extension JobDecoding {
             fields.complain(
                 "method", "invalid_value", "A method is made of upper-case letters, digits, - and _.")
         } else if method == "CONNECT" || method == "TRACE" {
-            fields.complain("method", "invalid_value", "\(method) is not a method of a transfer.")
+            fields.complain("method", "invalid_value", "\(method) cannot be used for a transfer.")
         } else if kind == .download, method == "HEAD" {
-            fields.complain("method", "invalid_combination", "The answer to HEAD has no body to download.")
+            fields.complain("method", "invalid_combination", "The response to HEAD has no body to download.")
         } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
             fields.complain(
                 "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")

@@ -2,13 +2,13 @@
 
 /// Accepts submissions. The reply comes after the commit, on a thread of the store: it must not block.
 package protocol SubmissionSink: Sendable {
-    /// Submits jobs; returns at once.
+    /// Submits jobs.
     func submit(_ submission: Submission)
 }
 
 /// Jobs that are accepted together or not at all.
 package struct Submission: Sendable {
-    /// The jobs, at least one.
+    /// The jobs.
     package let jobs: [NewJob]
     /// `Idempotency-Key` of the request, or `nil`.
     package let idempotency: Idempotency?
@@ -164,7 +164,7 @@ package enum StoreError: Error, Sendable, Equatable {
 /// Runs attempts. May be called on any thread. Every attempt that begins leads to exactly one result at the
 /// `ResultSink`.
 package protocol AttemptRunner: Sendable {
-    /// Begins attempts; returns at once.
+    /// Begins attempts.
     func begin(_ attempts: [Attempt])
     /// Stops the attempt if it runs here. Its result is `cancelled` or `suspended`, or the one that it had
     /// just before.

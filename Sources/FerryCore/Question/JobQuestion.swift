@@ -24,7 +24,7 @@ package struct JobQuestion: Sendable, Equatable {
         package var sendsBody: Bool
         /// Redirects so far.
         package var redirectCount: Int
-        /// `true` if a redirect has changed the request to one without a body.
+        /// `true` if a redirect has changed the request to a GET without a body.
         package var hasDroppedBody: Bool
         /// `true` if an earlier request may have had an effect.
         package var hasActed: Bool

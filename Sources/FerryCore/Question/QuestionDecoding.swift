@@ -22,13 +22,14 @@ extension JobDecoding {
         let isInParts =
             fields.value("segments")?.integer ?? 1 > 1 || !(fields.value("mirrors")?.array ?? []).isEmpty
         if isInParts, asksOnChallenge {
-            fields.complain("on_challenge", "invalid_combination", "Parts and mirrors cannot ask.")
+            fields.complain(
+                "on_challenge", "invalid_combination", "A job with segments or mirrors cannot ask.")
         }
         guard redirects.policy == .ask else { return }
         if isInParts {
             complaints.add(
                 "\(fields.pointer("redirects"))/policy", "invalid_combination",
-                "Parts and mirrors cannot ask.")
+                "A job with segments or mirrors cannot ask.")
         } else if let request, !JobSpec.isIdempotent(request.method), !retry.repeatsNonIdempotent {
             complaints.add(
                 "\(fields.pointer("redirects"))/policy", "invalid_combination",

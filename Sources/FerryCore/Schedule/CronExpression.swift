@@ -106,7 +106,9 @@ extension CronExpression {
         if text.hasPrefix("@") {
             guard let known = Self.names[text.lowercased()] else {
                 throw Failure(
-                    message: "There is no such name; use \(Self.names.keys.sorted().joined(separator: ", "))."
+                    message:
+                        "Unknown name \"\(text)\". Use one of: "
+                        + "\(Self.names.keys.sorted().joined(separator: ", "))."
                 )
             }
             spelled = known

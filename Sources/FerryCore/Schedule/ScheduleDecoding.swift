@@ -65,21 +65,22 @@ package struct ValidatedSchedule: Sendable {
         if job.spec.schedule.earliestBeginAt != nil {
             complaints.add(
                 "#/job/schedule/earliest_begin_at", "invalid_combination",
-                "The schedule says when its jobs begin.")
+                "The schedule determines when its jobs begin.")
         }
         if job.spec.schedule.deadlineAt != nil {
             complaints.add(
                 "#/job/schedule/deadline_at", "invalid_combination",
-                "A deadline is one job's; timeout_for_resource counts from each run.")
+                "A deadline is for a single job; timeout_for_resource counts from each run.")
         }
         if !job.spec.schedule.dependsOn.isEmpty {
             complaints.add(
                 "#/job/schedule/depends_on", "invalid_combination",
-                "Jobs that a job depends on are one job's, not every run's.")
+                "Dependencies are for a single job, not for every run.")
         }
         if job.secrets.resumePoint != nil {
             complaints.add(
-                "#/job/resume_data", "invalid_combination", "Resume data is one job's, not every run's.")
+                "#/job/resume_data", "invalid_combination",
+                "Resume data is for a single job, not for every run.")
         }
         guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
     }

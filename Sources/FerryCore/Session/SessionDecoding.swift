@@ -160,7 +160,7 @@ extension JobDecoding {
         if all.shown.count > Limits.headerCountMax || byteCount > Limits.headerByteCountMax {
             complaints.add(
                 path, "too_many",
-                "With those of the session they are more than \(Limits.headerCountMax) or "
+                "With those of the session, there are more than \(Limits.headerCountMax) header fields or "
                     + "\(Limits.headerByteCountMax) bytes.")
         }
         return all
@@ -195,7 +195,7 @@ extension JobDecoding {
         if isInline {
             complaints.add(
                 "\(prefix)/source", "invalid_combination",
-                "An upload of a background session sends a file or what another job has left.")
+                "An upload of a background session needs a source with path or job.")
         }
         checkBackgroundRedirects(spec, at: prefix)
     }

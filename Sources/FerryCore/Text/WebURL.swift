@@ -109,7 +109,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     /// at the ends and percent-encodes spaces inside, as browsers do; validates the rest like `parse`.
     package func resolving(_ reference: String) throws(Failure) -> WebURL {
         guard reference.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
-        let trimmed = reference.trimmed
+        let trimmed = String(Substring(reference).trimmed)
         guard !trimmed.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
         let parts = Reference(trimmed)
         if let name = parts.scheme {
@@ -287,15 +287,4 @@ private func encoded(_ text: String) -> String {
         }
     }
     return String(decoding: bytes, as: UTF8.self)
-}
-
-extension String {
-    /// The text without optional white space (RFC 9110 §5.6.3) at its ends.
-    fileprivate var trimmed: String {
-        let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
-        guard let first = utf8.firstIndex(where: { !isSpace($0) }),
-            let last = utf8.lastIndex(where: { !isSpace($0) })
-        else { return "" }
-        return String(self[first...last])
-    }
 }

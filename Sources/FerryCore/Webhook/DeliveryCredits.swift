@@ -3,13 +3,13 @@ import Synchronization
 /// Limits how many new deliveries this node's sender gets leased when they are created, without a claim. The
 /// sender publishes its demand; the relay reserves deliveries before the commit. May be used on any thread.
 package final class DeliveryCredits: Sendable {
-    private struct Lane {
+    private struct Receiver {
         /// Deliveries that the sender accepts for this receiver, or `nil` if it does not know the receiver.
-        var room: Int?
+        var demand: Int?
         var reservedCount = 0
     }
     private struct State {
-        var lanes: [ReceiverQueueID: Lane] = [:]
+        var receivers: [ReceiverQueueID: Receiver] = [:]
         /// Accepted weight of all receivers together (`Delivery.weight`).
         var total = 0
         var other = 0
@@ -37,12 +37,12 @@ package final class DeliveryCredits: Sendable {
             guard weight <= left, ownWeight <= left, !state.fullTenants.contains(tenant) else {
                 return false
             }
-            var lane = state.lanes[delivery.lane] ?? Lane()
-            guard lane.reservedCount < lane.room ?? state.other else { return false }
-            lane.reservedCount += 1
+            var receiver = state.receivers[delivery.lane] ?? Receiver()
+            guard receiver.reservedCount < receiver.demand ?? state.other else { return false }
+            receiver.reservedCount += 1
             state.tenants[tenant] = ownWeight + weight
             state.reservedWeight += weight
-            state.lanes[delivery.lane] = lane
+            state.receivers[delivery.lane] = receiver
             return true
         }
     }
@@ -66,30 +66,30 @@ package final class DeliveryCredits: Sendable {
     /// Updates the demand of the sender: of receivers that changed, and, in `gone`, of those that it no
     /// longer knows. `arrived`: reserved deliveries that the sender counts itself from now on.
     package func publish(
-        _ rooms: DeliveryDemand, gone: [ReceiverQueueID] = [], arrived: [Delivery] = []
+        _ demand: DeliveryDemand, gone: [ReceiverQueueID] = [], arrived: [Delivery] = []
     ) {
         state.withLock { state in
-            state.total = rooms.total
-            state.other = rooms.other
-            state.fullTenants = rooms.fullTenants
-            for (id, room) in rooms.lanes { state.lanes[id, default: Lane()].room = room }
-            for id in gone { state.lanes[id]?.room = nil }
+            state.total = demand.total
+            state.other = demand.other
+            state.fullTenants = demand.fullTenants
+            for (id, demand) in demand.lanes { state.receivers[id, default: Receiver()].demand = demand }
+            for id in gone { state.receivers[id]?.demand = nil }
             Self.release(arrived, &state)
-            for id in gone where state.lanes[id]?.reservedCount == 0 { state.lanes[id] = nil }
+            for id in gone where state.receivers[id]?.reservedCount == 0 { state.receivers[id] = nil }
         }
     }
 
     private static func release(_ deliveries: [Delivery], _ state: inout State) {
         for delivery in deliveries {
             let (id, tenant, weight) = (delivery.lane, delivery.tenant, delivery.weight)
-            guard var lane = state.lanes[id], lane.reservedCount > 0 else {
-                preconditionFailure("a place was given back twice")
+            guard var receiver = state.receivers[id], receiver.reservedCount > 0 else {
+                preconditionFailure("a reservation was released twice")
             }
-            lane.reservedCount -= 1
+            receiver.reservedCount -= 1
             state.reservedWeight -= weight
             let ownWeight = state.tenants[tenant] ?? 0
             state.tenants[tenant] = ownWeight > weight ? ownWeight - weight : nil
-            state.lanes[id] = lane.reservedCount == 0 && lane.room == nil ? nil : lane
+            state.receivers[id] = receiver.reservedCount == 0 && receiver.demand == nil ? nil : receiver
         }
     }
 }

@@ -56,7 +56,7 @@ package struct WebhookRecord: Sendable, Equatable {
         var detail: String {
             switch self {
             case .requested: "A client has disabled it."
-            case .gone: "The receiver answered 410: it wants nothing more."
+            case .gone: "The receiver answered 410 (Gone)."
             case .failing: "Nothing was accepted for as long as disable_after says."
             }
         }

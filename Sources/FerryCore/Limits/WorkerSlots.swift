@@ -117,7 +117,7 @@ package final class WorkerSlots: Sendable {
     /// Transfers that could begin now.
     package var freeCount: Int { free.withLock { max(0, min($0.slots, $0.leases)) } }
 
-    /// `true` if at least half of the slots are in use.
+    /// `true` if running attempts are at least half as many as slots; attempts that lent their slot count.
     package var isScarce: Bool { free.withLock { 2 * (capacity - $0.slots + $0.lentCount) >= capacity } }
 
     /// Slots that are in use.

@@ -51,9 +51,9 @@ final class EventStreams: EventSink {
     // MARK: Opening
 
     /// Answers with a stream, or says why not. `after`: the last event that the client has seen.
-    func open(_ subject: EventStream.Subject, after: EventID?, _ call: RequestContext) {
+    func open(_ subject: EventStream.Subject, after: EventID?, _ request: RequestContext) {
         guard let stream = enter(subject) else {
-            return call.fail(
+            return request.fail(
                 Problem(
                     .tooManyStreams,
                     "This node ends, or serves \(Limits.eventListenerCountMax) streams of events already."))
@@ -61,9 +61,9 @@ final class EventStreams: EventSink {
         if let after { stream.start(after: after) }
         events.follow(self) { [self] in
             if let job = subject.job {
-                openJob(job, after: after, stream, call)
+                openJob(job, after: after, stream, request)
             } else {
-                openLog(after: after, stream, call)
+                openLog(after: after, stream, request)
             }
         }
     }
@@ -95,50 +95,50 @@ final class EventStreams: EventSink {
     }
 
     /// The last answer of a stream that could not be opened.
-    private func refuse(_ stream: EventStream, _ error: StoreError, _ call: RequestContext) {
+    private func refuse(_ stream: EventStream, _ error: StoreError, _ request: RequestContext) {
         leave(stream)
-        call.fail(error)
+        request.fail(error)
     }
 
-    private func answer(_ stream: EventStream, _ call: RequestContext) {
+    private func answer(_ stream: EventStream, _ request: RequestContext) {
         let fields = HTTPFields([
             ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
         ])
-        call.send(Response(status: 200, fields: fields, body: .stream(stream)))
+        request.send(Response(status: 200, fields: fields, body: .stream(stream)))
     }
 
     // MARK: A job's
 
     /// The job as it is, or what the client has missed; then what happens to it, until it has ended.
-    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ call: RequestContext) {
-        guard let after else { return beginJob(id, stream, call) }
+    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ request: RequestContext) {
+        guard let after else { return beginJob(id, stream, request) }
         follow(id, after: after, stream) { [self] result in
             switch result {
-            case .failure(let error): refuse(stream, error, call)
+            case .failure(let error): refuse(stream, error, request)
             // Some are missing: how it stands instead.
-            case .success(let replay) where !replay.isKnown: beginJob(id, stream, call)
+            case .success(let replay) where !replay.isKnown: beginJob(id, stream, request)
             case .success(let replay) where replay.isOver:
                 // There is nothing to come; 204 tells an EventSource not to try again.
                 leave(stream)
-                call.send(Response(status: 204))
+                request.send(Response(status: 204))
             case .success(let replay):
                 addOfJob(replay, to: stream)
-                answer(stream, call)
+                answer(stream, request)
             }
         }
     }
 
-    private func beginJob(_ id: JobID, _ stream: EventStream, _ call: RequestContext) {
+    private func beginJob(_ id: JobID, _ stream: EventStream, _ request: RequestContext) {
         events.lastEvent { [self] last in
-            guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+            guard let last = try? last.get() else { return refuse(stream, .unavailable, request) }
             jobs.job(id, tenant: stream.subject.query.tenant) { [self] found in
                 switch found {
-                case .failure(let error): refuse(stream, error, call)
+                case .failure(let error): refuse(stream, error, request)
                 case .success(let job):
                     stream.addSnapshot(snapshot(of: job, id: last), upTo: last)
                     stream.add([], isWhole: true)
                     if job.state.isTerminal { stream.end() }
-                    answer(stream, call)
+                    answer(stream, request)
                 }
             }
         }
@@ -175,34 +175,34 @@ final class EventStreams: EventSink {
 
     // MARK: The log's
 
-    private func openLog(after: EventID?, _ stream: EventStream, _ call: RequestContext) {
+    private func openLog(after: EventID?, _ stream: EventStream, _ request: RequestContext) {
         let query = stream.subject.query
         guard let after else {
             return events.lastEvent { [self] last in
-                guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+                guard let last = try? last.get() else { return refuse(stream, .unavailable, request) }
                 stream.addSnapshot(Array("id: \(last)\n\n".utf8), upTo: last)
                 stream.add([], isWhole: true)
-                answer(stream, call)
+                answer(stream, request)
             }
         }
         events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
             [self] result in
             switch result {
-            case .failure(let error): refuse(stream, error, call)
+            case .failure(let error): refuse(stream, error, request)
             case .success(let replay) where replay.isKnown:
                 addOfLog(replay, to: stream)
-                answer(stream, call)
+                answer(stream, request)
             case .success:
                 // Some are missing: how things stand instead.
                 events.lastEvent { [self] last in
-                    guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+                    guard let last = try? last.get() else { return refuse(stream, .unavailable, request) }
                     gather(EventSnapshot(query)) { [self] snapshot in
                         // Without what was to be read the client would believe what is not so: it comes
                         // again.
-                        guard let snapshot else { return refuse(stream, .unavailable, call) }
+                        guard let snapshot else { return refuse(stream, .unavailable, request) }
                         stream.addSnapshot(snapshot.event(id: last), upTo: last)
                         stream.add([], isWhole: true)
-                        answer(stream, call)
+                        answer(stream, request)
                     }
                 }
             }

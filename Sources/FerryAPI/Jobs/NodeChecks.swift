@@ -2,7 +2,8 @@ package import FerryCore
 internal import OpenSSL
 
 extension NodeAbilities {
-    /// Certificates, keys and digests as the OpenSSL of this process reads and computes them.
+    /// Returns the abilities of this node. OpenSSL checks certificates and keys, and tells which digests it can
+    /// compute.
     package static func reading(hasHTTP3: Bool, hasNTLM: Bool) -> NodeAbilities {
         var abilities = NodeAbilities(
             hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),

@@ -1,46 +1,45 @@
 internal import FerryCore
 internal import HTTPServer
 
-extension API {
-    /// `GET /v1/jobs`
-    func listJobs(_ call: RequestContext) {
-        call.answering { () throws(Problem) in list(try jobQuery(call), call) }
+/// Lists jobs.
+final class JobListing: Sendable {
+    private let reader: any JobReader
+    private let view: JobView
+
+    init(_ reader: any JobReader, _ view: JobView) {
+        self.reader = reader
+        self.view = view
     }
+
+    /// `GET /v1/jobs`
+    func list(_ request: RequestContext) throws(Problem) { list(try jobQuery(request), request) }
 
     /// `GET /v1/sessions/{id}/jobs`
-    func listSessionJobs(_ call: RequestContext) {
-        call.answering { () throws(Problem) in
-            var query = try jobQuery(call)
-            query.session = try call.sessionKey().name
-            list(query, call)
-        }
+    func listOfSession(_ request: RequestContext) throws(Problem) {
+        var query = try jobQuery(request)
+        query.session = try request.sessionKey().name
+        list(query, request)
     }
 
-    private func list(_ query: JobQuery, _ call: RequestContext) {
-        var page = query
-        // One more than asked tells whether there is a next page.
-        page.limit += 1
-        ports.reader.jobs(page) { [self] result in
-            switch result {
-            case .failure(let error): call.fail(error)
-            case .success(let found): sendPage(found, query, call)
-            }
-        }
-    }
-
-    private func sendPage(_ found: ListPage<JobRecord, JobKindTag>, _ query: JobQuery, _ call: RequestContext)
-    {
-        let page = Page(found, limit: query.limit) { $0.id }
-        page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
-            write(record, for: call.disclosure, into: &writer)
-        }
+    private func list(_ query: JobQuery, _ request: RequestContext) {
+        var extended = query
+        // One record more than asked for shows whether there is a next page.
+        extended.limit += 1
+        reader.jobs(
+            extended,
+            reply: request.onSuccess { [view] found in
+                let page = Page(found, limit: query.limit) { $0.id }
+                page.send(request, reservingCapacity: page.shown.count * 2_560) { record, writer in
+                    view.write(record, for: request.disclosure, into: &writer)
+                }
+            })
     }
 }
 
-/// Reads filters, limit and cursor; what is wrong is a 400.
-func jobQuery(_ call: RequestContext) throws(Problem) -> JobQuery {
-    var query = JobQuery(tenant: call.principal.tenant)
-    for (name, value) in call.query {
+/// Reads the filters, limit and cursor of a list; a wrong value is a 400.
+private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
+    var query = JobQuery(tenant: request.tenant)
+    for (name, value) in request.query {
         switch name {
         case "session": query.session = try sessionName(value)
         case "state":
@@ -74,7 +73,7 @@ func jobQuery(_ call: RequestContext) throws(Problem) -> JobQuery {
 }
 
 extension JobQuery {
-    /// By a host's name, by `host:port`, or by an origin.
+    /// Narrows the query to a host name, to `host:port`, or to an origin.
     fileprivate mutating func narrow(toHost value: String) throws(Problem) {
         guard let reference = HostReference(value) else {
             throw Problem(
@@ -91,7 +90,7 @@ extension JobQuery {
     }
 }
 
-/// The session that a list or a stream is about.
+/// Returns the value of the parameter `session`; a text that is no session name is a 400.
 func sessionName(_ value: String) throws(Problem) -> String {
     guard SessionName.isValid(value) else {
         throw Problem(
@@ -101,7 +100,7 @@ func sessionName(_ value: String) throws(Problem) -> String {
     return value
 }
 
-/// The values of a list with commas.
+/// Returns the values of a comma-separated list.
 func listed(_ name: String, _ value: String, countMax: Int) throws(Problem) -> [Substring] {
     let values = value.split(separator: ",", omittingEmptySubsequences: false)
     guard values.count <= countMax else {
@@ -110,7 +109,7 @@ func listed(_ name: String, _ value: String, countMax: Int) throws(Problem) -> [
     return values
 }
 
-/// What no metadata can be like is refused.
+/// Returns the name and value of a parameter `metadata.NAME`; a 400 if they are longer than metadata can be.
 private func metadataFilter(_ name: String, _ value: String) throws(Problem) -> JobSpec.Pair {
     let pair = JobSpec.Pair(String(name.dropFirst("metadata.".count)), value)
     guard pair.name.utf8.count <= Limits.metadataNameByteCountMax,

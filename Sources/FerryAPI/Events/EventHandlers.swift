@@ -1,37 +1,41 @@
 internal import FerryCore
 internal import HTTPServer
 
-extension API {
+/// Lists events, and opens streams of them.
+final class EventHandlers: Sendable {
+    private let reader: any EventReader
+    private let streams: EventStreams
+
+    init(_ reader: any EventReader, _ streams: EventStreams) {
+        self.reader = reader
+        self.streams = streams
+    }
+
     /// `GET /v1/events`
-    func listEvents(_ call: RequestContext) {
-        call.answering { () throws(Problem) in
-            if wantsStream(call) { return try streamEvents(of: nil, call) }
-            let query = try eventQuery(call)
-            var page = query
-            page.limit += 1
-            ports.events.events(page) { sendEvents($0, query.limit, call) }
-        }
+    func list(_ request: RequestContext) throws(Problem) {
+        if wantsStream(request) { return try stream(of: nil, request) }
+        let query = try eventQuery(request)
+        var extended = query
+        extended.limit += 1
+        reader.events(
+            extended, reply: request.onSuccess { found in send(found, limit: query.limit, request) })
     }
 
     /// `GET /v1/jobs/{id}/events`
-    func listJobEvents(_ call: RequestContext) {
-        call.answering { () throws(Problem) in
-            let id = try call.identifier(JobID.self)
-            if wantsStream(call) { return try streamEvents(of: id, call) }
-            let query = try eventQuery(call)
-            ports.events.events(
-                of: id, tenant: query.tenant, before: query.before, limit: query.limit + 1
-            ) { sendEvents($0.map { ListPage($0) }, query.limit, call) }
-        }
+    func listOfJob(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(JobID.self)
+        if wantsStream(request) { return try stream(of: id, request) }
+        let query = try eventQuery(request)
+        reader.events(
+            of: id, tenant: query.tenant, before: query.before, limit: query.limit + 1,
+            reply: request.onSuccess { found in send(ListPage(found), limit: query.limit, request) })
     }
 
-    // MARK: Streams
-
-    /// Events of a job; nil: of the tenant, or of one of its sessions.
-    private func streamEvents(of job: JobID?, _ call: RequestContext) throws(Problem) {
-        var query = EventQuery(tenant: call.principal.tenant)
+    /// Opens a stream of the events of a job, or, if `job` is `nil`, of the tenant or one of its sessions.
+    private func stream(of job: JobID?, _ request: RequestContext) throws(Problem) {
+        var query = EventQuery(tenant: request.tenant)
         var showsProgress = true
-        for (name, value) in call.query {
+        for (name, value) in request.query {
             switch name {
             case "progress":
                 guard value == "true" || value == "false" else {
@@ -40,52 +44,41 @@ extension API {
                 showsProgress = value == "true"
             case "limit", "cursor":
                 throw Problem(.invalidParameter, "A stream has no pages: \(name) is for lists.")
-            // It is about what was, and the stream about what comes.
+            // Only checked: a stream has no events from before its start.
             case "since": _ = try time(name, value)
             default: try query.narrow(name, value)
             }
         }
-        try open(EventStream.Subject(query: query, job: job, showsProgress: showsProgress), call)
-    }
-
-    private func open(_ subject: EventStream.Subject, _ call: RequestContext) throws(Problem) {
         var after: EventID?
-        if let text = call.fields["Last-Event-ID"], !text.isEmpty {
+        if let text = request.fields["Last-Event-ID"], !text.isEmpty {
             guard let id = EventID(text) else {
                 throw Problem(.invalidHeader, "Last-Event-ID is not the identifier of an event (evt_…).")
             }
             after = id
         }
-        streams.open(subject, after: after, call)
+        let subject = EventStream.Subject(query: query, job: job, showsProgress: showsProgress)
+        streams.open(subject, after: after, request)
     }
 }
 
-private func sendEvents(
-    _ result: Result<ListPage<EventEntry, EventKindTag>, StoreError>, _ limit: Int, _ call: RequestContext
-) {
-    switch result {
-    case .failure(let error): call.fail(error)
-    case .success(let found):
-        let page = Page(found, limit: limit) { $0.event.id }
-        page.send(
-            call, reservingCapacity: page.shown.count * 2_560
-        ) { entry, writer in entry.write(into: &writer) }
-    }
+private func send(_ found: ListPage<EventEntry, EventKindTag>, limit: Int, _ request: RequestContext) {
+    let page = Page(found, limit: limit) { $0.event.id }
+    page.send(request, reservingCapacity: page.shown.count * 2_560) { $0.write(into: &$1) }
 }
 
-/// Whether the client asks for server-sent events before JSON (RFC 9110 §12.5.1, without weights: nobody
-/// gives them here).
-private func wantsStream(_ call: RequestContext) -> Bool {
-    let types = (call.fields["Accept"] ?? "").split(separator: ",").map { range in
+/// Whether the client prefers server-sent events to JSON: `Accept` lists them first (RFC 9110 §12.5.1; weights
+/// are ignored).
+private func wantsStream(_ request: RequestContext) -> Bool {
+    let types = (request.fields["Accept"] ?? "").split(separator: ",").map { range in
         range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
     }
     guard let stream = types.firstIndex(of: "text/event-stream") else { return false }
     return types.firstIndex(of: "application/json").map { stream < $0 } ?? true
 }
 
-private func eventQuery(_ call: RequestContext) throws(Problem) -> EventQuery {
-    var query = EventQuery(tenant: call.principal.tenant)
-    for (name, value) in call.query {
+private func eventQuery(_ request: RequestContext) throws(Problem) -> EventQuery {
+    var query = EventQuery(tenant: request.tenant)
+    for (name, value) in request.query {
         switch name {
         case "since": query.since = try time(name, value)
         case "limit": query.limit = try pageLimit(value)
@@ -101,7 +94,7 @@ private func eventQuery(_ call: RequestContext) throws(Problem) -> EventQuery {
 }
 
 extension EventQuery {
-    /// By what streams and lists are asked for alike.
+    /// Applies a parameter that lists and streams have in common: `session` or `type`.
     fileprivate mutating func narrow(_ name: String, _ value: String) throws(Problem) {
         if name == "session" {
             session = try sessionName(value)

@@ -31,8 +31,8 @@ final class AuditTrail: Sendable {
         self.logger = logger
     }
 
-    /// Records the request, then calls `handle`, then records its response. If the request cannot be recorded,
-    /// responds with the error instead of calling `handle`.
+    /// Records the request, then calls `handle`, then records its response. If the request cannot be
+    /// recorded, responds with the error instead of calling `handle`.
     func record(
         _ request: RequestContext, _ route: Route, _ handle: @escaping @Sendable (RequestContext) -> Void
     ) {
@@ -50,7 +50,7 @@ final class AuditTrail: Sendable {
                     log.endAudit(entry.id, status: response.status, body: isDone ? body : nil) { result in
                         guard case .failure(let error) = result else { return }
                         logger.error(
-                            "The outcome of an operator's request was not kept.",
+                            "The response to an operator's request could not be added to the audit log.",
                             metadata: ["request.id": "\(entry.requestID)", "error": "\(error)"])
                     }
                 }

@@ -47,11 +47,12 @@ final class KeyHandlers: Sendable {
             let role = fields.choice("role", Role.self)
             let tenant = fields.string("tenant", byteCounts: 1...Limits.nameByteCountMax)
             if let name, name.utf8.contains(0) {
-                fields.complain("name", "invalid_value", "No U+0000, please.")
+                fields.complain("name", "invalid_value", "The name must not contain U+0000.")
             }
             if let tenant, !APIKey.isTenant(tenant) {
                 fields.complain(
-                    "tenant", "invalid_value", "A tenant is made of lower-case letters, digits, - and _.")
+                    "tenant", "invalid_value",
+                    "A tenant may contain lower-case letters, digits, - and _ only.")
             }
             return APIKey(
                 id: identifiers.make(), tenant: tenant ?? APIKey.defaultTenant, role: role ?? .viewer,

@@ -4,8 +4,8 @@ internal import HTTPServer
 /// Stores the transfer limits of the service as a whole.
 package protocol LimitStore: Sendable {
     func limits(reply: @escaping Reply<TransferLimits>)
-    /// Changes the limits on every node. `isAllowed` gets the limits before the change; if it returns `false`,
-    /// the result is `stale`. The store may call both functions more than once.
+    /// Changes the limits on every node. `isAllowed` gets the limits before the change; if it returns
+    /// `false`, the result is `stale`. The store may call both functions more than once.
     func changeLimits(
         if isAllowed: @escaping @Sendable (TransferLimits) -> Bool,
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
@@ -24,10 +24,10 @@ final class LimitHandlers: Sendable {
     /// `PATCH /v1/admin/limits`: a merge patch.
     func change(_ request: RequestContext) throws(Problem) {
         let patch = try request.mergePatch()
-        // Whether a patch is valid does not depend on the limits that it changes: the check here makes the
-        // merge below succeed.
         _ = try valid(try TransferLimits().merging(patch))
         let isAllowed = request.changeCondition
+        // Whether a patch is valid does not depend on the limits that it changes, so that this merge
+        // succeeds.
         store.changeLimits(
             if: { isAllowed($0.json) }, { (try? $0.merging(patch)) ?? $0 },
             reply: request.onSuccess { send($0, request) })

@@ -63,10 +63,8 @@ final class ServiceControlHandlers: Sendable {
             reply: request.onSuccess { tenants in
                 let rest = tenants.filter { tenant in name.map { tenant.tenant > $0 } ?? true }
                     .sorted { $0.tenant < $1.tenant }
-                let shown = rest.prefix(limit)
-                let next = rest.count > limit ? shown.last?.tenant : nil
-                Page(shown, nextCursor: next.map(NameCursor.tenant.text))
-                    .send(request, reservingCapacity: shown.count * 128) { $0.write(into: &$1) }
+                let page = Page(rest, limit: limit) { NameCursor.tenant.text($0.tenant) }
+                page.send(request, reservingCapacity: page.shown.count * 128) { $0.write(into: &$1) }
             })
     }
 }

@@ -43,7 +43,7 @@ final class EventHandlers: Sendable {
                 }
                 showsProgress = value == "true"
             case "limit", "cursor":
-                throw Problem(.invalidParameter, "A stream has no pages: \(name) is for lists.")
+                throw Problem(.invalidParameter, "\(name) is for lists only: a stream has no pages.")
             // Only checked: a stream has no events from before its start.
             case "since": _ = try time(name, value)
             default: try query.narrow(name, value)
@@ -66,8 +66,8 @@ private func send(_ found: ListPage<EventEntry, EventKindTag>, limit: Int, _ req
     page.send(request, reservingCapacity: page.shown.count * 2_560) { $0.write(into: &$1) }
 }
 
-/// Whether the client prefers server-sent events to JSON: `Accept` lists them first (RFC 9110 §12.5.1; weights
-/// are ignored).
+/// Whether the client prefers server-sent events to JSON: `Accept` lists them first (RFC 9110 §12.5.1;
+/// weights are ignored).
 private func wantsStream(_ request: RequestContext) -> Bool {
     let types = (request.fields["Accept"] ?? "").split(separator: ",").map { range in
         range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
@@ -86,7 +86,7 @@ private func eventQuery(_ request: RequestContext) throws(Problem) -> EventQuery
         case "progress":
             throw Problem(
                 .invalidParameter,
-                "A list shows what was: progress is for streams (Accept: text/event-stream).")
+                "progress is for streams only (Accept: text/event-stream).")
         default: try query.narrow(name, value)
         }
     }
@@ -105,7 +105,7 @@ extension EventQuery {
         guard !named.contains(nil) else {
             throw Problem(
                 .invalidParameter,
-                "type must be of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
+                "type must have values of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
         }
         types = named.compactMap(\.self).mask
     }

@@ -26,8 +26,7 @@ final class HostHandlers: Sendable {
         store.hosts(
             after: after ?? "", limit: limit + 1,
             reply: request.onSuccess { hosts in
-                let next = hosts.count > limit ? hosts[limit - 1].origin : nil
-                Page(hosts.prefix(limit), nextCursor: next)
+                Page(hosts, limit: limit) { $0.origin }
                     .send(request, reservingCapacity: 8_192) { $0.write(into: &$1) }
             })
     }
@@ -50,7 +49,7 @@ final class HostHandlers: Sendable {
             request.fail(
                 Problem(
                     .limitReached,
-                    "As many hosts as may be are configured or in trouble; clear others' settings."))
+                    "Too many hosts have settings or failures; clear the settings of other hosts."))
         }
     }
 }
@@ -59,7 +58,7 @@ private func origin(_ request: RequestContext) throws(Problem) -> String {
     guard let reference = request.parameters.first.flatMap(HostReference.init) else {
         throw Problem(
             .invalidParameter,
-            "A host is named as https://host:port, percent-encoded, or as host or host:port.")
+            "The host must be https://host:port, percent-encoded, or host, or host:port.")
     }
     return reference.origin
 }

@@ -6,7 +6,7 @@ private let lineTypes = ["application/x-ndjson", "application/ndjson", "applicat
 
 /// `POST /v1/jobs/batch`: accepts all jobs of a body, or none.
 final class BatchCreation: Sendable {
-    private let intake: any SubmissionSink
+    private let sink: any SubmissionSink
     private let identifiers: IdentifierGenerator
     private let validation: JobValidation
     private let factory: JobFactory
@@ -15,11 +15,11 @@ final class BatchCreation: Sendable {
     private let batches: BatchThread
 
     init(
-        _ intake: any SubmissionSink, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
+        _ sink: any SubmissionSink, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
         _ factory: JobFactory, _ references: JobReferenceCheck, _ earlier: EarlierSubmissions,
         _ batches: BatchThread
     ) {
-        self.intake = intake
+        self.sink = sink
         self.identifiers = identifiers
         self.validation = validation
         self.factory = factory
@@ -43,7 +43,8 @@ final class BatchCreation: Sendable {
             throw Problem(
                 InvalidFields(
                     "#/jobs", documents.isEmpty ? "invalid_value" : "too_many",
-                    "A batch has 1 to \(Limits.batchJobCountMax) jobs, this one \(documents.count)."))
+                    "A batch must have 1 to \(Limits.batchJobCountMax) jobs; this one has \(documents.count)."
+                ))
         }
         let trace = traceContext(request.fields)
         let sessions = validation.sessions(of: request)
@@ -72,7 +73,7 @@ final class BatchCreation: Sendable {
             }
         }
         references.check(jobs, request, key, place: { "#/jobs/\($0)" }) { [self, jobs] in
-            intake.submit(
+            sink.submit(
                 Submission(jobs: jobs, idempotency: key, sessionEpoch: sessions.snapshot.epoch) {
                     [self] result in
                     switch result {
@@ -90,7 +91,7 @@ final class BatchCreation: Sendable {
     private func documents(_ request: RequestContext) throws(Problem) -> [JSON] {
         if try isMediaType(request.fields, lineTypes) { return try lines(request) }
         return try readObject(try request.parse(request.body)) { fields in
-            if !fields.has("jobs") { fields.complain("jobs", "required", "A batch needs jobs.") }
+            if !fields.has("jobs") { fields.complain("jobs", "required", "A batch needs the member jobs.") }
             return fields.array("jobs", countMax: Limits.batchJobCountMax)
         }
     }

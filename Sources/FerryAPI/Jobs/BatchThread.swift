@@ -15,8 +15,8 @@ final class BatchThread: Sendable {
         }
     }
 
-    /// Queues `work`; after `stop`, runs it at once. The queue is bounded by the connections that wait for the
-    /// responses.
+    /// Queues `work`; after `stop`, runs it at once. The queue is bounded by the connections that wait for
+    /// the responses.
     func run(_ work: @escaping @Sendable () -> Void) {
         if !mailbox.send(work) { work() }
     }

@@ -58,7 +58,7 @@ final class ContentHandlers: Sendable {
     private func send(_ job: JobRecord, _ request: RequestContext) throws(Problem) {
         guard job.state == .succeeded else { throw Problem(StoreError.invalidState(of: job)) }
         guard let content = JobContent(job) else {
-            throw Problem(.noContent, "This job left nothing that could be fetched.")
+            throw Problem(.noContent, "The job has no content.")
         }
         let description = ContentDescription(content)
         if let tags = EntityTags(request.fields, "If-Match"), !tags.matches(description.tag) {
@@ -75,9 +75,10 @@ final class ContentHandlers: Sendable {
         self.content.open(job) { result in
             switch result {
             case .failure(.notFound):
-                request.fail(Problem(.noContent, "The file is not there any more."))
+                request.fail(Problem(.noContent, "The file of the content does not exist any more."))
             case .failure(.overloaded):
-                let text = "Too many files are being compared with their digests; ask again."
+                let text =
+                    "Too many files are being compared with their digests; try again later."
                 var problem = Problem(.overloaded, text)
                 problem.fields = quotaFields("contents", quota: Int64(contentWaiterCountMax), seconds: 1)
                 request.fail(problem)

@@ -1,10 +1,10 @@
 package import FerryCore
 
-/// Takes clients' answers to the questions of jobs.
+/// Accepts the answers of clients to the questions of jobs.
 package protocol AnswerSink: Sendable {
-    /// Applies what `resolve` makes of the open question. The store may call `resolve` more than once; what it
-    /// throws is the inner failure. The job is `invalidState` if it has no open question of this kind, or none
-    /// that was asked at `askedAt`.
+    /// Applies what `resolve` makes of the open question. The store may call `resolve` more than once; what
+    /// it throws is the inner failure. The job is `invalidState` if it has no open question of this kind, or
+    /// none that was asked at `askedAt`.
     func answer(
         _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
         _ resolve:
@@ -55,7 +55,7 @@ final class JobAnswers: Sendable {
                 waitingFor == kind.waitingFor
             {
                 var problem = Problem(StoreError.invalidState(state, waitingFor: waitingFor))
-                problem.detail = "Another question is open than the one that asked_at names."
+                problem.detail = "The open question is not the one that was asked at asked_at."
                 return request.fail(problem)
             }
             request.onValid { record in view.send(record, 200, to: request) }(result)

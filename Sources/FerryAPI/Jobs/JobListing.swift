@@ -23,7 +23,7 @@ final class JobListing: Sendable {
 
     private func list(_ query: JobQuery, _ request: RequestContext) {
         var extended = query
-        // One record more than asked for shows whether there is a next page.
+        // One record more than the page shows tells whether there is a next page.
         extended.limit += 1
         reader.jobs(
             extended,
@@ -54,13 +54,13 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
             query.createdAfter = instant
         case "schedule":
             guard let schedule = ScheduleID(value) else {
-                throw Problem(.invalidParameter, "schedule must be a schedule's identifier.")
+                throw Problem(.invalidParameter, "schedule must be the identifier of a schedule (sch_…).")
             }
             query.schedule = schedule
         case "acknowledged":
             guard value == "false" else {
                 throw Problem(
-                    .invalidParameter, "acknowledged=false lists what waits for it; there is no other value.")
+                    .invalidParameter, "acknowledged must be false: jobs that wait for acknowledgement.")
             }
             query.isUnacknowledged = true
         case "limit": query.limit = try pageLimit(value)
@@ -78,7 +78,7 @@ extension JobQuery {
         guard let reference = HostReference(value) else {
             throw Problem(
                 .invalidParameter,
-                "host is a name, host:port, or an origin such as https://example.org:8443, without a path.")
+                "host must be a name, host:port or an origin without a path (https://example.org:8443).")
         }
         if reference.scheme != nil {
             origins = [reference.origin]
@@ -95,7 +95,7 @@ func sessionName(_ value: String) throws(Problem) -> String {
     guard SessionName.isValid(value) else {
         throw Problem(
             .invalidParameter,
-            "session must be a session's name: 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
+            "session must be a name of 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
     }
     return value
 }
@@ -128,7 +128,7 @@ private func choice<Choice: RawRepresentable & CaseIterable>(
 ) throws(Problem) -> Choice where Choice.RawValue == String {
     guard let choice = Choice(rawValue: value) else {
         let all = Choice.allCases.map(\.rawValue).joined(separator: ", ")
-        throw Problem(.invalidParameter, "There is no \(name) \"\(value)\", but: \(all).")
+        throw Problem(.invalidParameter, "Unknown value \"\(value)\" for \(name). Use one of: \(all).")
     }
     return choice
 }

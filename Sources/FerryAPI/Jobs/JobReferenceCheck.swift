@@ -5,8 +5,8 @@ package protocol DependencyReader: Sendable {
     /// Replies with those of these jobs that the tenant does not have.
     func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
 
-    /// Prepares jobs for the submission of others that depend on them. Replies with those that the tenant does
-    /// not have. To be called before the submission.
+    /// Prepares jobs for the submission of others that depend on them. Replies with those that the tenant
+    /// does not have. To be called before the submission.
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
 
     /// Replies with what was accepted with this key, or `nil` if nothing was. A key of another request is
@@ -28,7 +28,7 @@ struct EarlierSubmissions: Sendable {
     ) {
         guard let key else { return otherwise() }
         store.firstAnswer(
-            to: key, reply: request.onSuccess { if let first = $0 { then(first) } else { otherwise() } })
+            to: key, reply: request.onSuccess { $0.map(then) ?? otherwise() })
     }
 }
 
@@ -119,4 +119,4 @@ private func unknownJobs(
     return InvalidFields(errors.errors)
 }
 
-private let noSuchJob = "There is no job of this identifier."
+private let noSuchJob = "No job has this identifier."

@@ -57,7 +57,7 @@ final class JobRetry: Sendable {
         // A stored job that cannot be read is an internal error, whatever its cause.
         guard var spec = try? JobSpec(storedJSON: source.record.specJSON, opening: secrets),
             let url = try? WebURL.parse(spec.request.url)
-        else { throw Problem(.internalError, "The job cannot be read any more.") }
+        else { throw Problem(.internalError, "The stored job cannot be read.") }
         spec.removeAcknowledgementOfEndpoint()
         // The egress policy may have become stricter since.
         if let reason = egress.refusal(of: url) {
@@ -67,7 +67,8 @@ final class JobRetry: Sendable {
             throw Problem(InvalidFields("#/request/proxy/url", "blocked_address", reason))
         }
         guard !spec.hasPayload || source.payload != nil else {
-            throw Problem(.notRepeatable, "The bytes that it sent are not kept; submit it again with them.")
+            throw Problem(
+                .notRepeatable, "The bytes that the job sent are not kept; submit a new job with them.")
         }
         var secrets = source.secrets
         spec.repeat(at: time)

@@ -5,7 +5,7 @@ internal import Synchronization
 /// Submits single jobs and responds with them: after the commit, or after the wait that `Prefer: wait` asks
 /// for.
 final class JobSubmission: Sendable {
-    private let intake: any SubmissionSink
+    private let sink: any SubmissionSink
     private let reader: any JobReader
     private let waiters: JobWaiters
     private let secrets: SecretSeal
@@ -18,7 +18,7 @@ final class JobSubmission: Sendable {
         _ ports: APIPorts, _ view: JobView, _ wait: JobWait, _ earlier: EarlierSubmissions,
         _ batches: BatchThread
     ) {
-        intake = ports.intake
+        sink = ports.submissions
         reader = ports.reader
         waiters = ports.waiters
         secrets = ports.secrets
@@ -29,14 +29,14 @@ final class JobSubmission: Sendable {
     }
 
     /// Submits a job. `asOf` returns the job that the same request made at an earlier time, or `nil` if that
-    /// is not known any more. `again` handles the request from the start; it is called if the configuration of
-    /// the job's session has changed since `sessionEpoch`.
+    /// is not known any more. `again` handles the request from the start; it is called if the configuration
+    /// of the job's session has changed since `sessionEpoch`.
     func submit(
         _ job: NewJob, _ request: RequestContext, _ key: Submission.Idempotency?, sessionEpoch: Int64?,
         asOf: @escaping @Sendable (Timestamp) -> NewJob?, again: @escaping @Sendable () -> Void
     ) {
         guard let seconds = preferredWait(request.fields), seconds > 0 else {
-            intake.submit(
+            sink.submit(
                 Submission(jobs: [job], idempotency: key, sessionEpoch: sessionEpoch) { [self] result in
                     switch result {
                     case .failure(.sessionsChanged): batches.run(again)
@@ -70,7 +70,7 @@ final class JobSubmission: Sendable {
             for: job.id, seconds: seconds,
             look: { [wait] in wait.finish($0, tenant: job.tenant) { $0.isTerminal } },
             done: { if let accepted = pending.endWait() { respond(accepted) } })
-        intake.submit(
+        sink.submit(
             Submission(jobs: [job], idempotency: key, sessionEpoch: sessionEpoch) { [self] result in
                 switch result {
                 case .failure(.sessionsChanged):

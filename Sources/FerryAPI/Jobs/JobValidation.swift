@@ -95,7 +95,7 @@ extension ValidatedJob {
         func check(_ name: String, _ expected: String?, _ actual: () -> [UInt8]) {
             guard let expected, hexEncoded(actual()) != expected else { return }
             errors.add(
-                "\(prefix)/integrity/\(name)", "invalid_combination", "The source has another digest.")
+                "\(prefix)/integrity/\(name)", "invalid_combination", "The inline source has another digest.")
         }
         check("md5", integrity.md5) { digest(.md5, of: file) }
         check("sha1", integrity.sha1) { digest(.sha1, of: file) }

@@ -1,7 +1,7 @@
 internal import FerryCore
 
-/// Writes jobs as responses show them: with the progress of an attempt on this node, and with the state of the
-/// service that explains why a job is queued.
+/// Writes jobs as responses show them: with the progress of an attempt on this node, and with the state of
+/// the service that explains why a job is queued.
 struct JobView: Sendable {
     private let progress: @Sendable (JobID) -> TransferProgress?
     private let queue: @Sendable () -> QueueConditions

@@ -38,9 +38,9 @@ package final class JobWaiters: Sendable {
     /// Number of waiting requests.
     package var count: Int { state.withLock { $0.waiters.values.reduce(0) { $0 + $1.count } } }
 
-    /// Registers a request. `done` is called exactly once, unless `remove` comes first: when the job has ended,
-    /// after `seconds`, or at `stop`. Until then `look` is called every 0.5 s; it reads the job and calls
-    /// `finish` if the job has ended.
+    /// Registers a request. `done` is called exactly once, unless `remove` comes first: when the job has
+    /// ended, after `seconds`, or at `stop`. Until then `look` is called every 0.5 s; it reads the job and
+    /// calls `finish` if the job has ended.
     package func wait(
         for job: JobID, seconds: Double, look: @escaping @Sendable (Token) -> Void,
         done: @escaping @Sendable () -> Void

@@ -12,20 +12,21 @@ package struct Created<Record: Sendable>: Sendable {
     }
 }
 
-/// Stores schedules. A schedule of another tenant is `notFound`. `revision`: the one that `If-Match` names, as
-/// in `JobControl`.
+/// Stores schedules. A schedule of another tenant is `notFound`. `revision`: the one that `If-Match` names,
+/// as in `JobControl`.
 package protocol ScheduleStore: Sendable {
     func create(
         _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>)
-    /// Replies with the schedule that was created with this key; `notFound` if there is none or it was deleted
-    /// since. A key of another request is `idempotencyKeyReused`.
+    /// Replies with the schedule that was created with this key; `notFound` if there is none or it was
+    /// deleted since. A key of another request is `idempotencyKeyReused`.
     func schedule(createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>)
     func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>)
     /// Replies with schedules, newest first, only those before `before`.
     func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>)
-    /// Changes a schedule, and its job unless `template` is `nil`. The store may call `change` more than once.
+    /// Changes a schedule, and its job unless `template` is `nil`. The store may call `change` more than
+    /// once.
     func change(
         _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
@@ -167,7 +168,7 @@ final class ScheduleHandlers: Sendable {
                     throw Problem(
                         InvalidFields(
                             "#/time_zone", "invalid_value",
-                            "The schedule's time zone is not known here any more."))
+                            "This node no longer knows the schedule's time zone. Replace the schedule."))
                 }
                 enable(id, request, true)
             })

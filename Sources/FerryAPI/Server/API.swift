@@ -38,7 +38,7 @@ package struct ReadinessCheck: Sendable, Equatable {
 
 /// The ports and functions that the API calls. `FerryServer` passes the real ones, tests pass doubles.
 package struct APIPorts: Sendable {
-    package var intake: any SubmissionSink
+    package var submissions: any SubmissionSink
     package var reader: any JobReader
     package var control: any JobControl
     package var content: any ContentStore
@@ -90,7 +90,7 @@ package struct APIPorts: Sendable {
             & ServiceControl & AuditLog & WebhookStore & ScheduleStore & WindowStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
-        intake = store
+        submissions = store
         reader = store
         control = store
         deliveries = store
@@ -163,8 +163,9 @@ package final class API: RequestHandler {
     /// Ends the event streams; their clients reconnect to another node.
     package func endStreams() { streams.stop() }
 
-    /// Responds to the requests that wait for jobs (`Prefer: wait`) as if their time were over; later requests
-    /// do not wait. To be called while the store still answers, because the responses are read from it.
+    /// Responds to the requests that wait for jobs (`Prefer: wait`) as if their time were over; later
+    /// requests do not wait. To be called while the store still answers, because the responses are read from
+    /// it.
     package func endWaits() { waiters.stop() }
 
     /// Ends the API's own threads.
@@ -198,7 +199,8 @@ package final class API: RequestHandler {
         case .otherMethod(let allow) where head.method == "OPTIONS":
             return .refuse(Response(status: 204, fields: HTTPFields([("Allow", allow)])))
         case .otherMethod(let allow):
-            var problem = Problem(.methodNotAllowed, "\(head.method) is not possible here; \(allow) are.")
+            var problem = Problem(
+                .methodNotAllowed, "The endpoint does not support \(head.method). Use one of: \(allow).")
             problem.fields.append(("Allow", allow))
             return .refuse(problem.response(requestID: head.requestID))
         case .nothing:
@@ -237,7 +239,7 @@ package final class API: RequestHandler {
 
     /// Returns the response of a node that does not serve the API.
     package func unserved(_ head: RequestHead) -> Response {
-        Problem(.notFound, "This node does not serve the API (FERRY_ROLES).")
+        Problem(.notFound, "This node does not serve the API: FERRY_ROLES does not include api.")
             .response(requestID: head.requestID)
     }
 
@@ -249,7 +251,7 @@ package final class API: RequestHandler {
         let level: Logger.Level = status == 500 ? .error : .debug
         guard logger.logLevel <= level else { return }
         logger.log(
-            level: level, status == 500 ? "A request failed." : "A request was answered.",
+            level: level, status == 500 ? "A request failed." : "A request was completed.",
             metadata: [
                 "request.id": "\(head.requestID)", "method": "\(head.method)",
                 "route": "\(route.map { routes[$0].pattern } ?? "none")", "status": "\(status ?? 0)",
@@ -273,7 +275,9 @@ package final class API: RequestHandler {
         guard let principal = keys.principal(key) else { throw .unauthorized(hasKey: true) }
         guard principal.role >= role else {
             throw Problem(
-                .forbidden, "This needs the role \(role.rawValue); the key's is \(principal.role.rawValue).")
+                .forbidden,
+                "The request needs the role \(role.rawValue); the key has \(principal.role.rawValue)."
+            )
         }
         return principal
     }
@@ -283,5 +287,5 @@ package final class API: RequestHandler {
 private let anonymous = Principal(key: KeyID(high: 0, low: 0), tenant: "", role: .viewer)
 
 extension Problem {
-    fileprivate static var noSuchPath: Problem { Problem(.notFound, "There is nothing under this path.") }
+    fileprivate static var noSuchPath: Problem { Problem(.notFound, "No endpoint has this path.") }
 }

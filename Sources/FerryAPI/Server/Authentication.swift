@@ -70,8 +70,8 @@ package func makeKey() -> String {
     return String(decoding: text, as: UTF8.self)
 }
 
-/// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or `nil` for any other value and for several
-/// fields.
+/// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or `nil` for any other value and for
+/// several fields.
 func bearerKey(_ fields: HTTPFields) -> String? {
     guard let value = fields["Authorization"], value.utf8.count <= 512 else { return nil }
     let parts = value.utf8.split(separator: UInt8(ascii: " "))
@@ -85,7 +85,7 @@ extension Problem {
     static func unauthorized(hasKey: Bool) -> Problem {
         var problem = Problem(
             .unauthorized,
-            hasKey ? "This key is not known here, or was revoked." : "Send Authorization: Bearer KEY.")
+            hasKey ? "The key is unknown or revoked." : "Send the field Authorization: Bearer KEY.")
         problem.fields.append(
             (
                 "WWW-Authenticate",

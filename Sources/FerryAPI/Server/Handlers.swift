@@ -1,7 +1,7 @@
 internal import FerryCore
 
 /// The handlers of all operations. Each holds only the ports that it uses.
-struct Handlers: Sendable {
+final class Handlers: Sendable {
     let jobCreation: JobCreation
     let batchCreation: BatchCreation
     let jobRetry: JobRetry
@@ -40,7 +40,7 @@ struct Handlers: Sendable {
         let submission = JobSubmission(ports, view, wait, earlier, batches)
         jobCreation = JobCreation(validation, factory, references, submission)
         batchCreation = BatchCreation(
-            ports.intake, identifiers, validation, factory, references, earlier, batches)
+            ports.submissions, identifiers, validation, factory, references, earlier, batches)
         jobRetry = JobRetry(ports, validation, factory, references, submission)
         jobReading = JobReading(ports.reader, view, wait)
         jobListing = JobListing(ports.reader, view)

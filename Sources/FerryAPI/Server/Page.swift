@@ -30,10 +30,10 @@ struct Page<Record> {
         cursorAfter = { cursor(after: id($0)) }
     }
 
-    /// Makes a page whose cursor is not an identifier.
-    init(_ shown: ArraySlice<Record>, nextCursor: String?) {
-        self.shown = shown
-        self.nextCursor = nextCursor
+    /// Makes a page of a list whose cursors are not identifiers. `cursor` returns the one after a record.
+    init(_ records: [Record], limit: Int, cursor: (Record) -> String) {
+        shown = records.prefix(limit)
+        nextCursor = records.count > limit ? shown.last.map(cursor) : nil
         cursorAfter = nil
     }
 
@@ -53,18 +53,8 @@ struct Page<Record> {
     }
 }
 
-/// Sends a page. The field `Link` repeats the query with the next cursor (RFC 8288).
-func sendPage(
-    _ request: RequestContext, nextCursor: String?, reservingCapacity: Int,
-    _ write: (inout JSONWriter) -> Void
-) {
-    sendPage(request, reservingCapacity: reservingCapacity) { writer in
-        write(&writer)
-        return nextCursor
-    }
-}
-
-/// Sends a page. `write` returns the cursor of the next one.
+/// Sends a page. `write` returns the cursor of the next one; the field `Link` repeats the query with it (RFC
+/// 8288).
 private func sendPage(
     _ request: RequestContext, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?
 ) {
@@ -132,13 +122,13 @@ enum NameCursor: String {
 
 extension Problem {
     static var unknownCursor: Problem {
-        Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
+        Problem(.invalidCursor, "The cursor is not from this list; start again without a cursor.")
     }
 }
 
 func pageLimit(_ value: String) throws(Problem) -> Int {
     guard let limit = Int(value), (1...Limits.listLimitMax).contains(limit) else {
-        throw Problem(.invalidParameter, "limit must be from 1 to \(Limits.listLimitMax).")
+        throw Problem(.invalidParameter, "limit must be a number from 1 to \(Limits.listLimitMax).")
     }
     return limit
 }

@@ -15,8 +15,8 @@ final class ProbeHandlers: Sendable {
     /// `GET /livez`: 200 if the process can respond.
     func live(_ request: RequestContext) { sendText(200, "ok\n", request) }
 
-    /// `GET /readyz`: 200 if all required checks pass. With `?verbose`, and when it is not ready, the response
-    /// names each check in the format of the Kubernetes API server.
+    /// `GET /readyz`: 200 if all required checks pass. With `?verbose`, and when it is not ready, the
+    /// response names each check in the format of the Kubernetes API server.
     func ready(_ request: RequestContext) throws(Problem) {
         let verbose = request.query.first { $0.name == "verbose" }?.value
         guard verbose?.unicodeScalars.count ?? 0 <= Limits.nameByteCountMax else {

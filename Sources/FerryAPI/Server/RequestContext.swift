@@ -76,8 +76,8 @@ struct RequestContext: Sendable {
 
     // MARK: Conditions
 
-    /// Whether `If-Match` allows to change an object that has no revisions, given its JSON without the members
-    /// that change by themselves.
+    /// Whether `If-Match` allows to change an object that has no revisions, given its JSON without the
+    /// members that change by themselves.
     var changeCondition: @Sendable ([UInt8]) -> Bool {
         let tags = EntityTags(fields, "If-Match")
         return { tags?.allowsChange(of: $0) ?? true }
@@ -87,7 +87,7 @@ struct RequestContext: Sendable {
     /// field or for `*`, −1, which no object has, if the field names no revision.
     ///
     /// The store compares with one revision. If the field lists several (RFC 9110 §13.1.1) and the store says
-    /// that the object has another one of them, the change is asked for again with that one.
+    /// that the object has another one of them, the change is requested again with that one.
     func changing<Value>(
         _ change: @escaping @Sendable (_ revision: Int32?, _ reply: @escaping Reply<Value>) -> Void,
         then reply: @escaping Reply<Value>
@@ -135,7 +135,7 @@ struct RequestContext: Sendable {
     func needMediaType(_ types: [String], field: String = "Accept-Post") throws(Problem) {
         let choice = types.joined(separator: " or ")
         guard !body.isEmpty else {
-            throw Problem(.badJSON, "This needs a body, and there is none: send \(choice).")
+            throw Problem(.badJSON, "The request needs a body of the type \(choice).")
         }
         guard try !isMediaType(fields, types) else { return }
         var problem = Problem(.unsupportedMediaType, "Content-Type must be \(choice).")

@@ -39,7 +39,7 @@ extension RequestContext {
 private func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
     let values = fields.all("Idempotency-Key")
     guard let value = values.first else { return nil }
-    guard values.count == 1 else { throw Problem(.invalidHeader, "Idempotency-Key may be sent once.") }
+    guard values.count == 1 else { throw Problem(.invalidHeader, "Idempotency-Key occurs more than once.") }
     var key = trimmed(value[...])
     if key.utf8.first == UInt8(ascii: "\"") {
         guard key.utf8.count >= 2, key.utf8.last == UInt8(ascii: "\""),
@@ -52,13 +52,13 @@ private func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
     else {
         throw Problem(
             .invalidHeader,
-            "Idempotency-Key has 1 to \(Limits.idempotencyKeyByteCountMax) visible ASCII characters.")
+            "Idempotency-Key must have 1 to \(Limits.idempotencyKeyByteCountMax) visible ASCII characters.")
     }
     return key
 }
 
-/// Returns the client's trace context if its `traceparent` is valid (W3C Trace Context §3.2), else a new one, in
-/// the form that the store keeps (`TraceContext`).
+/// Returns the client's trace context if its `traceparent` is valid (W3C Trace Context §3.2), else a new one,
+/// in the form that the store keeps (`TraceContext`).
 func traceContext(_ fields: HTTPFields) -> String {
     let values = fields.all("traceparent")
     if values.count == 1, let valid = validTraceparent(values[0]) {
@@ -95,7 +95,8 @@ func validTraceparent(_ text: String) -> String? {
     return "00-\(identifiers)-0\(flags & 1)"
 }
 
-/// Generates trace identifiers (xoshiro256**, seeded by the system). They must be unique, but may be guessable.
+/// Generates trace identifiers (xoshiro256**, seeded by the system). They must be unique, but may be
+/// guessable.
 private struct TraceNumbers {
     private var state: (UInt64, UInt64, UInt64, UInt64) = (
         .random(in: 1...UInt64.max), .random(in: 1...UInt64.max), .random(in: 1...UInt64.max),
@@ -135,8 +136,8 @@ func trimmed(_ text: Substring) -> String {
     return String(text[first...last])
 }
 
-/// Returns `true` if `Content-Type` is one of these types. A `charset` other than UTF-8 (RFC 8259 §8.1) is a 415;
-/// other parameters are ignored.
+/// Returns `true` if `Content-Type` is one of these types. A `charset` other than UTF-8 (RFC 8259 §8.1) is a
+/// 415; other parameters are ignored.
 func isMediaType(_ fields: HTTPFields, _ types: [String]) throws(Problem) -> Bool {
     guard let value = fields["Content-Type"] else { return false }
     if types.contains(value) { return true }
@@ -160,7 +161,8 @@ func needPlainBody(_ fields: HTTPFields) throws(Problem) {
             guard trimmed(coding).lowercased() != "identity" else { continue }
             var problem = Problem(
                 .unsupportedMediaType,
-                "A body is read as it comes: send it without Content-Encoding, not as \(trimmed(coding)).")
+                "Content-Encoding \(trimmed(coding)) is not supported: send the body without this field."
+            )
             problem.fields.append(("Accept-Encoding", "identity"))
             throw problem
         }

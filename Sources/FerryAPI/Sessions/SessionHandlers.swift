@@ -23,13 +23,9 @@ final class SessionHandlers: Sendable {
         store.sessions(
             tenant: request.tenant, after: name, limit: limit + 1,
             reply: request.onSuccess { found in
-                let shown = found.prefix(limit)
-                let next = found.count > limit ? shown.last?.key.name : nil
-                sendPage(
-                    request, nextCursor: next.map(NameCursor.session.text),
-                    reservingCapacity: shown.count * 1_024
-                ) { writer in
-                    for session in shown { session.write(into: &writer, for: request.disclosure) }
+                let page = Page(found, limit: limit) { NameCursor.session.text($0.key.name) }
+                page.send(request, reservingCapacity: page.shown.count * 1_024) {
+                    $0.write(into: &$1, for: request.disclosure)
                 }
             })
     }
@@ -45,7 +41,7 @@ final class SessionHandlers: Sendable {
         guard SessionName.isValid(name) else {
             throw Problem(
                 .invalidParameter,
-                "A session's name is made of 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
+                "The name of a session must have 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
         }
         let json = try request.json(isOptional: true)
         let draft = try valid(
@@ -63,7 +59,7 @@ final class SessionHandlers: Sendable {
                 case .needsCondition:
                     throw Problem(
                         .preconditionRequired,
-                        "The session exists with another configuration; name the one you have read.")
+                        "The session exists with another configuration; send its ETag as If-Match.")
                 }
             })
     }
@@ -73,7 +69,8 @@ final class SessionHandlers: Sendable {
         let key = try request.sessionKey()
         let mode = try readObject(try request.json()) { fields in
             if !fields.has("mode") {
-                fields.complain("mode", "required", "Name what becomes of its jobs: finish or cancel.")
+                fields.complain(
+                    "mode", "required", "mode must say what happens to the session's jobs: finish or cancel.")
             }
             return fields.choice("mode", SessionInvalidation.self)
         }
@@ -86,7 +83,7 @@ final class SessionHandlers: Sendable {
             request.fail(
                 Problem(
                     .sessionInUse,
-                    "The session default is the one of jobs that name none: it is never invalidated."))
+                    "The session default is for jobs that name no session; it is never invalidated."))
         }
     }
 
@@ -109,7 +106,8 @@ extension RequestContext {
         return SessionKey(tenant: tenant, name: name)
     }
 
-    /// The condition of `If-Match`. `revision`: a revision that the field names; `nil` if it is `*` or absent.
+    /// The condition of `If-Match`. `revision`: a revision that the field names; `nil` if it is `*` or
+    /// absent.
     fileprivate func sessionCondition(_ revision: Int32?) -> SessionCondition {
         if let revision { return .revision(revision) }
         return fields.contains("If-Match") ? .exists : .none

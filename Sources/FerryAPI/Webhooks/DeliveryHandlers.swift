@@ -46,7 +46,7 @@ final class DeliveryHandlers: Sendable {
             default:
                 guard deliveryTypes.contains(value) else {
                     let all = deliveryTypes.joined(separator: ", ")
-                    throw Problem(.invalidParameter, "type takes one value, one of: \(all).")
+                    throw Problem(.invalidParameter, "type must be one of: \(all).")
                 }
                 type = value
             }
@@ -90,7 +90,7 @@ final class DeliveryHandlers: Sendable {
         _ request: RequestContext
     ) throws(Problem) -> (since: Timestamp, until: Timestamp?, onlyFailed: Bool) {
         try readObject(try request.json()) { fields in
-            if !fields.has("since") { fields.complain("since", "required", "Say since when.") }
+            if !fields.has("since") { fields.complain("since", "required", "A replay needs the time since.") }
             if fields.value("since")?.isNull == true {
                 fields.complain("since", "wrong_type", "This must be a string, not null.")
             }
@@ -114,8 +114,8 @@ final class DeliveryHandlers: Sendable {
             reply: request.onSuccess { [self] ping in sendTried(ping, request) })
     }
 
-    /// Responds with a delivery when it was tried, or after `pingWait`. Any node may send it, so that its tries
-    /// are read from the store.
+    /// Responds with a delivery when it was tried, or after `pingWait`. Any node may send it, so that its
+    /// tries are read from the store.
     private func sendTried(_ id: DeliveryID, _ request: RequestContext) {
         let (deliveries, waiters) = (deliveries, waiters)
         // `JobWaiters` waits for a `JobID`. The delivery's number is no job's, so that nothing else ends the

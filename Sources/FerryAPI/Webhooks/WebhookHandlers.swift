@@ -45,7 +45,7 @@ final class WebhookHandlers: Sendable {
                 case .limitReached:
                     throw Problem(
                         .limitReached,
-                        "A tenant has at most \(Limits.webhookCountMax) endpoints; delete some.")
+                        "A tenant may have \(Limits.webhookCountMax) webhook endpoints; delete some.")
                 case .made(let made): send(made, 201, request, secret: key.secret)
                 case .known(let first): replay(first, of: endpoint, request)
                 }

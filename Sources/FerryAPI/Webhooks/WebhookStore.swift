@@ -1,7 +1,7 @@
 package import FerryCore
 
-/// Stores webhook endpoints. An endpoint of another tenant is `notFound`. Every reply is called exactly once, on
-/// a thread that must not block.
+/// Stores webhook endpoints. An endpoint of another tenant is `notFound`. Every reply is called exactly once,
+/// on a thread that must not block.
 package protocol WebhookStore: Sendable {
     func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>)
     /// Replies with the endpoint that was created with this key, even if it was changed or deleted since;

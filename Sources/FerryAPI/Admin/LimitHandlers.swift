@@ -3,6 +3,7 @@ internal import HTTPServer
 
 /// Stores the transfer limits of the service as a whole.
 package protocol LimitStore: Sendable {
+    /// Replies with the current limits.
     func limits(reply: @escaping Reply<TransferLimits>)
     /// Changes the limits on every node. `isAllowed` gets the limits before the change; if it returns
     /// `false`, the result is `stale`. The store may call both functions more than once.

@@ -3,6 +3,7 @@ internal import HTTPServer
 
 /// An object that a request has created.
 package struct Created<Record: Sendable>: Sendable {
+    /// The created object.
     package let record: Record
     /// `true` if an earlier request with the same key and body has created the object.
     package let isReplay: Bool
@@ -15,12 +16,14 @@ package struct Created<Record: Sendable>: Sendable {
 /// Stores schedules. A schedule of another tenant is `notFound`. `revision`: the one that `If-Match` names,
 /// as in `JobControl`.
 package protocol ScheduleStore: Sendable {
+    /// Stores a new schedule. A repeated `idempotency` key replies with the first one.
     func create(
         _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>)
     /// Replies with the schedule that was created with this key; `notFound` if there is none or it was
     /// deleted since. A key of another request is `idempotencyKeyReused`.
     func schedule(createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>)
+    /// Replies with one schedule.
     func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>)
     /// Replies with schedules, newest first, only those before `before`.
     func schedules(
@@ -30,6 +33,7 @@ package protocol ScheduleStore: Sendable {
     func change(
         _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
+    /// Deletes a schedule.
     func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
     /// Submits the schedule's job now, in addition to its times.
     func run(

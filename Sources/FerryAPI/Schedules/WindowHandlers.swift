@@ -3,6 +3,7 @@ internal import HTTPServer
 
 /// Stores the off-peak windows: times at which discretionary jobs begin and other rates apply.
 package protocol WindowStore: Sendable {
+    /// Replies with the current windows.
     func windows(reply: @escaping Reply<OffPeakWindows>)
     /// Changes the windows on every node. The store may call `change` more than once; what it throws is the
     /// inner failure. `isAllowed` as in `LimitStore`.

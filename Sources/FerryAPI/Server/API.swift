@@ -6,6 +6,7 @@ package import Logging
 package struct APIConfiguration: Sendable {
     /// Ferry's version, for `/v1/admin/status`.
     package var version: String
+    /// Limit of the requests of each key.
     package var rateLimit = RateLimit()
     /// Memory for request bodies, in bytes. Bodies up to `Limits.smallBodyBytes` do not count.
     package var bodyBytesMax = Limits.bodyBytesMax
@@ -25,7 +26,9 @@ package struct APIConfiguration: Sendable {
 
 /// Result of one check of `/readyz`.
 package struct ReadinessCheck: Sendable, Equatable {
+    /// Name of the check in the response of `/readyz`.
     package let name: String
+    /// `true` if the check passed.
     package let isOK: Bool
     /// `false` if the node is ready even when this check fails.
     package let isRequired: Bool
@@ -38,29 +41,51 @@ package struct ReadinessCheck: Sendable, Equatable {
 
 /// The ports and functions that the API calls. `FerryServer` passes the real ones, tests pass doubles.
 package struct APIPorts: Sendable {
+    /// Stores new jobs.
     package var submissions: any SubmissionSink
+    /// Reads jobs and attempts.
     package var reader: any JobReader
+    /// Cancels, suspends, resumes, acknowledges, deletes and retries jobs.
     package var control: any JobControl
+    /// Opens the files of succeeded jobs.
     package var content: any ContentStore
+    /// Reads and redelivers webhook deliveries.
     package var deliveries: any DeliveryReader
+    /// Reads and follows the log of events.
     package var events: any EventReader
+    /// Stores webhook endpoints.
     package var webhooks: any WebhookStore
+    /// Stores API keys.
     package var keys: any KeyStore
+    /// Stores the transfer limits.
     package var limits: any LimitStore
+    /// Stores the settings of hosts.
     package var hosts: any HostStore
+    /// Edits unfinished jobs.
     package var editor: any JobEditor
+    /// Reads the jobs that new jobs name.
     package var dependencies: any DependencyReader
+    /// Stores sessions.
     package var sessions: any SessionStore
+    /// Accepts answers to the questions of jobs.
     package var questions: any AnswerSink
+    /// Stores schedules.
     package var schedules: any ScheduleStore
+    /// Stores the off-peak windows.
     package var windows: any WindowStore
     /// Time zones for schedules and off-peak windows.
     package var zones: any TimeZoneSource = KnownTimeZones()
+    /// Reads the state of the service and its nodes.
     package var status: any StatusSource
+    /// Carries out the commands of operators.
     package var operations: any ServiceControl
+    /// Stores the requests of operators.
     package var audit: any AuditLog
+    /// Current time for identifiers and timestamps.
     package var clock: any WallClock
+    /// Policy that decides which addresses jobs and webhooks may use.
     package var egress: EgressPolicy
+    /// Requests that wait for jobs (`Prefer: wait`).
     package var waiters: JobWaiters
     /// Returns the progress of a job that runs on this node, `nil` for any other job. Must not block.
     package var progress: @Sendable (JobID) -> TransferProgress?
@@ -179,6 +204,7 @@ package final class API: RequestHandler {
     /// every few seconds, and once with success before the first request.
     package func refreshKeys(done: @escaping Reply<Void> = { _ in }) { keys.refresh(done: done) }
 
+    /// Returns how to read the body of a request, or the response that refuses the request before its body.
     package func plan(_ head: RequestHead) -> BodyPlan {
         switch router.match(method: head.method, path: head.path) {
         case .route(let index):
@@ -208,6 +234,7 @@ package final class API: RequestHandler {
         }
     }
 
+    /// Responds to a request. The response may come later, from another thread.
     package func handle(_ request: Request, _ responder: Responder) {
         let head = request.head
         do throws(Problem) {
@@ -233,6 +260,7 @@ package final class API: RequestHandler {
         }
     }
 
+    /// Returns the problem document for a request that `HTTPServer` refuses.
     package func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response {
         Problem(refusal: code, detail).response(requestID: requestID)
     }
@@ -243,6 +271,7 @@ package final class API: RequestHandler {
             .response(requestID: head.requestID)
     }
 
+    /// Counts and logs a request after its response. `status`: `nil` if the client disconnected before it.
     package func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
         var route: Int?
         if case .route(let index) = router.match(method: head.method, path: head.path) { route = index }

@@ -10,11 +10,13 @@ package final class APIMetrics: Sendable {
     package struct Snapshot: Sendable {
         /// Pattern of the route; `none` for requests without a route.
         package let route: String
+        /// Method of the route; `any` for requests without a route.
         package let method: String
         /// Number of requests by status; 0 if the client disconnected before the response.
         package let byStatus: [Int: UInt64]
         /// Number of requests by bucket, not cumulative. The last bucket is above all bounds.
         package let buckets: [UInt64]
+        /// Sum of the durations, in seconds.
         package let sumSeconds: Double
     }
     private struct Counts {
@@ -41,6 +43,7 @@ package final class APIMetrics: Sendable {
         }
     }
 
+    /// Returns the counts of all routes. Requests without a route come last.
     package func snapshot() -> [Snapshot] {
         counters.enumerated().map { index, counter in
             let counts = counter.counts.withLock { $0 }

@@ -1,7 +1,7 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// A page of a list, newest first. The store is asked for one record more than the page shows: that record
+/// A page of a list. The store is asked for one record more than the page shows: that record
 /// tells whether there is a next page.
 struct Page<Record> {
     let shown: ArraySlice<Record>
@@ -37,7 +37,7 @@ struct Page<Record> {
         cursorAfter = nil
     }
 
-    /// Sends the page. Ends it early if it is longer than `Limits.listByteCountMax`.
+    /// Sends the page. If each record has a cursor, a page above `Limits.listByteCountMax` ends early.
     func send(_ request: RequestContext, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void)
     {
         sendPage(request, reservingCapacity: reservingCapacity) { writer in
@@ -53,8 +53,8 @@ struct Page<Record> {
     }
 }
 
-/// Sends a page. `write` returns the cursor of the next one; the field `Link` repeats the query with it (RFC
-/// 8288).
+/// Sends a page. `write` returns the cursor of the next one. The field `Link` (RFC 8288) repeats the query
+/// with that cursor.
 private func sendPage(
     _ request: RequestContext, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?
 ) {

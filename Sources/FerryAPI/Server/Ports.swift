@@ -6,6 +6,7 @@ package import FerryCore
 package protocol JobReader: JobLookup {
     /// Replies with the jobs that match, without their bodies.
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
+    /// Replies with the attempts of a job, the running one included.
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)
 }
 
@@ -33,7 +34,9 @@ package protocol JobControl: Sendable {
 
 /// A finished job with what is needed to submit it again.
 package struct RetrySource: Sendable {
+    /// The finished job.
     package let record: JobRecord
+    /// Credentials of the job, decrypted.
     package let secrets: JobSecrets
     /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
     package let payload: [UInt8]?
@@ -45,53 +48,11 @@ package struct RetrySource: Sendable {
     }
 }
 
-/// Reads deliveries with their tries, and redelivers them.
-package protocol DeliveryReader: Sendable {
-    /// Replies with deliveries of one job, newest first, only those before `before`. A job of another tenant
-    /// is `notFound`.
-    func deliveries(
-        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
-        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)
-    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
-    /// Makes a delivery due now, whatever its state.
-    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
-}
-
-/// Stores API keys, revoked ones included.
-package protocol KeyStore: Sendable {
-    /// Replies with all keys.
-    func keys(reply: @escaping Reply<[APIKey]>)
-    /// Replies with keys, newest first, only those before `before`.
-    func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>)
-    func key(_ id: KeyID, reply: @escaping Reply<APIKey>)
-    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
-    /// Revokes a key for ever; `notFound` if it does not exist or is revoked already.
-    func revoke(_ id: KeyID, reply: @escaping Reply<Void>)
-}
-
-/// State of the service, as `GET /v1/admin/status` shows it.
-package struct ServiceStatus: Sendable {
-    package var store: StoreStatus
-    package var bytesReceivedPerSecond: Double = 0
-    package var bytesSentPerSecond: Double = 0
-    package var jobsFinishedPerSecond: Double = 0
-    package var isDatabaseOK = true
-    package var storageFreeBytes: Int64?
-    /// `true` if this node starts no downloads because its storage is nearly full.
-    package var holdsDownloads = false
-
-    package init(_ store: StoreStatus) { self.store = store }
-}
-
-/// Reads the state of the service and its nodes. The counts of unfinished jobs are exact.
-package protocol StatusSource: Sendable {
-    func status(reply: @escaping Reply<ServiceStatus>)
-    func nodes(reply: @escaping Reply<[NodeStatus]>)
-}
-
 /// An open regular file to send. The receiver owns the descriptor and closes it.
 package struct OpenContent: Sendable {
+    /// Open file descriptor.
     package let descriptor: Int32
+    /// Length of the file in bytes.
     package let byteCount: Int64
     package init(descriptor: Int32, byteCount: Int64) {
         self.descriptor = descriptor
@@ -105,7 +66,63 @@ package let contentWaiterCountMax = 64
 /// Opens the file of a succeeded job. `notFound` if the file does not exist any more or has other content;
 /// `overloaded` if too many requests wait for the comparison with its digest.
 package protocol ContentStore: Sendable {
+    /// Opens the file of a job for reading.
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>)
+}
+
+/// Reads deliveries with their tries, and redelivers them.
+package protocol DeliveryReader: Sendable {
+    /// Replies with deliveries of one job, newest first, only those before `before`. A job of another tenant
+    /// is `notFound`.
+    func deliveries(
+        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)
+    /// Replies with one delivery.
+    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
+    /// Makes a delivery due now, whatever its state.
+    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
+}
+
+/// Stores API keys, revoked ones included.
+package protocol KeyStore: Sendable {
+    /// Replies with all keys.
+    func keys(reply: @escaping Reply<[APIKey]>)
+    /// Replies with keys, newest first, only those before `before`.
+    func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>)
+    /// Replies with one key.
+    func key(_ id: KeyID, reply: @escaping Reply<APIKey>)
+    /// Stores a new key. A repeated idempotency key replies with the first one.
+    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
+    /// Revokes a key for ever; `notFound` if it does not exist or is revoked already.
+    func revoke(_ id: KeyID, reply: @escaping Reply<Void>)
+}
+
+/// State of the service, as `GET /v1/admin/status` shows it.
+package struct ServiceStatus: Sendable {
+    /// State that the store reports.
+    package var store: StoreStatus
+    /// Bytes that this node receives per second.
+    package var bytesReceivedPerSecond: Double = 0
+    /// Bytes that this node sends per second.
+    package var bytesSentPerSecond: Double = 0
+    /// Jobs that this node finishes per second.
+    package var jobsFinishedPerSecond: Double = 0
+    /// `true` if the database can be reached.
+    package var isDatabaseOK = true
+    /// Free bytes of the storage; `nil` if unknown.
+    package var storageFreeBytes: Int64?
+    /// `true` if this node starts no downloads because its storage is nearly full.
+    package var holdsDownloads = false
+
+    package init(_ store: StoreStatus) { self.store = store }
+}
+
+/// Reads the state of the service and its nodes. The counts of unfinished jobs are exact.
+package protocol StatusSource: Sendable {
+    /// Replies with the state of the service.
+    func status(reply: @escaping Reply<ServiceStatus>)
+    /// Replies with all nodes.
+    func nodes(reply: @escaping Reply<[NodeStatus]>)
 }
 
 /// Reads the log of events. A job of another tenant is `notFound`.

@@ -4,7 +4,9 @@ internal import Sys
 
 /// Limit of the requests of one key: a token bucket that holds `burst` tokens and gains `perSecond`.
 package struct RateLimit: Sendable, Equatable {
+    /// Tokens that the bucket gains per second; a request takes one.
     package var perSecond: Double
+    /// Capacity of the bucket, in requests.
     package var burst: Double
 
     package init(perSecond: Double = 20_000, burst: Double = 40_000) {

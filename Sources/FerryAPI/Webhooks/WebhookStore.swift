@@ -3,10 +3,13 @@ package import FerryCore
 /// Stores webhook endpoints. An endpoint of another tenant is `notFound`. Every reply is called exactly once,
 /// on a thread that must not block.
 package protocol WebhookStore: Sendable {
+    /// Stores a new endpoint, unless the tenant has too many. A repeated idempotency key replies with the
+    /// first one.
     func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>)
     /// Replies with the endpoint that was created with this key, even if it was changed or deleted since;
     /// `notFound` if there is none. A key of another request is `idempotencyKeyReused`.
     func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>)
+    /// Replies with one endpoint.
     func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>)
     /// Replies with endpoints, newest first, only those before `before`.
     func webhooks(
@@ -17,6 +20,7 @@ package protocol WebhookStore: Sendable {
         _ id: WebhookID, tenant: String, revision: Int32?,
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
         reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>)
+    /// Deletes an endpoint. `revision`: the one that `If-Match` names.
     func deleteWebhook(_ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
     /// Adds a test delivery that is due now and tried once.
     func pingWebhook(

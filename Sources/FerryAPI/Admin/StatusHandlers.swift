@@ -1,22 +1,28 @@
 internal import FerryCore
 internal import HTTPServer
 
-extension API {
+/// Shows the state of the service and its nodes.
+final class StatusHandlers: Sendable {
+    private let source: any StatusSource
+    private let version: String
+    private let uptime: @Sendable () -> Double
+
+    init(_ ports: APIPorts, version: String) {
+        source = ports.status
+        uptime = ports.uptime
+        self.version = version
+    }
+
     /// `GET /v1/admin/status`
-    func readStatus(_ call: RequestContext) {
-        ports.status.status { [self] result in
-            switch result {
-            case .failure(let error): call.fail(error)
-            case .success(let status): call.send(200, json: json(status))
-            }
-        }
+    func read(_ request: RequestContext) {
+        source.status(reply: request.onSuccess { [self] status in request.send(200, json: json(status)) })
     }
 
     private func json(_ status: ServiceStatus) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 1_024)
         writer.beginObject()
-        writer.member("version", configuration.version)
-        writer.member("uptime_seconds", ports.uptime())
+        writer.member("version", version)
+        writer.member("uptime_seconds", uptime())
         writer.member("paused", status.store.isPaused)
         writer.name("nodes")
         writer.beginArray()
@@ -63,18 +69,13 @@ extension API {
     }
 
     /// `GET /v1/admin/nodes`
-    func listNodes(_ call: RequestContext) {
-        call.answering { () throws(Problem) in
-            let (limit, before) = try call.page { cursor throws(Problem) -> NodeID in try position(cursor) }
-            ports.status.nodes { result in
-                switch result {
-                case .failure(let error): call.fail(error)
-                case .success(let nodes):
-                    let rest = nodes.filter { node in before.map { node.id < $0 } ?? true }
-                    Page(rest.sorted { $0.id > $1.id }, limit: limit) { $0.id }
-                        .send(call, reservingCapacity: 2_048) { $0.write(into: &$1) }
-                }
-            }
-        }
+    func listNodes(_ request: RequestContext) throws(Problem) {
+        let (limit, before) = try request.page(of: NodeID.self)
+        source.nodes(
+            reply: request.onSuccess { nodes in
+                let rest = nodes.filter { node in before.map { node.id < $0 } ?? true }
+                Page(rest.sorted { $0.id > $1.id }, limit: limit) { $0.id }
+                    .send(request, reservingCapacity: 2_048) { $0.write(into: &$1) }
+            })
     }
 }

@@ -1,46 +1,45 @@
 internal import FerryCore
 internal import HTTPServer
 
-extension API {
-    /// `GET /v1/jobs`
-    func listJobs(_ call: RequestContext) {
-        call.answering { () throws(Problem) in list(try jobQuery(call), call) }
+/// Lists jobs.
+final class JobListing: Sendable {
+    private let reader: any JobReader
+    private let view: JobView
+
+    init(_ reader: any JobReader, _ view: JobView) {
+        self.reader = reader
+        self.view = view
     }
+
+    /// `GET /v1/jobs`
+    func list(_ request: RequestContext) throws(Problem) { list(try jobQuery(request), request) }
 
     /// `GET /v1/sessions/{id}/jobs`
-    func listSessionJobs(_ call: RequestContext) {
-        call.answering { () throws(Problem) in
-            var query = try jobQuery(call)
-            query.session = try call.sessionKey().name
-            list(query, call)
-        }
+    func listOfSession(_ request: RequestContext) throws(Problem) {
+        var query = try jobQuery(request)
+        query.session = try request.sessionKey().name
+        list(query, request)
     }
 
-    private func list(_ query: JobQuery, _ call: RequestContext) {
-        var page = query
-        // One more than asked tells whether there is a next page.
-        page.limit += 1
-        ports.reader.jobs(page) { [self] result in
-            switch result {
-            case .failure(let error): call.fail(error)
-            case .success(let found): sendPage(found, query, call)
-            }
-        }
-    }
-
-    private func sendPage(_ found: ListPage<JobRecord, JobKindTag>, _ query: JobQuery, _ call: RequestContext)
-    {
-        let page = Page(found, limit: query.limit) { $0.id }
-        page.send(call, reservingCapacity: page.shown.count * 2_560) { record, writer in
-            write(record, for: call.disclosure, into: &writer)
-        }
+    private func list(_ query: JobQuery, _ request: RequestContext) {
+        var extended = query
+        // One record more than the page shows tells whether there is a next page.
+        extended.limit += 1
+        reader.jobs(
+            extended,
+            reply: request.onSuccess { [view] found in
+                let page = Page(found, limit: query.limit) { $0.id }
+                page.send(request, reservingCapacity: page.shown.count * 2_560) { record, writer in
+                    view.write(record, for: request.disclosure, into: &writer)
+                }
+            })
     }
 }
 
-/// Reads filters, limit and cursor; what is wrong is a 400.
-func jobQuery(_ call: RequestContext) throws(Problem) -> JobQuery {
-    var query = JobQuery(tenant: call.principal.tenant)
-    for (name, value) in call.query {
+/// Reads the filters, limit and cursor of a list; a wrong value is a 400.
+private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
+    var query = JobQuery(tenant: request.tenant)
+    for (name, value) in request.query {
         switch name {
         case "session": query.session = try sessionName(value)
         case "state":
@@ -55,13 +54,13 @@ func jobQuery(_ call: RequestContext) throws(Problem) -> JobQuery {
             query.createdAfter = instant
         case "schedule":
             guard let schedule = ScheduleID(value) else {
-                throw Problem(.invalidParameter, "schedule must be a schedule's identifier.")
+                throw Problem(.invalidParameter, "schedule must be the identifier of a schedule (sch_…).")
             }
             query.schedule = schedule
         case "acknowledged":
             guard value == "false" else {
                 throw Problem(
-                    .invalidParameter, "acknowledged=false lists what waits for it; there is no other value.")
+                    .invalidParameter, "acknowledged must be false: jobs that wait for acknowledgement.")
             }
             query.isUnacknowledged = true
         case "limit": query.limit = try pageLimit(value)
@@ -74,12 +73,12 @@ func jobQuery(_ call: RequestContext) throws(Problem) -> JobQuery {
 }
 
 extension JobQuery {
-    /// By a host's name, by `host:port`, or by an origin.
+    /// Narrows the query to a host name, to `host:port`, or to an origin.
     fileprivate mutating func narrow(toHost value: String) throws(Problem) {
         guard let reference = HostReference(value) else {
             throw Problem(
                 .invalidParameter,
-                "host is a name, host:port, or an origin such as https://example.org:8443, without a path.")
+                "host must be a name, host:port or an origin without a path (https://example.org:8443).")
         }
         if reference.scheme != nil {
             origins = [reference.origin]
@@ -91,17 +90,17 @@ extension JobQuery {
     }
 }
 
-/// The session that a list or a stream is about.
+/// Returns the value of the parameter `session`; a text that is no session name is a 400.
 func sessionName(_ value: String) throws(Problem) -> String {
     guard SessionName.isValid(value) else {
         throw Problem(
             .invalidParameter,
-            "session must be a session's name: 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
+            "session must be a name of 1 to \(Limits.nameByteCountMax) letters, digits and -._~:@.")
     }
     return value
 }
 
-/// The values of a list with commas.
+/// Returns the values of a comma-separated list.
 func listed(_ name: String, _ value: String, countMax: Int) throws(Problem) -> [Substring] {
     let values = value.split(separator: ",", omittingEmptySubsequences: false)
     guard values.count <= countMax else {
@@ -110,7 +109,7 @@ func listed(_ name: String, _ value: String, countMax: Int) throws(Problem) -> [
     return values
 }
 
-/// What no metadata can be like is refused.
+/// Returns the name and value of a parameter `metadata.NAME`; a 400 if they are longer than metadata can be.
 private func metadataFilter(_ name: String, _ value: String) throws(Problem) -> JobSpec.Pair {
     let pair = JobSpec.Pair(String(name.dropFirst("metadata.".count)), value)
     guard pair.name.utf8.count <= Limits.metadataNameByteCountMax,
@@ -129,7 +128,7 @@ private func choice<Choice: RawRepresentable & CaseIterable>(
 ) throws(Problem) -> Choice where Choice.RawValue == String {
     guard let choice = Choice(rawValue: value) else {
         let all = Choice.allCases.map(\.rawValue).joined(separator: ", ")
-        throw Problem(.invalidParameter, "There is no \(name) \"\(value)\", but: \(all).")
+        throw Problem(.invalidParameter, "Unknown value \"\(value)\" for \(name). Use one of: \(all).")
     }
     return choice
 }

@@ -1,15 +1,15 @@
 internal import CMicrohttpd
 internal import Glibc
 
-/// A request that is turned down before anyone sees it.
+/// Reason to refuse a request before its handler sees it.
 struct Fault {
     let code: RefusalCode
     let detail: String
 }
 
-/// Reads a request's head out of libmicrohttpd and makes up for what that lets through: two framings at once,
-/// several lengths or hosts, names that are no tokens, NUL bytes and bare line feeds (RFC 9112 §2.2, §3.2,
-/// §5.1, §6.1 and §6.3). Whatever could be read differently by a proxy in front of us is a fault.
+/// Reads the head of a request from libmicrohttpd and rejects what libmicrohttpd accepts: two framings at
+/// once, several lengths or hosts, names that are not tokens, NUL bytes and bare line feeds (RFC 9112 §2.2,
+/// §3.2, §5.1, §6.1 and §6.3). Any head that a proxy could read differently is refused.
 struct RequestCheck {
     var fields = HTTPFields()
     private var hosts = 0
@@ -19,7 +19,7 @@ struct RequestCheck {
     private var encodings = 0
     private var isChunked = false
     private var expectations = 0
-    /// As sent: with a colon, a space and the end of the line each.
+    /// Bytes of the fields as sent: each has a colon, a space and CRLF as well.
     private var fieldBytes = 0
     private var layout: HeadLayout
     private var fault: Fault?
@@ -40,7 +40,7 @@ struct RequestCheck {
         }
     }
 
-    /// A client that waits for `100 Continue` before it sends its body.
+    /// `true` if the client waits for `100 Continue` before it sends its body.
     var expectsContinue: Bool { expectations > 0 }
 
     mutating func add(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
@@ -77,7 +77,8 @@ struct RequestCheck {
         if fault == nil { fault = Fault(code: code, detail: detail) }
     }
 
-    /// What is wrong, or nil. Fills in what depends on the fields. The buffers of `add` must still be valid.
+    /// Completes `head` and returns the first fault, or `nil` if there is none. The buffers passed to `add`
+    /// must still be valid.
     mutating func finish(_ head: inout RequestHead, _ limits: ServerLimits) -> Fault? {
         head.contentLength = encodings > 0 ? nil : length
         head.expectsBody = encodings > 0 || (length ?? 0) > 0
@@ -154,9 +155,9 @@ private func readField(
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// Whether name and value stand in one line as they came: one byte (the colon) and spaces between them.
-    /// libmicrohttpd appends a folded line to the field's *name*, in a copy of it: `Content-Leng: 5` and `
-    /// th` become a Content-Length that no proxy has seen.
+    /// Returns `true` if only one byte (the colon) and spaces lie between name and value, as in one line.
+    /// libmicrohttpd appends a folded line to the *name* of the field, in a copy: `Content-Leng: 5` and ` th`
+    /// become a Content-Length that no proxy has seen.
     fileprivate func isFollowed(by value: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = baseAddress, let valueStart = value.baseAddress else { return false }
         let colon = start + count
@@ -165,7 +166,7 @@ extension UnsafeBufferPointer<UInt8> {
             .allSatisfy { $0 == 32 || $0 == 9 }
     }
 
-    /// Compares without regard to ASCII case; `text` is in lower case.
+    /// Compares without regard to ASCII case. `text` must be in lower case.
     fileprivate func equals(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }
         for index in 0..<count where lowercased(self[index]) != text.utf8Start[index] { return false }
@@ -177,7 +178,7 @@ extension UnsafeBufferPointer<UInt8> {
     }
 }
 
-/// A non-negative number of at most 18 digits and nothing else.
+/// Returns the number, or `nil` if the text is not 1 to 18 digits.
 private func decimal(_ text: UnsafeBufferPointer<UInt8>) -> Int64? {
     guard !text.isEmpty, text.count <= 18 else { return nil }
     var number: Int64 = 0
@@ -188,14 +189,14 @@ private func decimal(_ text: UnsafeBufferPointer<UInt8>) -> Int64? {
     return number
 }
 
-/// `tchar` of RFC 9110 §5.6.2, as two words of bits.
+/// Returns `true` for `tchar` (RFC 9110 §5.6.2). Each word has one bit for each of 64 bytes.
 private func isTokenByte(_ byte: UInt8) -> Bool {
     let low: UInt64 = 0x03FF_6CFA_0000_0000
     let high: UInt64 = 0x57FF_FFFF_C7FF_FFFE
     return byte < 64 ? low >> UInt64(byte) & 1 == 1 : byte < 128 && high >> UInt64(byte - 64) & 1 == 1
 }
 
-/// What `uri-host [":" port]` may hold (RFC 3986 §3.2.2).
+/// Returns `true` for the bytes that `uri-host [":" port]` may contain (RFC 3986 §3.2.2).
 private func isHostByte(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#"), UInt8(ascii: "@"), UInt8(ascii: ","),
@@ -205,7 +206,7 @@ private func isHostByte(_ byte: UInt8) -> Bool {
     }
 }
 
-/// The client's request id when it is fit to be repeated: 1 to 128 visible ASCII characters.
+/// Returns the client's `X-Request-Id` if it has 1 to 128 visible ASCII characters, else `nil`.
 func acceptedRequestID(_ fields: HTTPFields) -> String? {
     guard let id = fields["X-Request-Id"], !id.isEmpty, id.utf8.count <= 128,
         id.utf8.allSatisfy({ $0 > 32 && $0 < 127 })

@@ -3,13 +3,15 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
-/// What a body of unknown length gets first.
+/// Bytes that are first reserved for a body of unknown length.
 private let firstRoomBytes = 16_384
 
-/// One request and its answer: the object in libmicrohttpd's per-request slot.
+/// One request and its response. libmicrohttpd owns the object as the context of the request, from
+/// `requestBegan` to `requestEnded`.
 ///
-/// The request's own thread drives it (`open`, `receive`, `finish`, `end`); any thread may `send` and `wake`.
-/// Where both meet is `gate`. The order of locks is: a response's (libmicrohttpd), `gate`, the daemon's.
+/// `open`, `receive`, `finish` and `end` are called on the thread of the connection; `send`, `wake`, `stop`
+/// and `inspect` on any thread. `state` is what they share. Locks are taken in this order: the response's
+/// (libmicrohttpd), `state`, the daemon's.
 final class RequestExchange: ResponseTarget, WakeTarget {
     /// Where the body goes.
     private enum Intake {
@@ -17,36 +19,37 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         case collecting(limit: Int)
         case sinking(any RequestSink)
         case discarding(Response)
-        /// Handler or sink have the whole request.
+        /// The handler or the sink has the complete request.
         case handedOver
     }
     let core: ServerCore
     let peer: Peer
-    /// As sent; `nil` if it is not UTF-8.
+    /// The target as sent; `nil` if it is not UTF-8.
     private let target: String?
     private let targetByteCount: Int
     let gate = Mutex(ExchangeState())
 
-    // Written once, in `open`, before any other thread can reach the exchange through the gate.
+    // Written once, in `open`, before another thread can reach the exchange.
     nonisolated(unsafe) private(set) var head: RequestHead?
-    // Touched on the connection's thread only.
+    // The following members are used only on the thread of the connection.
     nonisolated(unsafe) private var intake = Intake.undecided
     nonisolated(unsafe) private var body: [UInt8] = []
     nonisolated(unsafe) private var room: (any BodyRoom)?
-    /// Bytes that `room` has given, or that need none.
+    /// Bytes that `room` has granted, or that need no grant.
     nonisolated(unsafe) private var roomBytes = 0
     nonisolated(unsafe) private var discarded = 0
     nonisolated(unsafe) private var status: Int?
-    /// libmicrohttpd's response, and ours until the request is over: it keeps a file's descriptor open.
+    /// libmicrohttpd's response. This object holds a reference until the request is over, which keeps a
+    /// file's descriptor open.
     nonisolated(unsafe) private var queued: OpaquePointer?
     nonisolated(unsafe) private var slot = -1
     nonisolated(unsafe) private var openedAt: Int64 = 0
-    /// The client may still be sending when the connection closes.
+    /// `true` if the client may still be sending when the connection closes.
     nonisolated(unsafe) private var lingers = false
-    /// libmicrohttpd does not read from the connection any more, until the answer is sent.
+    /// `true` if libmicrohttpd reads no more from the connection until the response is sent.
     nonisolated(unsafe) private var hasStoppedReading = false
 
-    /// `target`: the whole target, as long as libmicrohttpd has not cut it.
+    /// `target`: the complete target; libmicrohttpd splits it after this call.
     init(core: ServerCore, peer: Peer, target: UnsafePointer<CChar>?) {
         self.core = core
         self.peer = peer
@@ -58,7 +61,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
 
     // MARK: - The connection's thread
 
-    /// The headers are in. An answer given here closes the connection, so the only ones are those that must.
+    /// Called after the header fields. A response from here closes the connection, so only requests that must
+    /// be refused get one.
     func open(
         _ connection: OpaquePointer, method: UnsafePointer<CChar>, target: UnsafePointer<CChar>,
         version: UnsafePointer<CChar>
@@ -102,7 +106,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         return .YES
     }
 
-    /// Makes room for a body of known length. Returns the answer when it is too large or there is none.
+    /// Reserves memory for a body of known length. Returns the response if the body is too large or there is
+    /// no memory, else `nil`.
     private func prepare(_ limit: Int, _ room: (any BodyRoom)?, _ head: RequestHead) -> Response? {
         self.room = room
         guard let length = head.contentLength else { return nil }
@@ -113,8 +118,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         return nil
     }
 
-    /// Makes room for a body that says its length at its end only: twice as much each time, as the array
-    /// grows.
+    /// Reserves memory for a body of unknown length, twice as much each time, as the array grows. Returns the
+    /// response if there is no memory, else `nil`.
     private func grow(to count: Int, limit: Int) -> Response? {
         guard count > roomBytes, let room else { return nil }
         let wanted = min(max(count, 2 * roomBytes, firstRoomBytes), limit)
@@ -124,7 +129,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         return nil
     }
 
-    /// Keeps the connection when what remains of the body is small or nothing, else closes it.
+    /// Refuses a request. Keeps the connection open if the body is small or there is none, else closes it.
     private func refuse(
         _ response: Response, _ head: RequestHead, _ expectsContinue: Bool, _ connection: OpaquePointer
     ) -> MHD_Result {
@@ -138,8 +143,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         return queue(response, on: connection)
     }
 
-    /// A piece of the body. Returns how much of it was left over (the connection rests then), or nil when the
-    /// connection must close.
+    /// Takes a piece of the body. Returns the number of bytes not taken (the connection is then suspended),
+    /// or `nil` if the connection must be closed.
     func receive(_ bytes: UnsafeRawBufferPointer, _ connection: OpaquePointer) -> Int? {
         let count = bytes.count
         let isCut = gate.withLock { gate in
@@ -167,7 +172,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         case .discarding(let response):
             discarded += count
             if discarded <= core.limits.discardedBodyBytes { return 0 }
-            // Between pieces libmicrohttpd takes no answer, and nothing but ours is on its way.
+            // Between pieces of a body libmicrohttpd accepts no response, and nothing else is being sent:
+            // write to the socket.
             lingers = true
             intake = .handedOver
             writeDirectly(response)
@@ -176,7 +182,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         }
     }
 
-    /// The request is complete, or the rest is over: hands it over once, then answers or rests.
+    /// Called when the request is complete and after each suspension. Passes the request on once, then
+    /// responds or suspends.
     func finish(_ connection: OpaquePointer) -> MHD_Result {
         guard let head else { return .NO }
         switch intake {
@@ -212,10 +219,11 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         case answer(Response), againAtOnce, rest, stop, cut
     }
 
-    /// The first call without an answer does not let the connection rest. While a connection rests,
-    /// libmicrohttpd keeps what it waited for before, and when that was input it reads before it sends the
-    /// answer: the end of a half-closed client's input would end the connection. After a call without an
-    /// answer it waits for nothing and calls again at once; the rest that begins then keeps that.
+    /// Returns the response if it is there. If not, the first call does not suspend. A suspended connection
+    /// keeps the state that libmicrohttpd was in. If that state was waiting for input, libmicrohttpd reads
+    /// before it sends the response, and the end of a half-closed client's input would end the connection.
+    /// After a call without a response it waits for nothing and calls again at once; a suspension in that
+    /// state is safe.
     private func takeAnswerOrRest() -> Outcome {
         gate.withLock { gate in
             if gate.isCut { return .cut }
@@ -233,7 +241,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         }
     }
 
-    /// Lets the connection rest until `wake`. False when it must be cut instead.
+    /// Suspends the connection until `wake`. Returns `false` if the connection must be closed instead.
     func rest(_ reason: ExchangeState.Rest) -> Bool {
         gate.withLock { gate in
             if gate.isCut || core.isStopping.load(ordering: .acquiring) { return false }
@@ -243,7 +251,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         }
     }
 
-    /// The request is over, whatever became of it.
+    /// Ends the request. Called exactly once, whatever the outcome.
     func end() {
         let now = monotonicNanoseconds()
         peer.idleSince.store(now, ordering: .releasing)
@@ -329,7 +337,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         }
     }
 
-    /// Ends a rest because the server stops: an awaited answer becomes 503, streams and sinks are cut.
+    /// Ends a suspension because the server stops: a request without a response gets 503, streams and sinks
+    /// are closed.
     func stop() {
         let isAwaited = gate.withLock { gate in
             guard gate.isResting else { return false }
@@ -340,8 +349,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         if isAwaited { _ = send(stopRefusal) }
     }
 
-    /// The watchdog's look: deadlines of rests, clients that left meanwhile, bodies that come too slowly,
-    /// files that have shrunk.
+    /// Checks deadlines of suspensions, clients that have left, bodies that arrive too slowly and files that
+    /// have shrunk. Called by `ConnectionReaper`.
     func inspect(now: Int64) {
         let limits = core.limits
         let finding = gate.withLock { gate in

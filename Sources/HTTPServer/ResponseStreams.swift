@@ -2,12 +2,14 @@ internal import CMicrohttpd
 internal import Glibc
 internal import Synchronization
 
-/// Bodies up to this size are copied into libmicrohttpd's response at once; larger ones as they are sent.
+/// Bodies up to this size are copied into libmicrohttpd's response at once; larger ones piece by piece as
+/// they are sent.
 private let copiedBytes = 262_144
-/// What one pull of a stream of known length may fill; chunked ones get what the connection has left.
+/// Size of the buffer for a stream of known length. For a chunked stream, libmicrohttpd passes the free
+/// memory of the connection.
 private let blockSize = 32_768
 
-/// Builds libmicrohttpd's response, which the caller destroys. Nil without memory.
+/// Creates libmicrohttpd's response, owned by the caller. Returns `nil` if there is no memory.
 func makeAnswer(_ response: Response, _ head: RequestHead, _ exchange: RequestExchange) -> OpaquePointer? {
     let made: OpaquePointer? =
         switch response.body {
@@ -69,7 +71,8 @@ private func streamed(_ stream: any ResponseStream, _ length: Int64?, _ exchange
     return made
 }
 
-/// Pulls a stream for libmicrohttpd; its end is the stream's `cancelled`.
+/// Adapter from `ResponseStream` to libmicrohttpd's callback. libmicrohttpd owns it and releases it after the
+/// response.
 private final class StreamReader: Sendable {
     let stream: any ResponseStream
     let length: Int64?
@@ -81,7 +84,8 @@ private final class StreamReader: Sendable {
         self.exchange = exchange
     }
 
-    /// Bytes read, 0 after the connection was suspended, or one of the two ends.
+    /// Returns the number of bytes read, 0 if the connection was suspended, or one of libmicrohttpd's two end
+    /// values.
     func read(_ position: UInt64, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
         if exchange.gate.withLock({ $0.isCut }) { return cmhd_end_with_error() }
         switch stream.read(into: buffer) {
@@ -89,7 +93,7 @@ private final class StreamReader: Sendable {
         case .bytes, .fail: return cmhd_end_with_error()
         case .wait: return exchange.rest(.stream) ? 0 : cmhd_end_with_error()
         case .end:
-            // A body shorter than announced must not look whole.
+            // A body that is shorter than its announced length must not look complete.
             return length == nil ? cmhd_end_of_stream() : cmhd_end_with_error()
         }
     }
@@ -112,12 +116,12 @@ private func freeStream(_ context: UnsafeMutableRawPointer?) {
 /// A large array, copied piece by piece as the client reads.
 private final class ArrayStream: ResponseStream {
     private let bytes: [UInt8]
-    // `read` is never called concurrently.
+    // `read` is called by one thread at a time.
     nonisolated(unsafe) private var position = 0
 
     init(_ bytes: [UInt8]) { self.bytes = bytes }
     func attach(_ waker: StreamWaker) {}
-    // It never waits.
+    // An array stream never waits.
     func clientStoppedSending() -> Bool { true }
     func cancelled() {}
 
@@ -131,12 +135,13 @@ private final class ArrayStream: ResponseStream {
 }
 
 extension Response {
-    /// Tells a stream that it will never be read. A file closes itself.
+    /// Tells a stream that it will not be read. A file closes itself when it is released.
     func discard() {
         if case .stream(let stream, _) = body { stream.cancelled() }
     }
 
-    /// The whole answer as it goes over the wire, ending the connection. A body that is no array is left out.
+    /// Returns the complete response as sent on the wire, with `Connection: close`. Only a body of bytes is
+    /// included.
     func serialized(requestID: String) -> [UInt8] {
         let reason = MHD_get_reason_phrase_for(UInt32(status)).map { String(cString: $0) } ?? ""
         var content: [UInt8] = []

@@ -3,7 +3,7 @@ import FerryCLI
 import FerryServer
 import Glibc
 
-/// The one binary: the service, its maintenance, and its client.
+/// The `ferry` program: the service, its maintenance commands and its client.
 @main
 struct Ferry: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -24,7 +24,7 @@ struct Ferry: ParsableCommand {
             CommandGroup(name: "Client", subcommands: clientCommands),
         ])
 
-    /// Argument errors end with status 2, as the contract has it; everything else says its own.
+    /// Exits with status 2 for invalid arguments, and with the command's own status for other errors.
     static func main() {
         do {
             var command = try parseAsRoot()
@@ -33,7 +33,7 @@ struct Ferry: ParsableCommand {
             let status = exitStatus(for: error)
             let message = fullMessage(for: error)
             if !message.isEmpty {
-                // Help and version are what was asked for: they are data.
+                // Help and version are requested output: they go to standard output.
                 let line = Array((message + "\n").utf8)
                 _ = write(status == 0 ? STDOUT_FILENO : STDERR_FILENO, line, line.count)
             }
@@ -42,7 +42,7 @@ struct Ferry: ParsableCommand {
     }
 }
 
-/// Flags of everything that reads the service's settings. They win over the environment.
+/// Options of all commands that read the service's settings. They override the environment.
 struct ServiceOptions: ParsableArguments {
     @Option(name: .long, help: "Address and port of the API (FERRY_LISTEN).") var listen: String?
     @Option(name: .long, help: "Where everything is kept (FERRY_DATA_DIR).") var dataDir: String?

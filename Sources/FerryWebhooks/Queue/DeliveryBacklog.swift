@@ -1,50 +1,51 @@
 import FerryCore
 
-/// Claimed deliveries and which of them may start: first come first served within a lane, in turn among the
-/// lanes of a tenant and among tenants. A slow or dead receiver holds no more than its lane allows, and costs
-/// the others nothing; a tenant with very many of them leaves places to the others. No I/O, no clock of its
-/// own; one owner.
+/// Claimed deliveries, and which of them is sent next: first in, first out within the queue of a receiver; in
+/// turn among the receivers of a tenant and among tenants. A slow or unreachable receiver uses no more than
+/// its own window. A tenant with very many deliveries leaves requests to others. Does no I/O and reads no
+/// clock. Not thread-safe.
 struct DeliveryBacklog {
     struct Item {
         let delivery: Delivery
         let url: WebURL
-        /// Later than this, the lease could end before the try does.
+        /// Latest time to start: later, the lease could end before the delivery attempt does.
         let startBefore: Timestamp
     }
 
-    /// What a try says about its receiver.
+    /// What a delivery attempt shows about its receiver.
     enum Outcome: Equatable {
         case accepted(duration: Double)
-        /// It answers, if not as hoped.
+        /// The receiver responds, but did not accept the delivery.
         case refused
-        /// It wants nothing more: its endpoint will be disabled.
+        /// The receiver wants no more deliveries (410); its endpoint will be disabled.
         case gone
-        /// It does not, or asks to be left alone (`retryAfter`, seconds).
+        /// The receiver does not respond or is overloaded. `retryAfter`: seconds of its `Retry-After`, or
+        /// `nil`.
         case failed(retryAfter: Double?)
     }
 
-    /// Claimed ahead of what is on its way, in windows.
+    /// Deliveries to claim for a receiver, in multiples of its window.
     private static let windowsAhead = 4
-    /// Deliveries of an ordered lane that are claimed together.
+    /// Deliveries of an ordered receiver queue that are claimed together.
     private static let runMax = 16
-    /// Seconds after which a lane is forgotten in which nothing happens.
+    /// Seconds after which an unused receiver queue is removed.
     private static let idleMax = 15.0
 
-    /// Whose lanes take turns. A class as `Lane`.
+    /// A tenant, whose receiver queues take turns. A class, because its queues refer to it.
     private final class Tenant {
         let name: String
         var laneCount = 0
         var waitingWeight = 0
         var inFlightCount = 0
-        /// Lanes with something that may start, the next one first.
+        /// Receiver queues with a delivery that may start, the next one first.
         var turns = FIFO<Lane>()
-        /// In the backlog's `turns`.
+        /// `true` while the tenant is in `turns` of the backlog.
         var isReady = false
 
         init(_ name: String) { self.name = name }
     }
 
-    /// One receiver. A class: its queue must not be copied whenever it changes.
+    /// The deliveries to one receiver. A class, so that changing it does not copy its items.
     private final class Lane {
         let tenant: Tenant
         private var items = FIFO<Item>()
@@ -52,12 +53,12 @@ struct DeliveryBacklog {
         var window = ReceiverWindow()
         var breaker = ReceiverCircuitBreaker()
         var isOrdered = false
-        /// The last claim found as much as there was room for.
+        /// `true` if the last claim returned as many deliveries as it was allowed to.
         var hasMore = false
-        /// Since the last claim.
+        /// Deliveries that the current claim has added.
         var claimedCount = 0
         var usedAt: Timestamp
-        /// In its tenant's `turns`.
+        /// `true` while the queue is in `turns` of its tenant.
         var isReady = false
 
         init(_ tenant: Tenant, _ now: Timestamp) {
@@ -76,14 +77,14 @@ struct DeliveryBacklog {
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
-        /// For what is handed over as it is made: nothing while older deliveries have to be claimed, and
-        /// none to a receiver that is left alone.
+        /// Number of new deliveries that may be leased to this sender when they are created. 0 while older
+        /// deliveries have to be claimed first, and while the circuit breaker is open.
         var handRoom: Int {
             if isOrdered || hasMore || breaker.opensAt != nil { return 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
-        /// Whether what waits was claimed when its endpoint was another one.
+        /// `true` if the waiting deliveries were claimed under another revision of their endpoint.
         func isOutdated(_ revision: Int32) -> Bool {
             items.first?.delivery.endpoint.map { $0.revision != revision } ?? false
         }
@@ -97,13 +98,13 @@ struct DeliveryBacklog {
     private let waitingMax: Int
     private var lanes: [ReceiverQueueID: Lane] = [:]
     private var tenants: [String: Tenant] = [:]
-    /// Tenants with something that may start, the next one first.
+    /// Tenants with a delivery that may start, the next one first.
     private var turns = FIFO<Tenant>()
     private(set) var waitingCount = 0
-    /// Of those, in `Delivery.weight`.
+    /// Sum of `Delivery.weight` of the waiting deliveries.
     private(set) var waitingWeight = 0
     private(set) var inFlightCount = 0
-    /// Lanes whose `handRoom` may be another one than when it was told last.
+    /// Receiver queues whose `handRoom` may have changed since it was last published.
     private var changed: Set<ReceiverQueueID> = []
     private var gone: [ReceiverQueueID] = []
 
@@ -114,7 +115,8 @@ struct DeliveryBacklog {
 
     // MARK: Claiming
 
-    /// What the next claim may bring; `total`: all lanes together, by their weights.
+    /// Returns how many deliveries the next claim may return. `total`: the limit for all receivers together,
+    /// by weight.
     func rooms(total: Int, now: Timestamp) -> DeliveryDemand {
         var rooms = DeliveryDemand(
             total: total, lanes: lanes.mapValues { $0.room(now) },
@@ -123,7 +125,7 @@ struct DeliveryBacklog {
         return rooms
     }
 
-    /// Of which more waits here than there is room for others.
+    /// Tenants that have more weight waiting than remains for all others.
     private var fullTenants: Set<String> {
         guard waitingWeight * 2 > waitingMax else { return [] }
         return Set(tenants.values.lazy.filter { isFull($0) }.map(\.name))
@@ -131,7 +133,7 @@ struct DeliveryBacklog {
 
     private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingWeight > waitingMax - waitingWeight }
 
-    /// Takes in what a claim has brought. `rooms`: what it was allowed to.
+    /// Adds the deliveries of a claim. `rooms`: what the claim was allowed to return.
     mutating func add(_ items: [Item], rooms: DeliveryDemand, now: Timestamp) {
         for (id, room) in rooms.lanes where room > 0 {
             lanes[id]?.hasMore = false
@@ -159,14 +161,14 @@ struct DeliveryBacklog {
         return lane
     }
 
-    /// An item has come (1), or is taken out (-1).
+    /// Counts an item that was added (1) or removed (−1).
     private mutating func waits(_ item: Item, _ change: Int, _ lane: Lane) {
         waitingCount += change
         waitingWeight += change * item.delivery.weight
         lane.tenant.waitingWeight += change * item.delivery.weight
     }
 
-    /// Takes out everything that waits in a lane.
+    /// Removes and returns all waiting deliveries of a receiver.
     private mutating func removeAll(_ lane: Lane) -> [Item] {
         let removed = lane.removeAll()
         for item in removed { waits(item, -1, lane) }
@@ -179,7 +181,8 @@ struct DeliveryBacklog {
         return tenant
     }
 
-    /// Takes in what was made for this sender. `overflowing`: lanes of which more was made, to be claimed.
+    /// Adds deliveries that were leased to this sender when they were created. `overflowing`: receivers with
+    /// further new deliveries, which have to be claimed.
     mutating func hand(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
         for item in items { _ = append(item, now) }
         for id in overflowing {
@@ -188,8 +191,9 @@ struct DeliveryBacklog {
         }
     }
 
-    /// What can be handed over, of the lanes where that has changed since the last call, and lanes that were
-    /// forgotten since then; `total`: all lanes together.
+    /// Returns how many new deliveries may be leased to this sender, for receivers where that has changed
+    /// since the last call, and the receiver queues that were removed since then. `total`: the limit for all
+    /// receivers together.
     mutating func takeHandRooms(total: Int) -> (rooms: DeliveryDemand, gone: [ReceiverQueueID]) {
         var rooms = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
         rooms.fullTenants = fullTenants
@@ -199,8 +203,8 @@ struct DeliveryBacklog {
         return (rooms, gone.filter { lanes[$0] == nil })
     }
 
-    /// The endpoints of lanes that are held, as they are now. Returns what was claimed when they were others:
-    /// it has to go back, since its URL or keys may be old ones, or nobody wants it any more.
+    /// Takes the current revisions of endpoints. Returns deliveries that were claimed under another revision:
+    /// their URL or keys may be outdated, or the endpoint may be disabled.
     mutating func note(_ revisions: [ReceiverQueueID: Int32]) -> [Item] {
         var returned: [Item] = []
         for (id, revision) in revisions {
@@ -212,23 +216,23 @@ struct DeliveryBacklog {
         return returned
     }
 
-    /// Whether a lane that has more, and may have it, has nearly nothing left here.
+    /// Returns `true` if the receiver has more deliveries to claim and its queue is nearly empty.
     func isHungry(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
         guard let lane = lanes[id], lane.hasMore, !isFull(lane.tenant) else { return false }
         return lane.waitingCount < lane.placeCount && lane.room(now) > 0
     }
 
-    /// When the next of the lanes that are left alone may be tried; nil: there is none, or they all may.
+    /// Returns when the next open circuit breaker allows a request, or `nil` if none is open after `now`.
     func nextProbe(after now: Timestamp) -> Timestamp? {
         lanes.values.lazy.compactMap { $0.breaker.opensAt }.filter { $0 > now }.min()
     }
 
     // MARK: Sending
 
-    /// The next delivery to send, already counted as in flight; nil when none may start.
+    /// Returns the next delivery to send and counts it as in flight, or `nil` if none may start.
     mutating func next() -> Item? {
         guard inFlightCount < concurrency else { return nil }
-        // Once round: whoever has to leave the places to others keeps the turn.
+        // At most one round: a tenant that must leave requests to others keeps its turn.
         for _ in 0..<turns.count {
             guard let tenant = turns.popFirst() else { return nil }
             tenant.isReady = false
@@ -239,8 +243,8 @@ struct DeliveryBacklog {
         return nil
     }
 
-    /// The last quarter of the places is for tenants that have less than a quarter of them: whoever comes
-    /// finds a place, whatever the others have to wait for.
+    /// The last quarter of `concurrency` is for tenants that use less than a quarter, so that a new tenant
+    /// never waits for the requests of others.
     private func mayStart(_ tenant: Tenant) -> Bool {
         let share = concurrency / 4
         return tenant.inFlightCount < share || inFlightCount < concurrency - share
@@ -258,14 +262,15 @@ struct DeliveryBacklog {
         return nil
     }
 
-    /// So many more, or fewer, of a lane are in flight.
+    /// Changes the number of requests in flight.
     private mutating func count(_ change: Int, _ lane: Lane) {
         lane.inFlightCount += change
         lane.tenant.inFlightCount += change
         inFlightCount += change
     }
 
-    /// A delivery that `next` handed out was not sent after all.
+    /// A delivery that `next` returned was not sent. Returns the waiting deliveries of an ordered queue,
+    /// which must not overtake it.
     mutating func withdrawn(_ id: ReceiverQueueID) -> [Item] {
         guard let lane = lanes[id] else { return [] }
         changed.insert(id)
@@ -275,8 +280,8 @@ struct DeliveryBacklog {
         return returned
     }
 
-    /// The try of a delivery that `next` handed out is over. `endsRun`: it will be tried again, and nothing
-    /// of an ordered lane may overtake it. Returns what is not to be sent now, and has to go back.
+    /// The attempt of a delivery that `next` returned has ended. `endsRun`: it will be retried, and in an
+    /// ordered queue no delivery may overtake it. Returns the deliveries that must not be sent now.
     mutating func finished(
         _ id: ReceiverQueueID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
     ) -> [Item] {
@@ -303,7 +308,7 @@ struct DeliveryBacklog {
         return returned
     }
 
-    /// Forgets lanes in which nothing happens.
+    /// Removes receiver queues that are no longer used.
     mutating func tidy(_ now: Timestamp) {
         var (forgotten, left) = ([ReceiverQueueID](), [String]())
         lanes = lanes.filter { id, lane in
@@ -321,7 +326,7 @@ struct DeliveryBacklog {
         for name in left { tenants[name] = nil }
     }
 
-    /// Takes out everything that waits.
+    /// Removes and returns all waiting deliveries.
     mutating func removeWaiting() -> [Item] {
         var removed: [Item] = []
         for lane in lanes.values { removed += removeAll(lane) }

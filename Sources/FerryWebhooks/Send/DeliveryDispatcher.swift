@@ -2,12 +2,11 @@ import Curl
 import FerryCore
 import Logging
 
-/// The sender's state and decisions. Lives on the loop's thread; touched nowhere else.
+/// State and decisions of a sender. Used only on the loop's thread.
 final class DeliveryDispatcher {
     typealias Outcome = Result<BufferedRequest.Answer, BufferedRequest.Failure>
 
-    /// What the desk needs from outside. Completions and deferred actions come back on the loop's thread,
-    /// later.
+    /// Dependencies of a dispatcher. Completions and deferred actions are called later, on the loop's thread.
     struct Doors: Sendable {
         let queue: any DeliveryStore
         let clock: any WallClock
@@ -25,21 +24,21 @@ final class DeliveryDispatcher {
     private let signers = SignerCache()
     private var backlog: DeliveryBacklog
     private var isClaiming = false
-    /// Woken during a claim: what was added may not be in its answer.
+    /// `true` if a wake-up came during a claim, which may not have seen the new deliveries.
     private var claimsAgain = false
-    /// A claim has left what is due of tenants that hold too much here.
+    /// `true` if a claim has left due deliveries of tenants that have too many waiting here.
     private var isHeldBack = false
     private var nextClaimAt: Timestamp
-    /// The first of what has failed here is due then; a claim may have been answered before that was stored.
+    /// Time of the first retry that was scheduled here. A claim that began earlier may not have seen it.
     private var nextRetryAt: Timestamp?
     private var finished: [DeliveryTry] = []
     private var running = RunningDeliveries()
-    /// The node's lease under which all of this was claimed.
+    /// Number of the node's lease under which all deliveries here were claimed.
     private var lease: Int?
     private var stopped: (() -> Void)?
     private var isPublishing = false
 
-    /// Seconds between the end of a try and the end of its lease, for the report to be stored.
+    /// Seconds between the end of an attempt and the end of its lease, in which the result is stored.
     private static let reportMargin = 10.0
 
     init(configuration: WebhookSender.Configuration, doors: Doors) {
@@ -53,7 +52,7 @@ final class DeliveryDispatcher {
 
     // MARK: Claiming
 
-    /// Asks the queue for as much as there is room for.
+    /// Claims as many deliveries as fit.
     func claim() {
         guard stopped == nil else { return }
         guard !isClaiming else {
@@ -65,7 +64,7 @@ final class DeliveryDispatcher {
             claimsAgain = true
             return
         }
-        // Never all that is free: the claim may be of one tenant.
+        // At most half of the free weight, because all deliveries of a claim may be of one tenant.
         let total = min(configuration.claimMax, max(1, free / 2))
         isClaiming = true
         claimsAgain = false
@@ -74,7 +73,7 @@ final class DeliveryDispatcher {
         let rooms = backlog.rooms(total: total, now: claimedAt)
         doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors, lease] found in
             doors.defer { desk in
-                // Ours at once or not at all.
+                // If the lease has changed since the claim began, other nodes may have the deliveries.
                 if !desk.hasLease() || desk.lease != lease { desk.lease = nil }
                 desk.claimed(found, rooms: rooms, claimedAt: claimedAt)
             }
@@ -89,7 +88,7 @@ final class DeliveryDispatcher {
         let outdated = backlog.note(found.revisions)
         if !outdated.isEmpty {
             giveBack(outdated, now)
-            // Some of it may come back here, once it is said to be free.
+            // Reported first, since the next claim may return some of them to this sender.
             report()
             claimsAgain = true
         }
@@ -123,7 +122,7 @@ final class DeliveryDispatcher {
 
     // MARK: Handing over
 
-    /// Takes what was made for this sender.
+    /// Takes new deliveries that were leased to this sender.
     func take(_ handed: LeasedDeliveries) {
         let now = doors.clock.now()
         let items = items(of: handed.deliveries, leasedUntil: handed.leasedUntil, now)
@@ -138,7 +137,7 @@ final class DeliveryDispatcher {
         startDue()
     }
 
-    /// Says what may be handed over from now on.
+    /// Publishes how many new deliveries may be leased to this sender from now on.
     private func publish(arrived: [Delivery] = []) {
         isPublishing = false
         let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingWeight) : 0
@@ -146,14 +145,14 @@ final class DeliveryDispatcher {
         configuration.places.publish(rooms, gone: gone, arrived: arrived)
     }
 
-    /// Once for all that happens in one turn of the loop.
+    /// Once for all changes in one turn of the loop.
     private func publishLater() {
         guard !isPublishing else { return }
         isPublishing = true
         doors.defer { $0.publish() }
     }
 
-    /// Once a second: ends what has no answer, and asks again when the next delivery is due.
+    /// Called once per second: ends requests without a response and claims when the next delivery is due.
     func secondPassed() {
         _ = hasLease()
         running.expireUnanswered(after: configuration.answerTimeout)
@@ -169,8 +168,8 @@ final class DeliveryDispatcher {
         }
     }
 
-    /// Whether others count on this node. When they could not for a while, what was claimed before may be
-    /// theirs.
+    /// Returns `true` while this node has a lease. If it has expired or changed, other nodes may have claimed
+    /// the deliveries of this sender.
     private func hasLease() -> Bool {
         let current = configuration.lease()
         if current == nil || current != lease { leaveToOthers() }
@@ -178,8 +177,8 @@ final class DeliveryDispatcher {
         return current != nil
     }
 
-    /// Lets go of all that was claimed, so that nothing is in two senders' hands. What came of requests that
-    /// are cut off nobody knows; they are made again.
+    /// Drops all claimed deliveries, so that no two senders have the same one. The results of cancelled
+    /// requests are unknown; those deliveries are sent again.
     private func leaveToOthers() {
         guard backlog.waitingCount + running.count > 0 else { return }
         doors.logger.warning(
@@ -188,14 +187,14 @@ final class DeliveryDispatcher {
         let now = doors.clock.now()
         giveBack(backlog.removeWaiting(), now)
         for lane in running.cancelAll() { _ = backlog.withdrawn(lane) }
-        // Some of it may come back here, once it is said to be free.
+        // Reported first, since the next claim may return some of them to this sender.
         report()
         claimsAgain = true
         updateGauge(returned: 0)
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
-    /// They go back untried, and are due at once.
+    /// Returns deliveries without an attempt; they are due at once.
     private func giveBack(_ items: [DeliveryBacklog.Item], _ now: Timestamp) {
         for item in items { report(.returned(item.delivery, at: now)) }
         updateGauge(returned: items.count)
@@ -257,7 +256,7 @@ final class DeliveryDispatcher {
         }
         let key = RunningDeliveries.Key(delivery)
         let exchanging = doors.post(exchange) { desk, outcome in
-            // Else it was left to others meanwhile.
+            // Otherwise the delivery was left to other nodes in the meantime.
             guard desk.running.remove(key) else { return }
             desk.answered(delivery, startedAt: now, outcome)
         }
@@ -273,12 +272,12 @@ final class DeliveryDispatcher {
         }
     }
 
-    /// `isTaken`: false when an answer came that could not be kept; it is asked for again.
+    /// `isTaken`: `false` if an answer arrived that could not be stored; the question is sent again.
     private func settled(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome, isTaken: Bool) {
         let now = doors.clock.now()
         var (answer, body, read) = Self.read(outcome, of: delivery, now: now)
         if !isTaken { answer = .failure(.internalError) }
-        // What answers a question may be a credential.
+        // The answer to a question may be a credential, so it is not recorded.
         if delivery.question != nil { body = "" }
         let duration = read ?? max(0, now - startedAt)
         let verdict = conclude(
@@ -303,7 +302,7 @@ final class DeliveryDispatcher {
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
-    /// After a try: claims what has become possible, in no small steps.
+    /// After an attempt: claims again, if a claim of some size is possible.
     private func claimIfWorthwhile(_ lane: ReceiverQueueID, _ now: Timestamp) {
         let free = configuration.waitingMax - backlog.waitingWeight
         let isHalfEmpty = free * 2 >= configuration.waitingMax
@@ -348,7 +347,7 @@ final class DeliveryDispatcher {
 
     private func report(_ one: DeliveryTry) {
         finished.append(one)
-        // Answers of one turn of the loop come one after another; the report follows the last of them.
+        // Results of one turn of the loop arrive one after another. The report follows the last one.
         if finished.count == 1 { doors.defer { $0.report() } }
     }
 
@@ -378,12 +377,12 @@ final class DeliveryDispatcher {
 
     // MARK: Ending
 
-    /// Starts nothing more; `whenIdle` is called once everything on its way has been reported.
+    /// Starts no more requests. Calls `whenIdle` after all requests in flight have been reported.
     func stop(whenIdle: @escaping () -> Void) {
         guard stopped == nil else { return }
         stopped = whenIdle
         publish()
-        // Another sender may have them at once.
+        // Another sender can have them at once.
         giveBack(backlog.removeWaiting(), doors.clock.now())
         if backlog.inFlightCount == 0 { end() }
     }

@@ -1,7 +1,7 @@
 import Curl
 import FerryCore
 
-// What an answer says about its receiver, and a failure of libcurl about the try.
+// Conversions of responses and libcurl errors.
 
 extension DeliveryBacklog.Outcome {
     init(_ answer: DeliveryResponse, of delivery: Delivery, duration: Double) {
@@ -34,8 +34,8 @@ extension DeliveryFailure {
             case CurlError.sslConnectError, CurlError.sslCertificateProblem, CurlError.sslCipher,
                 CurlError.caCertificateBadFile:
                 .tlsFailed
-            // The URL's scheme has been checked: "unsupported protocol" is an answer that is not HTTP/1 or
-            // later.
+            // The scheme of the URL has been checked before: "unsupported protocol" is a response that is not
+            // HTTP/1 or later.
             case CurlError.weirdServerReply, CurlError.writeError, CurlError.badContentEncoding,
                 CurlError.unsupportedProtocol:
                 .responseInvalid
@@ -47,8 +47,9 @@ extension DeliveryFailure {
 }
 
 extension DeliveryDispatcher {
-    /// What libcurl says, in our words; `duration` in seconds. A whole head is an answer even when its body
-    /// does not end well, but not to a question, which the body answers.
+    /// Returns the response of a delivery attempt, an excerpt of its body, and its duration in seconds. A
+    /// complete head counts as a response even if the body is incomplete, except for a question, whose answer
+    /// is in the body.
     static func read(
         _ outcome: Outcome, of delivery: Delivery, now: Timestamp
     ) -> (DeliveryResponse, body: String, duration: Double?) {

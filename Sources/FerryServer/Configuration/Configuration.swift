@@ -4,80 +4,104 @@ import Glibc
 package import Logging
 import Sys
 
-/// Everything an operator can set, validated. Secrets are in here: it never describes itself.
+/// All settings, validated. Contains secrets, so it must never be logged.
 package struct Configuration: Sendable {
+    /// Roles of a node.
     package enum Role: String, Sendable, CaseIterable { case api, worker, webhooks }
+    /// Whether completed files are synced.
     package enum FileSync: String, Sendable, CaseIterable { case full, none }
+    /// Whether NOTIFY is used.
     package enum Notify: String, Sendable, CaseIterable { case on, off }
+    /// Formats of the log.
     package enum LogFormat: String, Sendable, CaseIterable { case text, json }
 
+    /// IP address to listen on.
     package var listenHost: String
+    /// Port to listen on; 0 lets the kernel choose.
     package var listenPort: UInt16
+    /// Data directory, an absolute path.
     package var dataDirectory: String
+    /// Directory of the files of the tenant `default`, an absolute path.
     package var storageRoot: String
-    /// Where the files of all tenants but `default` are.
+    /// Directory of the files of all other tenants, an absolute path.
     package var tenantStorageRoot: String
-    /// Whether the operator has named the directory; otherwise Ferry makes its own in the data directory.
+    /// `true` if the operator has set the directory; otherwise it is one in the data directory.
     package var isStorageRootNamed: Bool
+    /// Like `isStorageRootNamed`, for `tenantStorageRoot`.
     package var isTenantStorageRootNamed: Bool
-    /// Of files and directories that transfers make; nil: the standard one of each root.
+    /// umask of files and directories that transfers create; `nil` for the default of each root.
     package var umask: UInt32?
-    /// Nil: a private PostgreSQL in the data directory.
+    /// libpq URI of the database; `nil` for a private PostgreSQL in the data directory.
     package var databaseURL: String?
+    /// The configured admin key, at least 20 bytes; `nil` for none.
     package var adminKey: String?
+    /// The configured key for stored secrets, at least 16 bytes; `nil` for one in the data directory.
     package var secretKey: String?
+    /// Secret for webhooks of jobs without their own; `nil` for one in the database.
     package var webhookSecret: WebhookSecret?
+    /// Networks that transfers may reach although they are not public.
     package var egressAllow: [IPNetwork]
-    /// For transfers that name no proxy of their own; nil: none.
+    /// Proxy of transfers that name none; `nil` for none.
     package var proxy: ServiceProxy?
+    /// Whether completed files are synced.
     package var fileSync: FileSync
-    /// Bytes that downloads leave free.
+    /// Bytes that downloads leave free on each disk.
     package var storageReserve: Int64
-    /// Seconds, as in `EngineConfiguration`.
+    /// Seconds without a response of the disk after which its attempts end (`EngineConfiguration`).
     package var storageTimeout: Double
-    /// Until they are changed over the API.
+    /// Rate limits that apply until they are changed through the API.
     package var limits: TransferLimits
+    /// Transfers at the same time on this node.
     package var concurrency: Int
-    /// Unfinished jobs that one tenant may have.
+    /// Most unfinished jobs of one tenant.
     package var unfinishedJobs: Int64
+    /// Roles of this node.
     package var roles: Set<Role>
-    /// Whether nodes tell each other with NOTIFY what they would find by looking as well.
+    /// Whether nodes use NOTIFY in addition to polling.
     package var notify: Notify
+    /// Lowest level that is logged.
     package var logLevel: Logger.Level
+    /// Format of the log.
     package var logFormat: LogFormat
-    /// The account that runs the private PostgreSQL when Ferry is started as root.
+    /// User that runs the private PostgreSQL if Ferry runs as root.
     package var postgresUser: String
-    /// Threads that run libcurl.
+    /// Number of threads that run libcurl.
     package var transferLoops: Int
-    /// Simultaneous connections of the HTTP server.
+    /// Connections of the HTTP server at the same time.
     package var httpConnections: Int
-    /// Requests a second that one key may make over time, and at once.
+    /// Requests per second of one key on average.
     package var rateLimit: Double
+    /// Requests at once of one key.
     package var rateBurst: Double
-    /// Seconds that running transfers get to end after SIGTERM.
+    /// Seconds that running transfers get after SIGTERM.
     package var drainSeconds: Double
     /// Seconds for which events are kept.
     package var eventRetention: Double
-    /// Seconds for which finished jobs and the files kept for them stay.
+    /// Seconds for which finished jobs and their kept files stay.
     package var retentionSeconds: Double
-    /// What was set and means nothing.
+    /// Environment variables that begin with `FERRY_` but are no settings.
     package var unknownSettings: [UnknownSetting]
 
-    /// Why a configuration cannot be used: one sentence that names the setting.
+    /// Why the configuration cannot be used.
     package struct Failure: Error, Sendable, CustomStringConvertible {
+        /// One sentence that names the setting.
         package let description: String
     }
 }
 
-/// One setting: its name as an environment variable, and what it means (for `docs/configuration.md` and
-/// `ferry check`).
+/// A setting, for `docs/configuration.md` and `ferry check`.
 package struct Setting: Sendable {
+    /// Name of the environment variable.
     package let name: String
+    /// Meaning of the setting, in a few words.
     package let meaning: String
+    /// Default as text; empty for none.
     package let fallback: String
-    /// Also readable from the file that `NAME_FILE` names; never shown.
+    /// `true` if the value is secret: it is never shown, and can also be read from the file that `NAME_FILE`
+    /// names.
     package let isSecret: Bool
 
+    /// All settings.
     package static let all: [Setting] = [
         Setting("FERRY_LISTEN", "address and port of the API", "127.0.0.1:8080"),
         Setting("FERRY_DATA_DIR", "files, staged uploads, the private PostgreSQL", "./ferry-data"),
@@ -138,15 +162,15 @@ package struct Setting: Sendable {
     }
 }
 
-/// Where values come from: flags, then environment, then the file that FERRY_CONFIG names, then defaults. An
-/// empty value is none, in each of them.
+/// Values of settings. Flags override the environment, which overrides the file that FERRY_CONFIG names.
+/// Empty values are ignored.
 package struct SettingSource: Sendable {
     private let values: [String: String]
-    /// In the environment.
+    /// Unknown variables of the environment.
     package let unknown: [UnknownSetting]
 
-    /// Throws for unknown `FERRY_…` names in the file, unreadable files, empty files of secrets, and secrets
-    /// given twice.
+    /// Reads all sources. Throws for unknown `FERRY_…` names in the file, unreadable files, empty secret
+    /// files, and secrets that are set twice.
     package init(flags: [String: String], environment: [String: String]) throws(Configuration.Failure) {
         var values: [String: String] = [:]
         let files = [flags, environment].compactMap { $0["FERRY_CONFIG"] }
@@ -170,13 +194,14 @@ package struct SettingSource: Sendable {
         unknown = UnknownSetting.all(in: environment)
     }
 
+    /// The value of a setting; `nil` if it is not set.
     package subscript(name: String) -> String? { values[name] }
 
-    /// Lines of `NAME=value`; `#` begins a comment line.
+    /// Parses lines of `NAME=value`; lines that begin with `#` are comments.
     private static func parse(file path: String) throws(Configuration.Failure) -> [String: String] {
         var values: [String: String] = [:]
         let known = Set(Setting.all.flatMap(\.names))
-        // To Swift the two characters of a line's end from Windows are one, and no "\n".
+        // Swift treats CRLF as one character, which differs from "\n".
         let lines = try read(path, for: "FERRY_CONFIG").split(omittingEmptySubsequences: false) {
             $0 == "\n" || $0 == "\r\n"
         }
@@ -203,7 +228,8 @@ package struct SettingSource: Sendable {
         return values
     }
 
-    /// Whoever names a file means a secret to be in it: without one there would be another database, or key.
+    /// Returns the secret in a file. An empty file is an error: the default would mean another database or
+    /// key.
     private static func readSecret(
         _ path: String, for name: String
     ) throws(Configuration.Failure) -> String {
@@ -225,6 +251,8 @@ package struct SettingSource: Sendable {
 }
 
 extension Configuration {
+    /// Validates all settings. Throws for the first invalid one. `isTerminal`: `true` if the log goes to a
+    /// terminal.
     package init(_ source: SettingSource, isTerminal: Bool) throws(Failure) {
         let read = SettingReader(source: source)
         (listenHost, listenPort) = try Self.address(read.value("FERRY_LISTEN"))
@@ -277,7 +305,8 @@ extension Configuration {
         try checkSecrets()
     }
 
-    /// Octal. What the owner may not do, Ferry itself could not.
+    /// Parses an octal umask. Masks that take permissions from the owner are invalid, because they would take
+    /// them from Ferry.
     private static func umask(_ text: String?) throws(Failure) -> UInt32? {
         guard let text else { return nil }
         guard text.utf8.count <= 4, text.utf8.allSatisfy({ (0x30...0x37).contains($0) }),
@@ -328,7 +357,7 @@ extension Configuration {
         guard !roles.isEmpty else { throw Failure(description: "FERRY_ROLES names no role.") }
     }
 
-    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (every IPv4 address), `8080` is not enough.
+    /// Parses `127.0.0.1:8080`, `[::1]:8080` or `:8080` (all IPv4 addresses). A port alone is not enough.
     private static func address(_ text: String) throws(Failure) -> (String, UInt16) {
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
             throw Failure(description: "FERRY_LISTEN must be an address and a port, such as 127.0.0.1:8080.")
@@ -344,7 +373,7 @@ extension Configuration {
     }
 }
 
-/// Reads settings as what they must be; complains with a sentence that names the setting.
+/// Reads settings with their types. Errors name the setting.
 private struct SettingReader {
     let source: SettingSource
 
@@ -361,7 +390,7 @@ private struct SettingReader {
         return number
     }
 
-    /// Nil when it is not set.
+    /// Returns `nil` if the setting is empty.
     func rate(_ name: String) throws(Configuration.Failure) -> Int64? {
         value(name).isEmpty ? nil : Int64(try integer(name, 1...(1 << 53 - 1)))
     }

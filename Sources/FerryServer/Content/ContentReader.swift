@@ -5,8 +5,8 @@ import FerryEngine
 import Glibc
 import Sys
 
-/// Opens what a job has fetched, on a thread of its own: a disk that is slow or gone must hold no server
-/// thread.
+/// Opens the results of jobs for download. Runs on a thread of its own, so that a slow or missing disk does
+/// not block a thread of the HTTP server.
 final class ContentReader: ContentStore {
     private struct Request: Sendable {
         let job: JobRecord
@@ -31,7 +31,7 @@ final class ContentReader: ContentStore {
         if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
     }
 
-    /// Whoever waits for the bytes of a file to be compared is refused: that may take minutes.
+    /// Refuses requests that wait for the verification of a file, which may take minutes.
     func endWaits() { proofs.stop() }
 
     func stop() {
@@ -60,7 +60,7 @@ final class ContentReader: ContentStore {
                 reply: reply))
     }
 
-    /// Below 0: there is none.
+    /// Returns a descriptor owned by the caller, or a negative number if there is no file.
     private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
         guard case .path(let path, _) = content.place else {
             return Glibc.open("\(paths.kept)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
@@ -68,14 +68,14 @@ final class ContentReader: ContentStore {
         let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard root >= 0 else { return -1 }
         defer { close(root) }
-        // Not blocking: a FIFO in its place would wait for a writer.
+        // Non-blocking: opening a FIFO there would wait for a writer.
         return csys_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
     }
 
-    /// Whether it is the very file that the job has published, untouched: digest, tag and type are that
-    /// job's. Another job or a user may have put another one in its place since, or a backup this one.
+    /// Returns `true` if the file is the one that the job has published, unchanged. If not, its digest has to
+    /// be verified: another job or a user may have replaced it, or a backup restored it.
     private static func isPublished(_ status: stat, _ content: JobContent) -> Bool {
-        // Nobody else writes where the service keeps files.
+        // Only Ferry writes to the directory of kept files.
         guard case .path(_, let identity) = content.place else { return true }
         return identity == FileIdentity(status)
     }

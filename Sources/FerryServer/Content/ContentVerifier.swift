@@ -4,26 +4,26 @@ import Glibc
 import Synchronization
 import Sys
 
-/// Whether files are what jobs have fetched, where only their bytes can tell: after a restore from a backup
-/// each one is another file. What was read once is remembered as long as nobody touches the file.
+/// Compares the SHA-256 of files with those of jobs' results, for files whose identity has changed, such as
+/// after a restore from a backup. Digests are remembered while the file is unchanged.
 ///
-/// A thread of its own reads: a slice of one file of each tenant in turn, so that nobody waits for all the
-/// bytes of another one.
+/// One thread reads the files: a slice of one file of each tenant in turn, so that no tenant waits for all
+/// files of another one.
 final class ContentVerifier: Sendable {
     struct Question: Sendable {
         let tenant: String
-        /// Of the job's result.
+        /// Expected digest in hexadecimal, from the job's result.
         let sha256: String
-        /// Closed, or handed on with the reply.
+        /// The file, owned by the question: closed, or passed on with the reply.
         let descriptor: Int32
         let stamp: FileStamp
         let reply: Reply<OpenContent>
     }
 
-    /// Requests that may wait, each with a descriptor: of one tenant, and of all.
+    /// Requests of one tenant, and of all tenants, that may wait. Each has an open descriptor.
     static let tenantCountMax = contentWaiterCountMax
     private static let countMax = 512
-    /// Files that are remembered; beyond it all are forgotten.
+    /// Largest number of digests that are remembered; beyond it all are dropped.
     private static let knownCountMax = 10_000
 
     private struct State {
@@ -35,16 +35,16 @@ final class ContentVerifier: Sendable {
     private let mailbox = Mailbox<Question>()
     private let read = Atomic<Int64>(0)
 
-    /// Bytes that were read until now.
+    /// Bytes read so far.
     var readByteCount: Int64 { read.load(ordering: .relaxed) }
 
     init() {
-        // Lives until `stop()`.
+        // Keeps this object alive until `stop()`.
         _ = Thread(name: "content-proofs") { [self] in run() }
     }
 
-    /// `reply` is called once: with the descriptor, with `notFound` when the bytes are others, with
-    /// `overloaded` when too many wait. Any thread, never waits.
+    /// Verifies a file. Calls `reply` once: with the descriptor, with `notFound` if the digest differs, or
+    /// with `overloaded` if too many requests wait. Usable on any thread; never blocks.
     func ask(_ question: Question) {
         if let known = state.withLock({ $0.known[question.stamp] }) {
             return answer(question, known)
@@ -56,7 +56,7 @@ final class ContentVerifier: Sendable {
         }
     }
 
-    /// Whoever waits, or comes later, is refused.
+    /// Refuses waiting and later requests.
     func stop() { mailbox.close() }
 
     private func admits(_ question: Question) -> Bool {
@@ -90,7 +90,7 @@ final class ContentVerifier: Sendable {
 
     // MARK: The thread
 
-    /// A file, and who asks about it.
+    /// A file and the requests for it.
     private struct Work {
         let proof: FileFingerprint
         var questions: [Question]
@@ -109,7 +109,7 @@ final class ContentVerifier: Sendable {
                 return
             }
             guard !queues.isEmpty else { continue }
-            // Whose turn it was comes last.
+            // The tenant whose turn it was goes to the end.
             var queue = queues.removeFirst()
             if settle(queue.works[0]) { queue.works.removeFirst() }
             if !queue.works.isEmpty { queues.append(queue) }
@@ -117,7 +117,7 @@ final class ContentVerifier: Sendable {
     }
 
     private func add(_ question: Question, to queues: inout [(tenant: String, works: [Work])]) {
-        // While it waited somebody else's answer may have come.
+        // The digest may have been computed for another request in the meantime.
         if let known = state.withLock({ $0.known[question.stamp] }) {
             leave(question)
             return answer(question, known)
@@ -136,7 +136,7 @@ final class ContentVerifier: Sendable {
         Work(proof: FileFingerprint(question.stamp, question.descriptor), questions: [question])
     }
 
-    /// Reads on; true when all who asked have their answer.
+    /// Reads the next slice. Returns `true` if all requests for the file have a reply.
     private func settle(_ work: Work) -> Bool {
         let before = work.proof.byteCount
         let step = work.proof.step()

@@ -4,8 +4,7 @@ import FerryStore
 import Logging
 import Sys
 
-/// Looks now and then for what dead attempts have left in the directories of this node, and for files that
-/// are kept for jobs which are no longer there.
+/// Regularly removes partial files of attempts that are gone, and kept files of jobs that are gone.
 final class Sweeper: Sendable {
     private static let intervalSeconds = 3_600.0
     private static let answerMilliseconds: Int32 = 30_000
@@ -18,7 +17,7 @@ final class Sweeper: Sendable {
     private let retentionSeconds: Double
     private let logger: Logger
 
-    /// `roots`: directories without each other; `kept`: where the service keeps files.
+    /// `roots`: directories to search, none below another one. `kept`: directory of kept files.
     init(
         store: Store, roots: @escaping @Sendable () -> [String], kept: String, clock: DatabaseClock,
         retentionSeconds: Double, logger: Logger
@@ -31,10 +30,10 @@ final class Sweeper: Sendable {
         self.logger = logger
     }
 
-    /// The first rounds begin at once, on threads of their own.
+    /// Starts two threads, which sweep at once and then regularly.
     func start() {
         _ = Thread(name: "sweep") { [self] in repeatedly(ending, round) }
-        // Not behind the other: that one may take a day.
+        // A thread of its own: the other sweep may take a day.
         _ = Thread(name: "sweep-kept") { [self] in repeatedly(keptEnding, removeKept) }
     }
 
@@ -60,7 +59,8 @@ final class Sweeper: Sendable {
         }
     }
 
-    /// No job is gone before the shortest retention is over.
+    /// Removes kept files of jobs that are gone. Younger files are skipped: no job is removed before the
+    /// shortest retention has passed.
     private func removeKept() {
         let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
         let sweep = ManagedFileSweep(

@@ -7,13 +7,13 @@ import FerryStore
 import FerryWebhooks
 import Synchronization
 
-/// `/metrics`: every counter of every part, and nothing that would have to be asked of the database.
+/// The page `/metrics`: counters and current numbers of all parts. Sends no query to the database.
 final class MetricsPage: Sendable {
     private let parts: NodeParts
     private let requests = Mutex<APIMetrics?>(nil)
     private let held = Mutex<Held?>(nil)
 
-    /// Requests whose answers take long on purpose.
+    /// Current numbers of requests that wait on purpose.
     struct Held: Sendable {
         let listenerCount: @Sendable () -> Int
         let waitCount: @Sendable () -> Int

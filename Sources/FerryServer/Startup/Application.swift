@@ -11,18 +11,18 @@ import OpenSSL
 import Synchronization
 import Sys
 
-/// A node: every part, built in the order of the flow and stopped against it.
+/// A node: creates all parts in the order of the data flow and stops them in the reverse order.
 final class Application: Sendable {
     private let configuration: Configuration
     private let parts: NodeParts
-    // Held for the lock on the data directory.
+    // Keeps the data directory locked.
     private let identity: NodeIdentity
     private let database: Database
     private let firstStart: Bootstrap
     private let surface: APIServer
     private let sweeper: Sweeper?
     private let logger: Logger
-    /// What `end` waits for.
+    /// Name of the part that `end` waits for.
     private let awaited = Mutex("")
 
     private init(
@@ -40,8 +40,8 @@ final class Application: Sendable {
         self.logger = logger
     }
 
-    /// Builds everything; returns when requests are answered. Nothing that is queued is touched before
-    /// `begin`: an attempt that a failed start had begun could be one of those that cannot be made twice.
+    /// Creates all parts and returns when requests are served. Runs no queued job before `begin`: a start
+    /// that fails later must not have begun an attempt that cannot be repeated.
     static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
         let budget = budget(configuration, logger: logger)
         let memory = memory(logger: logger)
@@ -70,12 +70,12 @@ final class Application: Sendable {
         return application
     }
 
-    /// Makes the node known in the database, and starts to answer.
+    /// Registers the node in the database and starts to serve requests.
     private func open() throws {
         let observers = CommitObservers()
         observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: surface.waiters)
         try parts.store.start(runner: parts.engine, observer: observers, prober: parts.engine)
-        // The port is ours: what is shown once comes from a start that succeeds.
+        // The port is bound: secrets are shown only by a start that succeeds.
         try firstStart.settleAdminKey(
             configuration, store: parts.store, address: address, now: parts.clock.now(), logger: logger)
         try surface.listen()
@@ -120,7 +120,7 @@ final class Application: Sendable {
         let firstStart = try Bootstrap.settle(configuration, url: database.url, box: box)
         let clock = DatabaseClock()
         let slots = WorkerSlots(capacity: budget.transfers, lentMax: budget.lentSlots)
-        // No place for a transfer, whatever networks are allowed.
+        // Ferry's own endpoints, which transfers may never reach, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
         let openSecrets = secretsOpener(box)
@@ -173,10 +173,10 @@ final class Application: Sendable {
         }
     }
 
-    /// Takes up the work, and says that it is ready: one line on standard output.
+    /// Starts to run jobs and reports readiness in one line on standard output.
     func begin(json: Bool) {
         parts.store.beginWork()
-        // What it asked for before this node had a lease it did not get.
+        // Claims of the sender failed before this node had a lease.
         parts.webhooks?.wake()
         sweeper?.start()
         parts.health.becomeReady()
@@ -189,10 +189,11 @@ final class Application: Sendable {
         return "http://\(host.contains(":") ? "[\(host)]" : host):\(surface.port)"
     }
 
-    /// False when a part has ended without which nothing works.
+    /// `false` if a required part has ended or hangs.
     var isHealthy: Bool { !parts.health.isBroken }
 
-    /// Readiness first, then no new work, then what runs may end; the parts stop against the flow.
+    /// Stops the node: becomes unready, takes no new work, lets running work end, then stops the parts in the
+    /// reverse order of the data flow.
     func stop() {
         end()
         logger.notice("Ferry has stopped.")
@@ -216,8 +217,8 @@ final class Application: Sendable {
         end()
     }
 
-    /// For a `stop` that does not come to its end: says what it waits for, and shuts the private PostgreSQL
-    /// down. Jobs that run are found as lost, as after a kill. Any thread.
+    /// Called when `stop` hangs: logs which part it waits for and stops the private PostgreSQL. Running jobs
+    /// are then lost as after a kill. Usable on any thread.
     func abandon() {
         logger.critical(
             "Ferry ends without waiting for what hangs.", metadata: ["part": "\(awaited.withLock { $0 })"])

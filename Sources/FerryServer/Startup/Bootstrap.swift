@@ -6,13 +6,13 @@ import Logging
 import OpenSSL
 import Sys
 
-/// What a database gets once, at the first start of its first node, and what is shown once.
+/// Values that the first start of a cluster stores in the database, and secrets that are shown once.
 struct Bootstrap: Sendable {
     let webhookSecret: WebhookSecret
 
-    /// Checks that this node's key opens what the database holds, and makes the webhook secret if there is
-    /// none: first of all, as a node with another key must not touch anything there. Blocks for a few round
-    /// trips.
+    /// Checks that this node's key opens the database's secrets, and creates the webhook secret if there is
+    /// none. Must be the first access to the database: a node with another key must not change anything.
+    /// Blocks for a few round trips.
     static func settle(_ configuration: Configuration, url: String, box: SecretBox) throws -> Bootstrap {
         var settings = try FirstSettings(url: url)
         let proof = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
@@ -38,7 +38,7 @@ struct Bootstrap: Sendable {
         else {
             throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
         }
-        // Else it comes with the first admin key.
+        // Otherwise it is shown with the first admin key.
         if configuration.adminKey != nil, kept == fresh {
             show("\nWebhooks are signed with, shown this once:  \(kept.text)\n\n")
         }
@@ -50,8 +50,8 @@ struct Bootstrap: Sendable {
         _ = write(STDERR_FILENO, bytes, bytes.count)
     }
 
-    /// Keeps the configured admin key, or makes the first one and shows it. To be called when nothing can
-    /// fail any more that would end this start; `address`: where this node answers.
+    /// Stores the configured admin key, or creates the first one and shows it. Call when nothing else can
+    /// make this start fail. `address`: URL of this node.
     func settleAdminKey(
         _ configuration: Configuration, store: Store, address: String, now: Timestamp, logger: Logger
     ) throws {
@@ -67,7 +67,7 @@ struct Bootstrap: Sendable {
             return
         }
         let key = makeKey()
-        // A configured secret is known to whoever has set it.
+        // A configured webhook secret is known to the operator already.
         let text = announcement(
             of: key, address: address, showsWebhookSecret: configuration.webhookSecret == nil)
         try Self.wait {
@@ -77,7 +77,7 @@ struct Bootstrap: Sendable {
         }
     }
 
-    /// Whoever has set a key has to hear that it opens nothing, and that the one before still does.
+    /// Logs if the configured key is revoked, and if an earlier configured key is still valid.
     private static func tell(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
         for key in keys {
             if key.hash == configured.hash, let revokedAt = key.revokedAt {
@@ -92,7 +92,7 @@ struct Bootstrap: Sendable {
         }
     }
 
-    /// Asks a lane and waits for its answer.
+    /// Makes a request to the store and waits up to 30 s for its reply.
     static func wait<Value: Sendable>(
         _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
     ) throws -> Value {
@@ -107,7 +107,7 @@ struct Bootstrap: Sendable {
         }
     }
 
-    /// What is shown once, with an example to paste.
+    /// Returns the text that is shown once, with an example to copy.
     private func announcement(of key: String, address: String, showsWebhookSecret: Bool) -> String {
         var text = "\nThe admin key, shown this once:  \(key)\n"
         if showsWebhookSecret { text += "Webhooks are signed with:         \(webhookSecret.text)\n" }

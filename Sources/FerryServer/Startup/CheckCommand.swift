@@ -5,17 +5,17 @@ import Glibc
 import Logging
 import Sys
 
-/// One finding of `ferry check`.
+/// One result of `ferry check`.
 private struct Finding {
     let name: String
     let isPassed: Bool
     let detail: String
-    /// Not wrong, but probably not what was meant.
+    /// `true` if the setting works but is probably unintended.
     var isWarning = false
 }
 
-/// Looks at configuration, database, libraries and disk without changing anything but the data directory's
-/// existence; prints what it found and returns 0 when a service could start here, else 1.
+/// Checks configuration, database, libraries and disk, and prints the results. Creates missing directories
+/// but changes nothing else. Returns 0 if a service could start here, else 1.
 package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     var findings = [Finding(name: "configuration", isPassed: true, detail: "valid")]
     findings += configuration.unknownSettings.map {
@@ -98,8 +98,8 @@ private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
     return UInt64(information.f_bavail) * UInt64(information.f_frsize)
 }
 
-/// Sessions of a node that does everything, at most: one for each lane of its store, and four that reads
-/// share.
+/// Most database sessions of a node with all roles: one for each thread of its store with a connection of its
+/// own, and four for reads.
 private let sessionCountMax = 16
 
 private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
@@ -130,7 +130,7 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
     }
 }
 
-/// What `PostgresOwner` asks for at a start, without making or opening anything on the way.
+/// Checks what `PostgresOwner` needs at the start, without creating or opening anything.
 private func checkPrivatePostgres(_ configuration: Configuration) -> Finding {
     var cluster = PostgresCluster(parent: configuration.dataDirectory, account: .own)
     do throws(PrivatePostgresError) {

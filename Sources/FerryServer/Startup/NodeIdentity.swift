@@ -3,16 +3,18 @@ import Glibc
 import OpenSSL
 import Sys
 
-/// Who this node is, over restarts: kept in the data directory, which one process owns at a time.
+/// Identity of this node, stored in the data directory, which one process uses at a time.
 ///
-/// A restarted node has the same identity and so takes its own jobs back at once.
+/// It stays the same after a restart, so the node reclaims its own jobs at once.
 package final class NodeIdentity: Sendable {
+    /// Identifier of the node.
     package let id: NodeID
-    /// The host's name, for people.
+    /// Name of the host, for people.
     package let name: String
     private let lock: Int32
 
-    /// Takes the data directory for this process (flock(2), given back by the kernel when the process ends).
+    /// Locks the data directory for this process (flock(2); the kernel releases the lock when the process
+    /// ends).
     package init(dataDirectory: String) throws(Configuration.Failure) {
         lock = open(dataDirectory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard lock >= 0 else {
@@ -55,7 +57,8 @@ package final class NodeIdentity: Sendable {
     deinit { close(lock) }
 }
 
-/// The key that seals secrets: from the settings, else made once in the data directory.
+/// Returns the key that seals secrets: the configured one, or one that the first start creates in the data
+/// directory.
 func secretKey(_ configuration: Configuration) throws(Configuration.Failure) -> [UInt8] {
     if let key = configuration.secretKey { return Array(key.utf8) }
     let path = configuration.dataDirectory + "/secret.key"

@@ -10,7 +10,7 @@ import Logging
 import OpenSSL
 import Sys
 
-/// The HTTP side of a node: the API over its ports, and the server under it.
+/// The HTTP server of a node: the API, its ports, and the server that runs it.
 final class APIServer: Sendable {
     let waiters: JobWaiters
     private let api: API
@@ -20,7 +20,7 @@ final class APIServer: Sendable {
 
     var port: UInt16 { server.port }
 
-    /// Binds the address; nothing is answered before `listen`.
+    /// Binds the address. Requests are not served before `listen`.
     init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
         let waiters = JobWaiters()
         let content = ContentReader(paths: parts.paths)
@@ -67,14 +67,15 @@ final class APIServer: Sendable {
         refresh = KeyRefresh(api)
     }
 
-    /// Starts to answer. Throws when the keys cannot be read that clients will show.
+    /// Starts to serve requests. Throws if the API keys cannot be read.
     func listen() throws {
         try refresh.start()
         waiters.start()
         try server.start()
     }
 
-    /// Takes no new connections and answers what is in flight, from the store: that has to stop later.
+    /// Accepts no more connections and completes requests in progress. These need the store, which must stop
+    /// later.
     func drain(seconds: Double) {
         api.endWaits()
         api.endStreams()
@@ -90,7 +91,7 @@ final class APIServer: Sendable {
     }
 }
 
-/// A node without the role `api` answers probes and metrics only.
+/// API of a node without the role `api`: serves only probes and metrics.
 private struct ProbesOnly: RequestHandler {
     let api: API
 
@@ -110,7 +111,7 @@ private struct ProbesOnly: RequestHandler {
     }
 }
 
-/// What the surface is made over.
+/// Parts of a node that the API and the metrics use.
 struct NodeParts: Sendable {
     let store: Store
     let engine: Engine?
@@ -128,7 +129,7 @@ struct NodeParts: Sendable {
     let openSecrets: @Sendable ([UInt8]) -> JobSecrets?
 }
 
-/// Reads the API keys every few seconds, so that those made or revoked on other nodes count.
+/// Reads the API keys every five seconds, so that keys created or revoked on other nodes take effect.
 private final class KeyRefresh: Sendable {
     private static let milliseconds: Int32 = 5_000
     private let api: API
@@ -136,7 +137,7 @@ private final class KeyRefresh: Sendable {
 
     init(_ api: API) { self.api = api }
 
-    /// Waits for the first answer, so that no valid key is refused at the beginning.
+    /// Waits for the first read, so that no valid key is refused at the beginning.
     func start() throws {
         try Bootstrap.wait { api.refreshKeys(done: $0) }
         _ = Thread(name: "keys") { [api, ending] in

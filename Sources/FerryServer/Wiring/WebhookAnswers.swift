@@ -3,7 +3,7 @@ import FerryCore
 import FerryStore
 import Logging
 
-/// Receivers of webhooks may answer what is asked about a job in the body of their 2xx.
+/// Answers to jobs' questions that webhook receivers give in the body of a 2xx response.
 struct WebhookAnswers: Sendable {
     let control: ControlLane
     let clock: any WallClock
@@ -11,9 +11,9 @@ struct WebhookAnswers: Sendable {
     let node: NodeAbilities
     let logger: Logger
 
-    /// A body without a `disposition` says nothing. The first valid answer to the question that the receiver
-    /// was shown counts; what comes later, or is wrong, changes nothing. `done`: false when the answer could
-    /// not be kept, for a reason that passes.
+    /// Applies the answer in a response body. A body without `disposition` is not an answer. Only the first
+    /// valid answer to the question that the receiver was sent counts; later and invalid answers change
+    /// nothing. Calls `done` with `false` if the answer could not be stored for a temporary reason.
     func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
         guard let kind = delivery.question, let job = delivery.job,
             let json = try? JSON.parse(body), json["disposition"] != nil, let askedAt = delivery.askedAt
@@ -25,7 +25,7 @@ struct WebhookAnswers: Sendable {
             note(delivery, error)
             return done(true)
         }
-        // An answer that names another question is not one to this.
+        // An answer that names another question does not apply to this one.
         guard (answer.askedAt ?? askedAt) == askedAt else { return done(true) }
         let source = AnswerSource(.webhook, name: delivery.id.description)
         let (clock, egress, node) = (clock, egress, node)

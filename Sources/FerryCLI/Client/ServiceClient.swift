@@ -1,9 +1,9 @@
 import Curl
 import FerryCore
 
-/// The API of one service: blocking requests, one after the other, on the calling thread.
+/// Client of the API: blocking requests on the calling thread.
 struct ServiceClient {
-    /// Without a slash at its end.
+    /// URL of the service without a slash at the end.
     let base: String
     private let key: String?
 
@@ -13,13 +13,13 @@ struct ServiceClient {
         self.key = key
     }
 
-    /// An answer of the service, 2xx.
+    /// A successful response (2xx).
     struct Answer {
         let json: JSON
         let bytes: [UInt8]
     }
 
-    /// An answer of any status.
+    /// A response with any status.
     struct RawAnswer {
         let status: Int
         let body: [UInt8]
@@ -34,11 +34,11 @@ struct ServiceClient {
         return headers
     }
 
-    /// Sends a request and reads its JSON answer. `wait`: seconds for which the service may hold the answer
-    /// (`Prefer: wait`, RFC 7240 §4.3).
+    /// Sends a request and parses the JSON of its response. `wait`: seconds for which the service may delay
+    /// the response (`Prefer: wait`, RFC 7240 §4.3).
     ///
-    /// Throws `unreachable` without an answer or for 502, 503 and 504, `usage` for a refused body, otherwise
-    /// `failed`.
+    /// Throws `unreachable` if there is no response or for 502, 503 and 504, `usage` for a rejected request
+    /// body, otherwise `failed`.
     func send(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
         idempotencyKey: String? = nil, ifMatch: String? = nil
@@ -47,17 +47,17 @@ struct ServiceClient {
             method, path, body: body, wait: wait, idempotencyKey: idempotencyKey, ifMatch: ifMatch)
         guard (200..<300).contains(answer.status) else { throw Self.failure(answer.status, answer.body) }
         guard !answer.isTruncated else {
-            throw ClientFailure(.failed, "The answer is longer than 256 MiB; ask for less.")
+            throw ClientFailure(.failed, "The response has more than 256 MiB. Request less.")
         }
         if answer.body.isEmpty { return Answer(json: .null, bytes: []) }
         do {
             return Answer(json: try JSON.parse(answer.body), bytes: answer.body)
         } catch {
-            throw ClientFailure(.failed, "\(base) did not answer with JSON: is it Ferry? (\(error.reason))")
+            throw ClientFailure(.failed, "\(base) did not send JSON (\(error.reason)). Check FERRY_URL.")
         }
     }
 
-    /// The answer whatever its status is. Throws `unreachable` when there is none.
+    /// Sends a request and returns the response with any status. Throws `unreachable` if there is none.
     func exchange(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
         idempotencyKey: String? = nil, ifMatch: String? = nil
@@ -80,7 +80,8 @@ struct ServiceClient {
         }
     }
 
-    /// What a refusal says: the problem's detail (RFC 9457) and each field's.
+    /// Returns the failure for an error response: the problem's detail (RFC 9457) and the details of its
+    /// fields.
     static func failure(_ status: Int, _ body: [UInt8]) -> ClientFailure {
         let kind: ClientFailure.Kind =
             switch status {
@@ -89,16 +90,16 @@ struct ServiceClient {
             default: .failed
             }
         guard let problem = try? JSON.parse(body), problem.members != nil else {
-            let hint = (300..<400).contains(status) ? " (a redirect: is FERRY_URL the final address?)" : ""
-            return ClientFailure(kind, "The service answered with status \(status)\(hint).")
+            let hint = (300..<400).contains(status) ? " (a redirect). Set FERRY_URL to the final URL" : ""
+            return ClientFailure(kind, "The service responded with status \(status)\(hint).")
         }
         let said = problem["detail"]?.string ?? problem["title"]?.string
-        let summary = said.map { printable($0) } ?? "The service refused."
+        let summary = said.map { printable($0) } ?? "The service refused the request."
         var lines = ["\(summary) (\(problem["code"]?.string ?? "status") \(status))"]
         let errors = (problem["errors"]?.array ?? []).map {
             printable("\($0["pointer"]?.string ?? "#"): \($0["detail"]?.string ?? "")")
         }
-        // The detail of a single one is that error already.
+        // With a single error, the problem's detail is the same text.
         if errors != [summary] { lines += errors.map { "  \($0)" } }
         if status == 401 { lines.append("Set FERRY_KEY, or FERRY_KEY_FILE to a file with the key.") }
         return ClientFailure(kind, lines.joined(separator: "\n"))

@@ -33,7 +33,7 @@ package struct BufferedRequest: Sendable {
     package init(url: String) { self.url = url }
 
     /// A response in memory.
-    package struct Answer: Sendable {
+    package struct Response: Sendable {
         /// Status code of the final response.
         package let status: Int
         /// Header fields as received, without those of interim responses.
@@ -72,7 +72,7 @@ package struct BufferedRequest: Sendable {
     /// never blocks.
     @discardableResult
     package func start(
-        on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Answer, Failure>) -> Void
+        on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Response, Failure>) -> Void
     ) -> RunningBufferedRequest {
         let running = RunningBufferedRequest(loop)
         let accepted = loop.perform { multi in
@@ -92,8 +92,8 @@ package struct BufferedRequest: Sendable {
     }
 
     /// Runs the request on the calling thread and waits for it. For command-line tools.
-    package func perform() throws(Failure) -> Answer {
-        let result = Mailbox<Result<Answer, Failure>>()
+    package func perform() throws(Failure) -> Response {
+        let result = Mailbox<Result<Response, Failure>>()
         let delegate = BufferedRequestDelegate(self) { result.send($0) }
         do throws(CurlError) {
             try BlockingTransfer.perform(request, delegate: delegate)
@@ -136,14 +136,14 @@ package final class RunningBufferedRequest: @unchecked Sendable {
 
     /// Ends the request with a timeout error if no final response has begun; the completion is called. Usable
     /// on any thread; never blocks.
-    package func expireUnlessAnswered() {
+    package func expireWithoutResponse() {
         loop.perform { _ in
-            guard let transfer = self.transfer, let delegate = self.delegate, !delegate.isAnswered else {
+            guard let transfer = self.transfer, let delegate = self.delegate, !delegate.hasResponse else {
                 return
             }
             let info = transfer.info
             transfer.cancel()
-            let error = CurlError(CURLE_OPERATION_TIMEDOUT, text: "no answer had begun in time")
+            let error = CurlError(CURLE_OPERATION_TIMEDOUT, text: "no response began in time")
             delegate.finished(TransferOutcome(error: error, info: info, blockedAddress: nil))
         }
     }
@@ -170,29 +170,29 @@ package enum BlockingTransfer {
 }
 
 private final class BufferedRequestDelegate: EasyDelegate {
-    private let exchange: BufferedRequest
-    private let completion: @Sendable (Result<BufferedRequest.Answer, BufferedRequest.Failure>) -> Void
+    private let request: BufferedRequest
+    private let completion: @Sendable (Result<BufferedRequest.Response, BufferedRequest.Failure>) -> Void
     private var sent = 0
     private var headers: [TransferRequest.Header] = []
     private var received: [UInt8] = []
     private var isTruncated = false
     /// `true` once the head of the final response has begun.
-    private(set) var isAnswered = false
+    private(set) var hasResponse = false
     /// Sums over all heads, interim ones included.
     private var (headByteCount, headLineCount) = (0, 0)
     private var isHeadTooLarge = false
 
     init(
-        _ exchange: BufferedRequest,
-        _ completion: @escaping @Sendable (Result<BufferedRequest.Answer, BufferedRequest.Failure>) -> Void
+        _ request: BufferedRequest,
+        _ completion: @escaping @Sendable (Result<BufferedRequest.Response, BufferedRequest.Failure>) -> Void
     ) {
-        self.exchange = exchange
+        self.request = request
         self.completion = completion
     }
 
-    func willConnect(to address: SocketAddress) -> Bool { exchange.allowsAddress?(address) ?? true }
+    func willConnect(to address: SocketAddress) -> Bool { request.allowsAddress?(address) ?? true }
 
-    func willSend(to address: SocketAddress) -> Bool { exchange.allowsAddress?(address) ?? true }
+    func willSend(to address: SocketAddress) -> Bool { request.allowsAddress?(address) ?? true }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         headByteCount += line.count + 2
@@ -204,7 +204,7 @@ private final class BufferedRequestDelegate: EasyDelegate {
             headers = []
             // "HTTP/1.1 1xx": an interim response is not the final one (RFC 9110 §15.2).
             let status = line.drop { $0 != 0x20 }.dropFirst()
-            isAnswered = status.first != UInt8(ascii: "1")
+            hasResponse = status.first != UInt8(ascii: "1")
         } else if let colon = line.firstIndex(of: UInt8(ascii: ":")) {
             headers.append(.init(trimmedText(line[..<colon]), trimmedText(line[(colon + 1)...])))
         }
@@ -212,14 +212,14 @@ private final class BufferedRequestDelegate: EasyDelegate {
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        let room = exchange.byteLimit - received.count
+        let room = request.byteLimit - received.count
         received.append(contentsOf: bytes.prefix(room))
         isTruncated = bytes.count > room
         return isTruncated ? .abort : .proceed
     }
 
     func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
-        let rest = (exchange.body ?? [])[sent...].prefix(buffer.count)
+        let rest = (request.body ?? [])[sent...].prefix(buffer.count)
         buffer.copyBytes(from: rest)
         sent += rest.count
         return .bytes(rest.count)
@@ -244,7 +244,7 @@ private final class BufferedRequestDelegate: EasyDelegate {
         } else {
             completion(
                 .success(
-                    BufferedRequest.Answer(
+                    BufferedRequest.Response(
                         status: outcome.info.status, headers: headers, body: received,
                         isTruncated: isTruncated,
                         info: outcome.info)))

@@ -44,7 +44,7 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
 
     /// The response has a coding that was not requested. libcurl would decode it anyway.
     package static let unaskedCoding = CurlError(
-        code: badContentEncoding, text: "the answer has a coding that was not asked for")
+        code: badContentEncoding, text: "the response has a content coding that was not requested")
 
     /// CURLE_UNSUPPORTED_PROTOCOL.
     package static let unsupportedProtocol = 1

@@ -69,17 +69,17 @@ package final class CurlLoop: Sendable {
     }
 
     private static func run(_ multi: CurlMulti, _ sockets: SocketSet, _ shared: Shared) {
-        let box = shared.commands
-        sockets.watch(box.descriptor, reads: true, writes: false)
+        let commands = shared.commands
+        sockets.watch(commands.descriptor, reads: true, writes: false)
         var nextSecond = multi.now + 1_000_000_000
         while true {
-            let count = sockets.wait(milliseconds: patience(until: min(multi.deadline, nextSecond)))
+            let count = sockets.wait(milliseconds: milliseconds(until: min(multi.deadline, nextSecond)))
             multi.turnBegan()
             shared.lastTurn.store(multi.now, ordering: .relaxed)
             for index in 0..<count {
                 let (socket, events) = sockets.ready(index)
-                if socket == box.descriptor {
-                    box.wasWoken()
+                if socket == commands.descriptor {
+                    commands.wasWoken()
                 } else if sockets.isWatched(socket) {
                     multi.socketReady(socket, events)
                 }
@@ -87,8 +87,8 @@ package final class CurlLoop: Sendable {
             multi.runDue()
             multi.reportFinished()
             // Read before the commands are taken: after `true` no command can be sent.
-            let isLast = box.isClosed
-            for command in box.take() { command(multi) }
+            let isLast = commands.isClosed
+            for command in commands.take() { command(multi) }
             if isLast { break }
             if multi.now >= nextSecond {
                 multi.secondPassed()
@@ -100,7 +100,7 @@ package final class CurlLoop: Sendable {
     }
 
     /// Rounded up: waking too early would make libcurl request another millisecond, repeatedly.
-    private static func patience(until deadline: Int64) -> Int32 {
+    private static func milliseconds(until deadline: Int64) -> Int32 {
         let left = deadline - monotonicNanoseconds()
         return left <= 0 ? 0 : Int32(min((left + 999_999) / 1_000_000, 1_000))
     }

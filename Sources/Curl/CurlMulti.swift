@@ -184,14 +184,14 @@ package final class CurlMulti {
     private func act(_ handle: MultiHandle, _ descriptor: Int32, _ mask: Int32) {
         var running: Int32 = 0
         inside { _ = curl_multi_socket_action(handle.raw, descriptor, mask, &running) }
-        handle.hasNews = true
+        handle.hasMessages = true
         runCommands()
     }
 
     /// Calls `finished` of transfers that have ended. Delegates may start new transfers within the call.
     func reportFinished() {
-        for index in handles.indices where handles[index].hasNews {
-            handles[index].hasNews = false
+        for index in handles.indices where handles[index].hasMessages {
+            handles[index].hasMessages = false
             reportFinished(handles[index])
         }
     }
@@ -253,7 +253,7 @@ package final class CurlMulti {
         let writes = what == CURL_POLL_OUT || what == CURL_POLL_INOUT
         let number = Int(descriptor)
         if what == CURL_POLL_REMOVE {
-            if let easy, let context = live[easy]?.context, context.sendsBody { context.leaves(descriptor) }
+            if let easy, let context = live[easy]?.context, context.sendsBody { context.released(descriptor) }
             guard let owner = owner(of: descriptor), owner === handle else { return }
             owners[number] = nil
         } else {

@@ -38,7 +38,7 @@ package struct CurlRuntime: Sendable {
             return .failure(UnusableCurl(reason: "curl_global_init failed with code \(code.rawValue)"))
         }
         guard let info = curl_version_info(CCURL_VERSION_NOW)?.pointee else {
-            return .failure(UnusableCurl(reason: "libcurl does not tell its version"))
+            return .failure(UnusableCurl(reason: "libcurl does not report its version"))
         }
         let version = String(cString: info.version)
         // CURLOPT_PROTOCOLS_STR came with 7.85; without it the protocols cannot be limited in one place.

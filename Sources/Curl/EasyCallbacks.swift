@@ -52,16 +52,16 @@ final class EasyContext {
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
     /// Called when the delegate refuses an address; libcurl then tries the next one.
-    fileprivate func refusesToConnect(to address: SocketAddress) {
+    fileprivate func refusedToConnect(to address: SocketAddress) {
         if !hasTriedAddress { blocked = address }
     }
 
-    fileprivate func triesAddress() { (blocked, hasTriedAddress) = (nil, true) }
+    fileprivate func willTryAddress() { (blocked, hasTriedAddress) = (nil, true) }
 
-    fileprivate func refusesToSend(to address: SocketAddress) { blocked = address }
+    fileprivate func refusedToSend(to address: SocketAddress) { blocked = address }
 
     /// Called when a request is about to be sent.
-    fileprivate func requestBegins() {
+    fileprivate func requestWillBegin() {
         hasTriedAddress = false
         hasBegunRequest = true
         hasWholeHead = false
@@ -72,7 +72,7 @@ final class EasyContext {
 
     /// Called when libcurl stops using a socket, perhaps to close it. libcurl will not read the bytes that
     /// the socket has received. MSG_PEEK leaves them there.
-    func leaves(_ descriptor: curl_socket_t) {
+    func released(_ descriptor: curl_socket_t) {
         // Bytes sent over TLS have been decrypted by now, or cannot be.
         guard tls == nil else { return }
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
@@ -82,7 +82,7 @@ final class EasyContext {
 
     /// Called when the server has closed the TLS connection while a body was being sent to it. Its response
     /// can only be read now.
-    fileprivate func cannotWrite() {
+    fileprivate func writeFailed() {
         guard let raw, unread.isEmpty else { return }
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
             count = ccurl_read_rest(raw, buffer.baseAddress, buffer.count)
@@ -90,7 +90,7 @@ final class EasyContext {
     }
 
     /// Processes one line of a head, without its line end.
-    fileprivate func noteHead(_ line: UnsafeRawBufferPointer) {
+    fileprivate func processHead(_ line: UnsafeRawBufferPointer) {
         if line.isEmpty {
             hasWholeHead = hasWholeHead || !isInterim
         } else if line.starts(with: "HTTP/".utf8) {
@@ -106,7 +106,7 @@ final class EasyContext {
 
     /// Reads version and cipher suite. Call only within a callback: after the transfer the handle has no
     /// connection.
-    fileprivate func noteTLS() {
+    fileprivate func readTLS() {
         var protocolVersion: UnsafePointer<CChar>?
         var cipherSuite: UnsafePointer<CChar>?
         guard let raw, ccurl_tls_names(raw, &protocolVersion, &cipherSuite) == 1,
@@ -119,20 +119,20 @@ final class EasyContext {
     }
 
     /// Enables libcurl's debug messages, which `listen` receives.
-    fileprivate func listens() {
+    fileprivate func enableMessages() {
         guard let raw else { return }
-        ccurl_set_listener(raw, listen, pointer)
+        ccurl_set_listener(raw, receiveMessage, pointer)
         ccurl_set_long(raw, CURLOPT_VERBOSE, 1)
     }
 
     /// Enables `lacksFarewell`.
     func awaitFarewell() {
         awaitsFarewell = true
-        listens()
+        enableMessages()
     }
 
     /// Called when a connection is about to be closed; its TLS session still exists.
-    fileprivate func closesConnection() {
+    fileprivate func connectionCloses() {
         guard awaitsFarewell, let raw else { return }
         lacksFarewell = ccurl_has_farewell(raw) == 0
     }
@@ -170,14 +170,14 @@ private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     var end = length - 1
     if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
     let line = UnsafeRawBufferPointer(start: bytes, count: end)
-    context.noteHead(line)
+    context.processHead(line)
     if !context.codings.allow(line) {
         context.hasUnaskedCoding = true
         guard delegate.wantsWholeHead else { return refusal(of: length) }
     }
-    let goesOn = delegate.receiveHeaderLine(line)
+    let proceeds = delegate.receiveHeaderLine(line)
     // libcurl decodes nothing before the first byte of the body.
-    return goesOn && !(line.isEmpty && context.hasUnaskedCoding) ? length : refusal(of: length)
+    return proceeds && !(line.isEmpty && context.hasUnaskedCoding) ? length : refusal(of: length)
 }
 
 private let receiveBody: curl_write_callback = { bytes, size, count, raw in
@@ -227,10 +227,10 @@ private let openSocket: curl_opensocket_callback = { raw, _, address in
             UnsafeRawPointer(address) + offset, length: Int(address.pointee.addrlen))
     else { return refused }
     guard delegate.willConnect(to: target) else {
-        context.refusesToConnect(to: target)
+        context.refusedToConnect(to: target)
         return refused
     }
-    context.triesAddress()
+    context.willTryAddress()
     context.openedAt = monotonicNanoseconds()
     let kind = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
     let opened = socket(address.pointee.family, kind, address.pointee.protocol)
@@ -243,23 +243,23 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
         let target = SocketAddress(remoteAddress, port: UInt16(truncatingIfNeeded: remotePort))
     else { return CURL_PREREQFUNC_ABORT }
     guard delegate.willSend(to: target) else {
-        context.refusesToSend(to: target)
+        context.refusedToSend(to: target)
         return CURL_PREREQFUNC_ABORT
     }
-    context.requestBegins()
-    context.noteTLS()
+    context.requestWillBegin()
+    context.readTLS()
     // Not earlier: libcurl would write a message for each step of the handshake.
-    if context.sendsBody, context.tls != nil { context.listens() }
+    if context.sendsBody, context.tls != nil { context.enableMessages() }
     return CURL_PREREQFUNC_OK
 }
 
 /// Receives libcurl's debug messages. libcurl 7.88 reports these two events in no other way, and reports them
 /// before it releases the TLS session.
-private let listen: curl_debug_callback = { _, kind, bytes, count, raw in
+private let receiveMessage: curl_debug_callback = { _, kind, bytes, count, raw in
     guard kind == CURLINFO_TEXT, let bytes, let context = EasyContext.from(raw) else { return 0 }
     let text = UnsafeRawBufferPointer(start: bytes, count: count)
-    if context.sendsBody, text.starts(with: "OpenSSL SSL_write:".utf8) { context.cannotWrite() }
-    if isClosing(text) { context.closesConnection() }
+    if context.sendsBody, text.starts(with: "OpenSSL SSL_write:".utf8) { context.writeFailed() }
+    if isClosing(text) { context.connectionCloses() }
     return 0
 }
 

@@ -146,7 +146,7 @@ final class EasyHandle {
     /// Returns the outcome of the transfer. `blockedAddress` is set only if the transfer failed because the
     /// delegate refused an address: libcurl may have used another one.
     func outcome(_ code: CURLcode, _ context: EasyContext) -> TransferOutcome {
-        let byGuard = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
+        let mayBeBlocked = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
         var info = info(context)
         // A connection that fails at once never waits to read; it was established within this turn of the
         // loop.
@@ -154,7 +154,7 @@ final class EasyHandle {
             info.connectedAt = context.openedAt
         }
         return TransferOutcome(
-            error: error(code, context), info: info, blockedAddress: byGuard ? context.blocked : nil,
+            error: error(code, context), info: info, blockedAddress: mayBeBlocked ? context.blocked : nil,
             unread: code == CURLE_OK ? [] : context.unread, lacksFarewell: context.lacksFarewell)
     }
 }

@@ -32,6 +32,6 @@ enum HeadBounds {
     /// Returns libcurl's text for the operator, or one of our own if libcurl has none.
     static func text(_ code: CURLcode, _ text: String?) -> String {
         if let text, Int(code.rawValue) != CurlError.outOfMemory { return text }
-        return "a line of the response's head is longer than libcurl takes"
+        return "a line of the response head is longer than libcurl accepts"
     }
 }

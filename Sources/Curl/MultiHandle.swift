@@ -20,7 +20,7 @@ final class MultiHandle {
     /// When the last transfer ended, in monotonic nanoseconds.
     var idleSince: Int64 = 0
     /// `true` if curl_multi_info_read(3) may return messages.
-    var hasNews = false
+    var hasMessages = false
     /// When libcurl wants to be called, in monotonic nanoseconds; `nil` if it waits only for sockets.
     var deadline: Int64?
 

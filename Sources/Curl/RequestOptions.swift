@@ -153,7 +153,7 @@ extension EasyHandle {
                 header.value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 })
             else {
                 throw CurlError(
-                    CURLE_BAD_FUNCTION_ARGUMENT, text: "a header is not a token and a line of text")
+                    CURLE_BAD_FUNCTION_ARGUMENT, text: "a header field contains an invalid character")
             }
             // "Name:" removes the field in libcurl; "Name;" sends it with an empty value.
             let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }

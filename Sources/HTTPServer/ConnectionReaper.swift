@@ -33,7 +33,7 @@ final class ConnectionReaper: Sendable {
 
     private func run() {
         var lingering: [Lingering] = []
-        var lookedAt: Int64 = 0
+        var inspectedAt: Int64 = 0
         while !isOver.load(ordering: .acquiring) {
             var descriptors = [pollfd(fd: core.lingering.descriptor, events: Int16(POLLIN), revents: 0)]
             descriptors += lingering.map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
@@ -48,8 +48,8 @@ final class ConnectionReaper: Sendable {
                     close(descriptor)
                 }
             }
-            if now - lookedAt >= Int64(Self.tickMilliseconds) * 1_000_000 {
-                lookedAt = now
+            if now - inspectedAt >= Int64(Self.tickMilliseconds) * 1_000_000 {
+                inspectedAt = now
                 inspect(now)
             }
         }
@@ -63,7 +63,7 @@ final class ConnectionReaper: Sendable {
         // One second later than libmicrohttpd's own timeout, which closes ordinary idle connections.
         let time = now - Int64(core.limits.idleTimeoutSeconds + 1) * 1_000_000_000
         let peers = core.peers.withLock { $0.members }
-        for peer in peers { peer.cut(idleSinceBefore: time) }
+        for peer in peers { peer.shutDown(idleSinceBefore: time) }
     }
 }
 
@@ -76,9 +76,9 @@ private struct Lingering {
     /// Discards received bytes. Closes the descriptor and returns `false` if the client has closed its side
     /// or the time is over.
     func isOpen(_ now: Int64) -> Bool {
-        let goesOn = now < until && drain()
-        if !goesOn { close(descriptor) }
-        return goesOn
+        let isOpen = now < until && drain()
+        if !isOpen { close(descriptor) }
+        return isOpen
     }
 
     private func drain() -> Bool {

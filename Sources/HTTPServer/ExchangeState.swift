@@ -12,9 +12,9 @@ struct ConnectionReference: Sendable {
 /// Suspending and resuming happen under that lock: so each suspension is resumed once, and the handle is
 /// valid while `connection` is not `nil`.
 struct ExchangeState: Sendable {
-    enum Rest: Sendable {
+    enum Suspension: Sendable {
         /// The handler has not responded yet.
-        case answer
+        case response
         /// The sink takes no more bytes.
         case sink
         /// The stream has no bytes.
@@ -22,15 +22,15 @@ struct ExchangeState: Sendable {
     }
     /// `nil` before the header fields are read and after the request is over.
     var connection: ConnectionReference?
-    var answer: Response?
+    var response: Response?
     /// `true` if the response has been given, or the request no longer needs one.
-    var isAnswered = false
-    private(set) var isResting = false
-    private(set) var reason = Rest.answer
+    var hasResponded = false
+    private(set) var isSuspended = false
+    private(set) var reason = Suspension.response
     /// A wake-up arrived while the connection was not suspended: the next suspension ends at once.
     var isWoken = false
-    private(set) var isCut = false
-    private var restingSince: Int64 = 0
+    private(set) var isAborted = false
+    private var suspendedSince: Int64 = 0
     /// Start of the body in monotonic nanoseconds; 0 if no body is expected.
     var receivingSince: Int64 = 0
     var receivedBytes: Int64 = 0
@@ -51,48 +51,48 @@ struct ExchangeState: Sendable {
     }
 
     /// Suspends the connection. Call only on its thread, in a callback of libmicrohttpd.
-    mutating func rest(_ reason: Rest) {
+    mutating func suspend(_ reason: Suspension) {
         guard let connection else { return }
         self.reason = reason
-        isResting = true
-        restingSince = monotonicNanoseconds()
+        isSuspended = true
+        suspendedSince = monotonicNanoseconds()
         MHD_suspend_connection(connection.pointer)
     }
 
     mutating func resume() {
-        guard isResting, let connection else { return }
-        isResting = false
+        guard isSuspended, let connection else { return }
+        isSuspended = false
         isWoken = false
         // Time in which the sink took no bytes does not count as the client's.
-        if reason == .sink { receivingSince += monotonicNanoseconds() - restingSince }
+        if reason == .sink { receivingSince += monotonicNanoseconds() - suspendedSince }
         MHD_resume_connection(connection.pointer)
     }
 
     /// Ends a suspension; the thread of the connection then closes it.
-    mutating func cut() {
-        isCut = true
-        isAnswered = true
+    mutating func abort() {
+        isAborted = true
+        hasResponded = true
         resume()
     }
 
     /// Closes connections that cannot continue, and returns what is left to the caller.
     mutating func inspect(now: Int64, limits: ServerLimits, descriptor: Int32) -> Finding {
         guard connection != nil else { return .nothing }
-        guard isResting else {
+        guard isSuspended else {
             let isHopeless = isTooSlow(now, limits) || file?.hasShrunk == true
             if isHopeless { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
             return .nothing
         }
-        let isOver = now - restingSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
+        let isOver = now - suspendedSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
         let client = ClientState(of: descriptor)
         switch reason {
-        case .answer:
+        case .response:
             if isOver { return .isOverdue }
-            if client == .hasLeft { cut() }
+            if client == .hasLeft { abort() }
         case .sink:
-            if isOver || client == .hasLeft { cut() }
+            if isOver || client == .hasLeft { abort() }
         case .stream:
-            if client == .hasLeft { cut() }
+            if client == .hasLeft { abort() }
             guard client == .hasStoppedSending, !hasStoppedSending, let stream else { break }
             hasStoppedSending = true
             return .clientStoppedSending(stream)

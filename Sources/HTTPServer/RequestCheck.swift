@@ -33,10 +33,10 @@ struct RequestCheck {
         withUnsafeMutablePointer(to: &self) { check in
             _ = MHD_get_connection_values_n(connection, .HEADER_KIND, readField, check)
         }
-        if !isText { blame(.invalidTarget, "The request target is not UTF-8.") }
+        if !isText { reject(.invalidTarget, "The request target is not UTF-8.") }
         layout.end(byteCount: Int(size ?? 0))
         if !layout.isWhole {
-            blame(.malformedRequest, "The head holds a NUL, a line that ends without CR, or an empty name.")
+            reject(.malformedRequest, "The head has a NUL, a line without CR, or an empty name.")
         }
     }
 
@@ -48,13 +48,13 @@ struct RequestCheck {
         fieldBytes += name.count + value.count + 4
         layout.add(name: name, value: value)
         guard !name.isEmpty, name.allSatisfy(isTokenByte) else {
-            return blame(.invalidHeaderName, "A header's name holds a character that is not allowed.")
+            return reject(.invalidHeaderName, "A header field's name contains an invalid character.")
         }
         guard name.isFollowed(by: value) else {
-            return blame(.foldedHeader, "A header runs over several lines, which is obsolete.")
+            return reject(.foldedHeader, "A header field is folded over several lines.")
         }
         for byte in value where byte < 32 && byte != 9 || byte == 127 {
-            return blame(.invalidHeaderValue, "A header's value holds a control character.")
+            return reject(.invalidHeaderValue, "A header field's value contains a control character.")
         }
         switch name.count {
         case 4 where name.equals("host"):
@@ -65,7 +65,7 @@ struct RequestCheck {
         case 14 where name.equals("content-length"):
             lengths += 1
             length = decimal(value)
-            if length == nil { blame(.invalidContentLength, "Content-Length is not one number.") }
+            if length == nil { reject(.invalidContentLength, "Content-Length is not one number.") }
         case 17 where name.equals("transfer-encoding"):
             encodings += 1
             isChunked = value.equals("chunked")
@@ -73,7 +73,7 @@ struct RequestCheck {
         }
     }
 
-    private mutating func blame(_ code: RefusalCode, _ detail: String) {
+    private mutating func reject(_ code: RefusalCode, _ detail: String) {
         if fault == nil { fault = Fault(code: code, detail: detail) }
     }
 
@@ -85,7 +85,7 @@ struct RequestCheck {
         checkSize(head, limits)
         checkFraming(head)
         if !head.method.utf8.allSatisfy(isTokenByte) {
-            blame(.invalidMethod, "The method holds a character that is not allowed.")
+            reject(.invalidMethod, "The method contains an invalid character.")
         }
         checkTarget(head)
         head.fields = fields
@@ -95,47 +95,47 @@ struct RequestCheck {
     private mutating func checkSize(_ head: RequestHead, _ limits: ServerLimits) {
         let targetBytes = head.target.utf8.count
         if targetBytes > limits.headBytes {
-            blame(.uriTooLong, "The target has more than \(limits.headBytes) bytes.")
+            reject(.uriTooLong, "The target has more than \(limits.headBytes) bytes.")
         } else if targetBytes + fieldBytes > limits.headBytes {
-            blame(.headersTooLarge, "The head has more than \(limits.headBytes) bytes.")
+            reject(.headersTooLarge, "The head has more than \(limits.headBytes) bytes.")
         }
         if fields.count > limits.fields {
-            blame(.tooManyHeaders, "The request has more than \(limits.fields) header fields.")
+            reject(.tooManyHeaders, "The request has more than \(limits.fields) header fields.")
         }
     }
 
     private mutating func checkFraming(_ head: RequestHead) {
         let isOld = head.httpVersion == "HTTP/1.0"
         if hosts > 1 || (hosts == 0 && !isOld) {
-            blame(.invalidHost, "The request needs exactly one Host header.")
+            reject(.invalidHost, "The request needs exactly one Host header.")
         } else if let host, !host.allSatisfy(isHostByte) {
-            blame(.invalidHost, "The Host header holds a character that is not allowed.")
+            reject(.invalidHost, "The Host header contains an invalid character.")
         }
         if lengths > 1 {
-            blame(.invalidContentLength, "The request has more than one Content-Length header.")
+            reject(.invalidContentLength, "The request has more than one Content-Length header.")
         }
         guard encodings > 0 else { return }
         if lengths > 0 {
-            blame(.ambiguousLength, "The request has both Transfer-Encoding and Content-Length.")
+            reject(.ambiguousLength, "The request has both Transfer-Encoding and Content-Length.")
         } else if isOld {
-            blame(.invalidTransferEncoding, "HTTP/1.0 knows no Transfer-Encoding.")
+            reject(.invalidTransferEncoding, "HTTP/1.0 has no Transfer-Encoding.")
         } else if encodings > 1 || !isChunked {
-            blame(.unknownTransferEncoding, "The only Transfer-Encoding understood here is chunked.")
+            reject(.unknownTransferEncoding, "The only supported Transfer-Encoding is chunked.")
         }
     }
 
     private mutating func checkTarget(_ head: RequestHead) {
         let target = head.target.utf8
         if target.contains(where: { $0 < 33 || $0 == 127 }) {
-            blame(.invalidTarget, "The request target holds a space or control character.")
+            reject(.invalidTarget, "The request target contains a space or control character.")
         }
         if target.first == UInt8(ascii: "/") { return }
         if head.target == "*" && head.method == "OPTIONS" { return }
         guard let authority = authority(ofAbsolute: head.target) else {
-            return blame(.invalidTarget, "The request target must start with a slash.")
+            return reject(.invalidTarget, "The request target must start with a slash.")
         }
         if !(host.map { $0.equals(caseless: authority.utf8) } ?? false) {
-            blame(.hostMismatch, "The target's host is not the Host header's.")
+            reject(.hostMismatch, "The host of the target differs from the Host header.")
         }
     }
 }

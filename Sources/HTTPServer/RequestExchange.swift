@@ -14,10 +14,10 @@ private let firstRoomBytes = 16_384
 /// (libmicrohttpd), `state`, the daemon's.
 final class RequestExchange: ResponseTarget, WakeTarget {
     /// Where the body goes.
-    private enum Intake {
+    private enum BodyState {
         case undecided
         case collecting(limit: Int)
-        case sinking(any RequestSink)
+        case streaming(any RequestSink)
         case discarding(Response)
         /// The handler or the sink has the complete request.
         case handedOver
@@ -27,12 +27,12 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     /// The target as sent; `nil` if it is not UTF-8.
     private let target: String?
     private let targetByteCount: Int
-    let gate = Mutex(ExchangeState())
+    let state = Mutex(ExchangeState())
 
     // Written once, in `open`, before another thread can reach the exchange.
     nonisolated(unsafe) private(set) var head: RequestHead?
     // The following members are used only on the thread of the connection.
-    nonisolated(unsafe) private var intake = Intake.undecided
+    nonisolated(unsafe) private var bodyState = BodyState.undecided
     nonisolated(unsafe) private var body: [UInt8] = []
     nonisolated(unsafe) private var room: (any BodyRoom)?
     /// Bytes that `room` has granted, or that need no grant.
@@ -81,9 +81,9 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         self.head = head
         let reference = ConnectionReference(connection)
         let now = openedAt
-        gate.withLock { gate in
-            gate.connection = reference
-            gate.receivingSince = head.expectsBody ? now : 0
+        state.withLock { state in
+            state.connection = reference
+            state.receivingSince = head.expectsBody ? now : 0
         }
         if let fault {
             lingers = true
@@ -98,10 +98,10 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             if let refusal = prepare(limit, room, head) {
                 return refuse(refusal, head, check.expectsContinue, connection)
             }
-            intake = .collecting(limit: limit)
+            bodyState = .collecting(limit: limit)
         case .stream(let sink):
             sink.attach(StreamWaker(target: self))
-            intake = .sinking(sink)
+            bodyState = .streaming(sink)
         }
         return .YES
     }
@@ -135,11 +135,11 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     ) -> MHD_Result {
         let isSmall = (head.contentLength ?? 0) <= Int64(core.limits.discardedBodyBytes)
         if !head.expectsBody || (isSmall && !expectsContinue) {
-            intake = .discarding(response)
+            bodyState = .discarding(response)
             return .YES
         }
         lingers = true
-        intake = .handedOver
+        bodyState = .handedOver
         return queue(response, on: connection)
     }
 
@@ -147,12 +147,12 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     /// or `nil` if the connection must be closed.
     func receive(_ bytes: UnsafeRawBufferPointer, _ connection: OpaquePointer) -> Int? {
         let count = bytes.count
-        let isCut = gate.withLock { gate in
-            gate.receivedBytes += Int64(count)
-            return gate.isCut
+        let isAborted = state.withLock { state in
+            state.receivedBytes += Int64(count)
+            return state.isAborted
         }
-        if isCut { return nil }
-        switch intake {
+        if isAborted { return nil }
+        switch bodyState {
         case .collecting(let limit):
             let size = body.count + count
             guard let refusal = size > limit ? tooLarge(limit) : grow(to: size, limit: limit) else {
@@ -161,21 +161,21 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             }
             body = []
             room = nil
-            intake = .discarding(refusal)
+            bodyState = .discarding(refusal)
             discarded = count
             return 0
-        case .sinking(let sink):
+        case .streaming(let sink):
             let taken = min(max(sink.receive(bytes), 0), count)
             guard taken < count else { return 0 }
-            gate.withLock { $0.receivedBytes -= Int64(count - taken) }
-            return rest(.sink) ? count - taken : nil
+            state.withLock { $0.receivedBytes -= Int64(count - taken) }
+            return suspend(.sink) ? count - taken : nil
         case .discarding(let response):
             discarded += count
             if discarded <= core.limits.discardedBodyBytes { return 0 }
             // Between pieces of a body libmicrohttpd accepts no response, and nothing else is being sent:
             // write to the socket.
             lingers = true
-            intake = .handedOver
+            bodyState = .handedOver
             writeDirectly(response)
             return nil
         case .undecided, .handedOver: return nil
@@ -186,7 +186,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     /// responds or suspends.
     func finish(_ connection: OpaquePointer) -> MHD_Result {
         guard let head else { return .NO }
-        switch intake {
+        switch bodyState {
         case .handedOver: break
         case .undecided: return .NO
         case .collecting:
@@ -195,28 +195,28 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             room = nil
             handOver()
             core.handler.handle(request, Responder(target: self))
-        case .sinking(let sink):
+        case .streaming(let sink):
             handOver()
             sink.finish(Responder(target: self))
         case .discarding(let response):
             handOver()
             return queue(response, on: connection)
         }
-        switch takeAnswerOrRest() {
-        case .answer(let response): return queue(response, on: connection)
-        case .rest, .againAtOnce: return .YES
+        switch takeResponseOrSuspend() {
+        case .respond(let response): return queue(response, on: connection)
+        case .suspended, .againAtOnce: return .YES
         case .stop: return queue(stopRefusal, on: connection)
-        case .cut: return .NO
+        case .abort: return .NO
         }
     }
 
     private func handOver() {
-        intake = .handedOver
-        if head?.expectsBody == true { gate.withLock { $0.receivingSince = 0 } }
+        bodyState = .handedOver
+        if head?.expectsBody == true { state.withLock { $0.receivingSince = 0 } }
     }
 
     private enum Outcome {
-        case answer(Response), againAtOnce, rest, stop, cut
+        case respond(Response), againAtOnce, suspended, stop, abort
     }
 
     /// Returns the response if it is there. If not, the first call does not suspend. A suspended connection
@@ -224,29 +224,29 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     /// before it sends the response, and the end of a half-closed client's input would end the connection.
     /// After a call without a response it waits for nothing and calls again at once; a suspension in that
     /// state is safe.
-    private func takeAnswerOrRest() -> Outcome {
-        gate.withLock { gate in
-            if gate.isCut { return .cut }
-            if let answer = gate.answer.take() { return .answer(answer) }
+    private func takeResponseOrSuspend() -> Outcome {
+        state.withLock { state in
+            if state.isAborted { return .abort }
+            if let response = state.response.take() { return .respond(response) }
             if core.isStopping.load(ordering: .acquiring) {
-                gate.isAnswered = true
+                state.hasResponded = true
                 return .stop
             }
             guard hasStoppedReading else {
                 hasStoppedReading = true
                 return .againAtOnce
             }
-            gate.rest(.answer)
-            return .rest
+            state.suspend(.response)
+            return .suspended
         }
     }
 
     /// Suspends the connection until `wake`. Returns `false` if the connection must be closed instead.
-    func rest(_ reason: ExchangeState.Rest) -> Bool {
-        gate.withLock { gate in
-            if gate.isCut || core.isStopping.load(ordering: .acquiring) { return false }
-            gate.rest(reason)
-            if gate.isWoken { gate.resume() }
+    func suspend(_ reason: ExchangeState.Suspension) -> Bool {
+        state.withLock { state in
+            if state.isAborted || core.isStopping.load(ordering: .acquiring) { return false }
+            state.suspend(reason)
+            if state.isWoken { state.resume() }
             return true
         }
     }
@@ -255,21 +255,21 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     func end() {
         let now = monotonicNanoseconds()
         peer.idleSince.store(now, ordering: .releasing)
-        let unsent = gate.withLock { gate in
-            gate.connection = nil
-            gate.file = nil
-            gate.stream = nil
-            gate.isAnswered = true
-            return gate.answer.take()
+        let unsent = state.withLock { state in
+            state.connection = nil
+            state.file = nil
+            state.stream = nil
+            state.hasResponded = true
+            return state.response.take()
         }
         unsent?.discard()
         if let queued = queued.take() { MHD_destroy_response(queued) }
-        switch intake {
-        case .sinking(let sink): sink.cancelled()
+        switch bodyState {
+        case .streaming(let sink): sink.cancelled()
         case .discarding(let response) where status == nil: response.discard()
         default: break
         }
-        intake = .handedOver
+        bodyState = .handedOver
         body = []
         room = nil
         if lingers {
@@ -281,10 +281,10 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         core.handler.completed(head, status: status, durationNanoseconds: now - openedAt)
     }
 
-    // MARK: - Answers
+    // MARK: - Responses
 
     private func queue(_ response: Response, on connection: OpaquePointer) -> MHD_Result {
-        guard let head, let made = makeAnswer(response, head, self) else {
+        guard let head, let made = makeResponse(response, head, self) else {
             response.discard()
             return .NO
         }
@@ -316,11 +316,11 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     // MARK: - Any thread
 
     func send(_ response: Response) -> Bool {
-        let counts = gate.withLock { gate in
-            guard !gate.isAnswered, gate.connection != nil else { return false }
-            gate.isAnswered = true
-            gate.answer = response
-            if gate.isResting && gate.reason == .answer { gate.resume() }
+        let counts = state.withLock { state in
+            guard !state.hasResponded, state.connection != nil else { return false }
+            state.hasResponded = true
+            state.response = response
+            if state.isSuspended && state.reason == .response { state.resume() }
             return true
         }
         if !counts { response.discard() }
@@ -328,11 +328,11 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     }
 
     func wake() {
-        gate.withLock { gate in
-            if gate.isResting && gate.reason != .answer {
-                gate.resume()
-            } else if gate.connection != nil {
-                gate.isWoken = true
+        state.withLock { state in
+            if state.isSuspended && state.reason != .response {
+                state.resume()
+            } else if state.connection != nil {
+                state.isWoken = true
             }
         }
     }
@@ -340,10 +340,10 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     /// Ends a suspension because the server stops: a request without a response gets 503, streams and sinks
     /// are closed.
     func stop() {
-        let isAwaited = gate.withLock { gate in
-            guard gate.isResting else { return false }
-            if gate.reason == .answer { return !gate.isAnswered }
-            gate.cut()
+        let isAwaited = state.withLock { state in
+            guard state.isSuspended else { return false }
+            if state.reason == .response { return !state.hasResponded }
+            state.abort()
             return false
         }
         if isAwaited { _ = send(stopRefusal) }
@@ -353,8 +353,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     /// have shrunk. Called by `ConnectionReaper`.
     func inspect(now: Int64) {
         let limits = core.limits
-        let finding = gate.withLock { gate in
-            gate.inspect(now: now, limits: limits, descriptor: peer.descriptor)
+        let finding = state.withLock { state in
+            state.inspect(now: now, limits: limits, descriptor: peer.descriptor)
         }
         switch finding {
         case .nothing: break
@@ -362,9 +362,9 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             _ = send(
                 refusal(
                     .responseDeadline,
-                    "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+                    "No response was ready within \(limits.responseDeadlineSeconds) seconds."))
         case .clientStoppedSending(let stream):
-            if !stream.clientStoppedSending() { gate.withLock { $0.cut() } }
+            if !stream.clientStoppedSending() { state.withLock { $0.abort() } }
         }
     }
 }

@@ -10,13 +10,13 @@ private let copiedBytes = 262_144
 private let blockSize = 32_768
 
 /// Creates libmicrohttpd's response, owned by the caller. Returns `nil` if there is no memory.
-func makeAnswer(_ response: Response, _ head: RequestHead, _ exchange: RequestExchange) -> OpaquePointer? {
+func makeResponse(_ response: Response, _ head: RequestHead, _ exchange: RequestExchange) -> OpaquePointer? {
     let made: OpaquePointer? =
         switch response.body {
         case .empty: MHD_create_response_from_buffer(0, nil, .RESPMEM_PERSISTENT)
         case .bytes(let bytes) where bytes.count <= copiedBytes: copied(bytes)
         case .bytes(let bytes): streamed(ArrayStream(bytes), Int64(bytes.count), exchange)
-        case .file(let file): fileAnswer(file, exchange)
+        case .file(let file): fileResponse(file, exchange)
         case .stream(let stream, let length): streamed(stream, length, exchange)
         }
     guard let made else { return nil }
@@ -41,7 +41,7 @@ private func copied(_ bytes: [UInt8]) -> OpaquePointer? {
     }
 }
 
-private func fileAnswer(_ file: FileBody, _ exchange: RequestExchange) -> OpaquePointer? {
+private func fileResponse(_ file: FileBody, _ exchange: RequestExchange) -> OpaquePointer? {
     let descriptor = file.take()
     guard descriptor >= 0 else { return nil }
     let (offset, length) = (max(file.offset, 0), max(file.length, 0))
@@ -50,7 +50,7 @@ private func fileAnswer(_ file: FileBody, _ exchange: RequestExchange) -> Opaque
         close(descriptor)
         return nil
     }
-    exchange.gate.withLock { $0.file = SentFile(descriptor: descriptor, end: offset + length) }
+    exchange.state.withLock { $0.file = SentFile(descriptor: descriptor, end: offset + length) }
     return made
 }
 
@@ -66,7 +66,7 @@ private func streamed(_ stream: any ResponseStream, _ length: Int64?, _ exchange
         context.release()
         return nil
     }
-    exchange.gate.withLock { $0.stream = stream }
+    exchange.state.withLock { $0.stream = stream }
     stream.attach(StreamWaker(target: exchange))
     return made
 }
@@ -87,11 +87,11 @@ private final class StreamReader: Sendable {
     /// Returns the number of bytes read, 0 if the connection was suspended, or one of libmicrohttpd's two end
     /// values.
     func read(_ position: UInt64, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
-        if exchange.gate.withLock({ $0.isCut }) { return cmhd_end_with_error() }
+        if exchange.state.withLock({ $0.isAborted }) { return cmhd_end_with_error() }
         switch stream.read(into: buffer) {
         case .bytes(let count) where count > 0 && count <= buffer.count: return count
         case .bytes, .fail: return cmhd_end_with_error()
-        case .wait: return exchange.rest(.stream) ? 0 : cmhd_end_with_error()
+        case .wait: return exchange.suspend(.stream) ? 0 : cmhd_end_with_error()
         case .end:
             // A body that is shorter than its announced length must not look complete.
             return length == nil ? cmhd_end_of_stream() : cmhd_end_with_error()

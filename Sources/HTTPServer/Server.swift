@@ -21,7 +21,7 @@ package final class Server: Sendable {
         var isQuiet = false
     }
     private let core: ServerCore
-    private let warden: ConnectionReaper
+    private let reaper: ConnectionReaper
     private let state: Mutex<State>
     /// The port that clients connect to; chosen by the kernel if `init` was given 0.
     package let port: UInt16
@@ -35,7 +35,7 @@ package final class Server: Sendable {
         let socket = try ListeningSocket(host: address, port: port, backlog: limits.listenBacklog)
         self.port = socket.port
         core = ServerCore(handler: handler, limits: limits, log: log)
-        warden = ConnectionReaper(core)
+        reaper = ConnectionReaper(core)
         state = Mutex(.listening(socket))
     }
 
@@ -65,7 +65,7 @@ package final class Server: Sendable {
             }
         }
         if isStarted == false { throw .library }
-        if isStarted == true { warden.start() }
+        if isStarted == true { reaper.start() }
     }
 
     /// Accepts no more connections, closes the others after their next response and waits until no request is
@@ -102,7 +102,7 @@ package final class Server: Sendable {
         guard let daemon else { return }
         MHD_stop_daemon(daemon.pointer)
         close(daemon.descriptor)
-        warden.stop()
+        reaper.stop()
         Unmanaged.passUnretained(core).release()
     }
 

@@ -110,7 +110,7 @@ final class Peer: Sendable {
 
     /// Shuts down a connection that has not sent a complete request head since `time`. libmicrohttpd's own
     /// timeout begins again with each byte.
-    func cut(idleSinceBefore time: Int64) {
+    func shutDown(idleSinceBefore time: Int64) {
         let since = idleSince.load(ordering: .acquiring)
         guard since != 0, since < time else { return }
         isClosed.withLock { isClosed in

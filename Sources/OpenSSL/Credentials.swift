@@ -39,6 +39,7 @@ package enum PEM {
         }
         defer { EVP_PKEY_free(key) }
         guard EVP_PKEY_get_bits(key) <= Int32(keyBitCountMax) else { throw .tooLarge }
+        // `checkCertificates` reports a certificate that cannot be read.
         guard let certificate, let chain = try? Source(certificate),
             let first = PEM_read_bio_X509(chain.bio, nil, refusePassword, nil)
         else { return }

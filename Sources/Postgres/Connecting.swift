@@ -54,10 +54,10 @@ extension Connection {
         parameters.appendArray(.text, all) { $0.append(text: $1.value) }
         var pipeline = Pipeline(raw: raw, statements: StatementCache())
         pipeline.send(settings, parameters)
-        let exchange = ResultWait(raw: raw, timeout: options.connectTimeout, options.impatience)
+        let wait = ResultWait(raw: raw, timeout: options.connectTimeout, options.impatience)
         // After an error the caller closes the connection, so its state does not matter.
         var isInStep = false
-        _ = try pipeline.finish(exchange, isInStep: &isInStep)
+        _ = try pipeline.finish(wait, isInStep: &isInStep)
     }
 
     // Not prepared: a prepared statement would stay in a session that other clients share.
@@ -85,16 +85,17 @@ extension Connection {
         guard meanwhile == before, after == inside else {
             throw PostgresError(
                 .sessionsShared,
-                message: "a pooler in front of the database gives each transaction another session, and "
-                    + "settings, prepared statements and locks need one that stays: pool_mode = session")
+                message:
+                    "a pooler in front of the database changes the session after each transaction; Ferry "
+                    + "needs one session per connection: set pool_mode = session")
         }
     }
 
     /// Returns the values that the URL sets, by keyword, or `nil` if libpq cannot parse it.
     private static func parse(_ url: String) -> [String: String]? {
-        var complaint: UnsafeMutablePointer<CChar>?
-        let options = PQconninfoParse(url, &complaint)
-        PQfreemem(complaint)
+        var message: UnsafeMutablePointer<CChar>?
+        let options = PQconninfoParse(url, &message)
+        PQfreemem(message)
         guard let options else { return nil }
         defer { PQconninfoFree(options) }
         var given: [String: String] = [:]
@@ -108,7 +109,7 @@ extension Connection {
 
     private static func redacted(_ text: String, password: String?) -> String {
         guard let password, !password.isEmpty, text.contains(password) else { return text }
-        return "the connection failed; the server's words are withheld because they contain the password"
+        return "the connection failed; the server's message contains the password and is omitted"
     }
 }
 

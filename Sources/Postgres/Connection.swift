@@ -11,7 +11,7 @@ package struct Connection: ~Copyable {
     private var raw: OpaquePointer?
     private let statements = StatementCache()
     private let answerTimeout: Duration
-    private let impatience: ShutdownTimeout?
+    private let shutdownTimeout: ShutdownTimeout?
     /// Version of the server as in PQserverVersion: 150020 is 15.20.
     package let serverVersion: Int
     /// Address of the server, or of the pooler in front of it.
@@ -33,7 +33,7 @@ package struct Connection: ~Copyable {
         }
         self.raw = raw
         answerTimeout = options.answerTimeout
-        impatience = options.impatience
+        shutdownTimeout = options.impatience
         serverVersion = Int(PQserverVersion(raw))
         server = ServerPlace(raw)
     }
@@ -43,7 +43,7 @@ package struct Connection: ~Copyable {
         let raw = try Self.openPipeline(url: url, options: options)
         self.raw = raw
         answerTimeout = options.answerTimeout
-        impatience = options.impatience
+        shutdownTimeout = options.impatience
         serverVersion = Int(PQserverVersion(raw))
         server = ServerPlace(raw)
     }
@@ -109,10 +109,10 @@ package struct Connection: ~Copyable {
         guard let raw else { throw Self.closed }
         var pipeline = Pipeline(raw: raw, statements: statements)
         build(&pipeline)
-        let exchange = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, impatience)
+        let wait = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, shutdownTimeout)
         var isInStep = false
         do {
-            return try pipeline.finish(exchange, isInStep: &isInStep)
+            return try pipeline.finish(wait, isInStep: &isInStep)
         } catch {
             if !isInStep || error.isConnectionLost || PQstatus(raw) != CONNECTION_OK { close() }
             throw error
@@ -141,13 +141,13 @@ package struct Connection: ~Copyable {
     package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
-        let exchange = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, impatience)
+        let wait = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, shutdownTimeout)
         guard PQexitPipelineMode(raw) == 1, PQsendQuery(raw, script) == 1 else {
             throw abandon(PostgresError(.connectionLost, message: Self.message(of: raw)))
         }
         var failure: PostgresError?
         do throws(PostgresError) {
-            while let result = try exchange.nextResult() {
+            while let result = try wait.nextResult() {
                 defer { PQclear(result) }
                 switch PQresultStatus(result) {
                 case PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH:

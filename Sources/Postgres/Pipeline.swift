@@ -82,7 +82,7 @@ package struct Pipeline: ~Copyable {
     /// `true` if that point was reached. Otherwise later results belong to this pipeline, and the caller must
     /// close the connection, whatever the error.
     consuming func finish(
-        _ exchange: ResultWait, isInStep: inout Bool
+        _ wait: ResultWait, isInStep: inout Bool
     ) throws(PostgresError) -> PipelineResults {
         guard !hasFailed, PQpipelineSync(raw) == 1 else {
             throw PostgresError(.connectionLost, message: Connection.message(of: raw))
@@ -91,7 +91,7 @@ package struct Pipeline: ~Copyable {
         var failure: PostgresError?
         var index = 0
         do {
-            while let result = try exchange.nextResultOfPipeline() {
+            while let result = try wait.nextResultOfPipeline() {
                 let slot = index < slots.count ? slots[index] : nil
                 index += 1
                 let error = accept(result, slot, &results)

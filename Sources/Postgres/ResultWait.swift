@@ -9,14 +9,14 @@ struct ResultWait {
     // Nanoseconds of `Sys.monotonicNanoseconds()`.
     private let start: Int64
     private let deadline: Int64
-    private let impatience: ShutdownTimeout?
+    private let shutdownTimeout: ShutdownTimeout?
 
     /// Interval in milliseconds at which a wait checks `ShutdownTimeout`.
-    private static let lookMilliseconds: Int32 = 1_000
+    private static let pollMilliseconds: Int32 = 1_000
 
-    init(raw: OpaquePointer, timeout: Duration, _ impatience: ShutdownTimeout?) {
+    init(raw: OpaquePointer, timeout: Duration, _ shutdownTimeout: ShutdownTimeout?) {
         self.raw = raw
-        self.impatience = impatience
+        self.shutdownTimeout = shutdownTimeout
         start = Sys.monotonicNanoseconds()
         deadline = start + timeout.nanoseconds
     }
@@ -54,12 +54,12 @@ struct ResultWait {
             var descriptor = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
             guard unsent >= 0, descriptor.fd >= 0 else { throw lost() }
             if unsent == 1 { descriptor.events |= Int16(POLLOUT) }
-            let end = impatience?.end(ofWaitFrom: start, until: deadline) ?? deadline
+            let end = shutdownTimeout?.end(ofWaitFrom: start, until: deadline) ?? deadline
             let rest = end - Sys.monotonicNanoseconds()
             guard rest > 0 else {
-                throw PostgresError(.timedOut, message: "the server did not answer in time")
+                throw PostgresError(.timedOut, message: "the server did not respond in time")
             }
-            let pause = min(Duration.nanoseconds(rest).milliseconds, Self.lookMilliseconds)
+            let pause = min(Duration.nanoseconds(rest).milliseconds, Self.pollMilliseconds)
             let ready = poll(&descriptor, 1, pause)
             if ready > 0, descriptor.revents & ~Int16(POLLOUT) != 0, PQconsumeInput(raw) == 0 {
                 // Input that arrived before the connection ended may contain the server's reason.

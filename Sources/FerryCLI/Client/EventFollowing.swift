@@ -42,10 +42,10 @@ struct EventFollowing {
     }
 
     private func step(_ reader: inout EventStreamReader) throws -> Bool {
-        guard reader.lastEventID != nil else { return try look(&reader) }
+        guard reader.lastEventID != nil else { return try pollList(&reader) }
         var failure: (any Error)?
         let end = try service.follow(path, &reader, milliseconds: Self.streamMilliseconds) { event in
-            // Snapshots and progress describe jobs; they are not events of the list.
+            // Snapshots and progress are not events of the list. Malformed events are skipped.
             guard event.name != "snapshot", event.name != "progress", let json = try? JSON.parse(event.data)
             else { return true }
             do {
@@ -62,11 +62,11 @@ struct EventFollowing {
         case .refused(let status, let body):
             // A node serves a limited number of streams. Beyond that, the list is polled.
             guard status == 503 else { throw ServiceClient.failure(status, body) }
-            return try look(&reader)
+            return try pollList(&reader)
         }
     }
 
-    private func look(_ reader: inout EventStreamReader) throws -> Bool {
+    private func pollList(_ reader: inout EventStreamReader) throws -> Bool {
         let events = try new(reader.lastEventID ?? "")
         guard let last = events.first?["id"]?.string else { return true }
         reader = EventStreamReader(lastEventID: last)

@@ -22,9 +22,9 @@ package struct Admin: ParsableCommand {
 
         package func run() throws {
             let console = Console.current
-            let answer = try client.service().send("GET", "/v1/admin/status")
-            if client.json { return try console.data(json: answer.bytes) }
-            for (name, value) in leaves(answer.json) {
+            let response = try client.service().send("GET", "/v1/admin/status")
+            if client.json { return try console.data(json: response.bytes) }
+            for (name, value) in leaves(response.json) {
                 try console.data(line: "\(name):".padded(to: 44) + value)
             }
         }
@@ -69,12 +69,12 @@ package struct Admin: ParsableCommand {
             var writer = JSONWriter()
             writer.value(.object(patch))
             let service = try client.service()
-            let answer =
+            let response =
                 patch.isEmpty
                 ? try service.send("GET", "/v1/admin/limits")
                 : try service.send("PATCH", "/v1/admin/limits", body: writer.bytes)
-            if client.json { return try Console.current.data(json: answer.bytes) }
-            for (name, value) in leaves(answer.json) {
+            if client.json { return try Console.current.data(json: response.bytes) }
+            for (name, value) in leaves(response.json) {
                 try Console.current.data(line: "\(name):".padded(to: 44) + value)
             }
         }

@@ -100,20 +100,20 @@ package struct AdminHosts: ParsableCommand {
             guard !patch.isEmpty else { throw ValidationError("No change given; see --help.") }
             var writer = JSONWriter()
             writer.value(.object(patch))
-            let answer = try client.service().send(
+            let response = try client.service().send(
                 "PATCH", "/v1/admin/hosts/\(percentEncoded(host))", body: writer.bytes)
-            try show(answer, client)
+            try show(response, client)
         }
     }
 }
 
-private func show(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
+private func show(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
     let console = Console.current
-    if client.json { return try console.data(json: answer.bytes) }
-    for (name, value) in leaves(answer.json) where !name.hasPrefix("decisions.") {
+    if client.json { return try console.data(json: response.bytes) }
+    for (name, value) in leaves(response.json) where !name.hasPrefix("decisions.") {
         try console.data(line: "\(name):".padded(to: 32) + value)
     }
-    for decision in answer.json["decisions"]?.array ?? [] {
+    for decision in response.json["decisions"]?.array ?? [] {
         try console.data(
             line: "\(decision["at"].map(plainText) ?? "-")  \(decision["sentence"].map(plainText) ?? "-")")
     }

@@ -68,9 +68,9 @@ extension Admin {
 
 /// Sends a request with an empty object and prints the response.
 private func order(_ path: String, _ client: ClientOptions) throws {
-    let answer = try client.service().send("POST", path, body: Array("{}".utf8))
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    for (name, value) in leaves(answer.json) {
+    let response = try client.service().send("POST", path, body: Array("{}".utf8))
+    if client.json { return try Console.current.data(json: response.bytes) }
+    for (name, value) in leaves(response.json) {
         try Console.current.data(line: "\(name):".padded(to: 44) + value)
     }
 }

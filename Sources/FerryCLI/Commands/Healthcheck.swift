@@ -14,11 +14,11 @@ package struct Healthcheck: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let path = client.json ? "/readyz?verbose" : "/readyz"
-        let answer = try client.service().exchange("GET", path)
-        let isReady = answer.status == 200
-        if client.json { try console.data(json: report(isReady, answer.body)) }
+        let response = try client.service().perform("GET", path)
+        let isReady = response.status == 200
+        if client.json { try console.data(json: report(isReady, response.body)) }
         guard isReady else {
-            throw ClientFailure(.failed, "The service is not ready (status \(answer.status)).")
+            throw ClientFailure(.failed, "The service is not ready (status \(response.status)).")
         }
         if !client.json { try console.data(line: "ready") }
     }

@@ -56,9 +56,9 @@ package struct Jobs: ParsableCommand {
 
     package func run() throws {
         let console = Console.current
-        let answer = try client.service().send("GET", path)
-        if client.json { return try console.data(json: answer.bytes) }
-        let jobs = answer.json["data"]?.array ?? []
+        let response = try client.service().send("GET", path)
+        if client.json { return try console.data(json: response.bytes) }
+        let jobs = response.json["data"]?.array ?? []
         let rows = jobs.map { job in
             [
                 job["id"]?.string ?? "", job["state"]?.string ?? "", job["kind"]?.string ?? "",
@@ -70,7 +70,7 @@ package struct Jobs: ParsableCommand {
             ["JOB", "STATE", "KIND", "CREATED", "BYTES", "URL"], rows,
             terminalWidth: console.outIsTerminal ? console.width() : nil)
         for line in lines { try console.data(line: line) }
-        if let cursor = answer.json["next_cursor"]?.string {
+        if let cursor = response.json["next_cursor"]?.string {
             console.message("There may be more: --cursor \(cursor)")
         }
     }
@@ -89,15 +89,15 @@ package struct Show: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let path = "/v1/jobs/\(percentEncoded(id))" + (attempts ? "/attempts" : "")
-        let answer = try client.service().send("GET", path)
-        if client.json { return try console.data(json: answer.bytes) }
+        let response = try client.service().send("GET", path)
+        if client.json { return try console.data(json: response.bytes) }
         if attempts {
             let text = AttemptText(width: console.outIsTerminal ? console.width() : 100)
-            for line in text.lines(answer.json) { try console.data(line: line) }
+            for line in text.lines(response.json) { try console.data(line: line) }
             return
         }
-        for line in jobLines(answer.json) {
-            let state = answer.json["state"]?.string ?? ""
+        for line in jobLines(response.json) {
+            let state = response.json["state"]?.string ?? ""
             if line.hasPrefix("state:") {
                 try console.data(line: "state:".padded(to: 14), state: state)
             } else {
@@ -217,12 +217,12 @@ package struct Retry: ParsableCommand {
         let service = try client.service()
         var new: [String] = []
         try forEach(ids) { id throws(ClientFailure) in
-            let answer = try service.send(
+            let response = try service.send(
                 "POST", "/v1/jobs/\(percentEncoded(id))/retry", body: Array("{}".utf8))
-            let made = try identifier(of: answer.json)
+            let made = try identifier(of: response.json)
             new.append(made)
             if wait { return }
-            if client.json { try console.data(json: answer.bytes) } else { try console.data(line: made) }
+            if client.json { try console.data(json: response.bytes) } else { try console.data(line: made) }
         }
         if wait { try Watch.watch(new, service: service, timeout: timeout, json: client.json) }
     }
@@ -233,12 +233,12 @@ private func post(_ verb: String, to ids: [String], _ client: ClientOptions) thr
     let console = Console.current
     let service = try client.service()
     try forEach(ids) { id throws(ClientFailure) in
-        let answer = try service.send(
+        let response = try service.send(
             "POST", "/v1/jobs/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
         if client.json {
-            try console.data(json: answer.bytes)
+            try console.data(json: response.bytes)
         } else {
-            try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
+            try console.data(line: "\(id)\t\(response.json["state"]?.string ?? "?")")
         }
     }
 }

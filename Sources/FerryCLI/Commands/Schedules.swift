@@ -33,9 +33,9 @@ package struct Schedules: ParsableCommand {
                 value.map { "\(name)=\(percentEncoded($0))" }
             }
             let path = "/v1/schedules" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
-            let answer = try client.service().send("GET", path)
-            if client.json { return try console.data(json: answer.bytes) }
-            let rows = (answer.json["data"]?.array ?? []).map { schedule in
+            let response = try client.service().send("GET", path)
+            if client.json { return try console.data(json: response.bytes) }
+            let rows = (response.json["data"]?.array ?? []).map { schedule in
                 [
                     schedule["id"]?.string ?? "", timesText(schedule), schedule["time_zone"]?.string ?? "",
                     schedule["next_run_at"]?.string ?? "-", schedule["last_run_at"]?.string ?? "-",
@@ -46,7 +46,7 @@ package struct Schedules: ParsableCommand {
                 ["SCHEDULE", "TIMES", "ZONE", "NEXT", "LAST", "URL"], rows,
                 terminalWidth: console.outIsTerminal ? console.width() : nil)
             for line in lines { try console.data(line: line) }
-            if let cursor = answer.json["next_cursor"]?.string {
+            if let cursor = response.json["next_cursor"]?.string {
                 console.message("There may be more: --cursor \(cursor)")
             }
         }
@@ -67,9 +67,9 @@ package struct Schedules: ParsableCommand {
 
         package func run() throws {
             let body = try LocalFile.read(file, byteCountMax: Limits.submissionByteCountMax)
-            let answer = try client.service().send(
+            let response = try client.service().send(
                 "POST", "/v1/schedules", body: body, idempotencyKey: idempotencyKey)
-            try printIdentifier(answer, client)
+            try printIdentifier(response, client)
         }
     }
 
@@ -82,9 +82,9 @@ package struct Schedules: ParsableCommand {
         package init() {}
 
         package func run() throws {
-            let answer = try client.service().send("GET", "/v1/schedules/\(percentEncoded(id))")
-            if client.json { return try Console.current.data(json: answer.bytes) }
-            for line in scheduleLines(answer.json) { try Console.current.data(line: line) }
+            let response = try client.service().send("GET", "/v1/schedules/\(percentEncoded(id))")
+            if client.json { return try Console.current.data(json: response.bytes) }
+            for line in scheduleLines(response.json) { try Console.current.data(line: line) }
         }
     }
 
@@ -100,10 +100,10 @@ package struct Schedules: ParsableCommand {
         package init() {}
 
         package func run() throws {
-            let answer = try client.service().send(
+            let response = try client.service().send(
                 "POST", "/v1/schedules/\(percentEncoded(id))/run", body: Array("{}".utf8),
                 idempotencyKey: idempotencyKey)
-            try printIdentifier(answer, client)
+            try printIdentifier(response, client)
         }
     }
 
@@ -146,15 +146,15 @@ package struct Schedules: ParsableCommand {
 }
 
 private func change(_ verb: String, _ id: String, _ client: ClientOptions) throws {
-    let answer = try client.service().send(
+    let response = try client.service().send(
         "POST", "/v1/schedules/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    try Console.current.data(line: "\(id)\t\(answer.json["next_run_at"]?.string ?? "-")")
+    if client.json { return try Console.current.data(json: response.bytes) }
+    try Console.current.data(line: "\(id)\t\(response.json["next_run_at"]?.string ?? "-")")
 }
 
-private func printIdentifier(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    try Console.current.data(line: answer.json["id"]?.string ?? "")
+private func printIdentifier(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
+    if client.json { return try Console.current.data(json: response.bytes) }
+    try Console.current.data(line: response.json["id"]?.string ?? "")
 }
 
 /// Returns the cron expression or the interval as text.

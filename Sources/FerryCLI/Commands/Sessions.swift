@@ -70,17 +70,18 @@ package struct Sessions: ParsableCommand {
 
         package func run() throws {
             let service = try client.service()
-            let found = try service.exchange("GET", path(of: session))
+            let found = try service.perform("GET", path(of: session))
             guard found.status == 200 || found.status == 404 else {
                 throw ServiceClient.failure(found.status, found.body)
             }
-            let before = found.status == 200 ? try? JSON.parse(found.body) : nil
+            let before = found.status == 200 ? try JSON.parse(found.body) : nil
             var members = before.map(sessionFields) ?? []
             for field in fields {
                 let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
                 guard parts.count == 2, !parts[0].isEmpty else {
                     throw ValidationError("\"\(field)\" is not FIELD=VALUE.")
                 }
+                // Text that is not JSON is a string.
                 let value = (try? JSON.parse(Array(parts[1].utf8))) ?? .string(String(parts[1]))
                 members.removeAll { $0.name == parts[0] }
                 members.append(JSON.Member(String(parts[0]), value))
@@ -154,9 +155,9 @@ private func holdsSecret(_ value: JSON) -> Bool {
     }
 }
 
-private func show(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    for (name, value) in leaves(answer.json) {
+private func show(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
+    if client.json { return try Console.current.data(json: response.bytes) }
+    for (name, value) in leaves(response.json) {
         try Console.current.data(line: "\(name):".padded(to: 44) + value)
     }
 }

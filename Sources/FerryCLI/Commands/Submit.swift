@@ -46,13 +46,13 @@ package struct Submit: ParsableCommand {
         let submission = try Submission(
             LocalFile.read(file, byteCountMax: Limits.batchByteCountMax), name: file
         ).scheduled(scheduleMembers(after: after, deadline: deadline))
-        let answer = try service.send(
+        let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)
-        let jobs = submission.isBatch ? answer.json["data"]?.array ?? [] : [answer.json]
+        let jobs = submission.isBatch ? response.json["data"]?.array ?? [] : [response.json]
         let ids = try jobs.map { try identifier(of: $0) }
         guard wait else {
-            if client.json { return try console.data(json: answer.bytes) }
+            if client.json { return try console.data(json: response.bytes) }
             for id in ids { try console.data(line: id) }
             return
         }
@@ -63,6 +63,7 @@ package struct Submit: ParsableCommand {
     struct Submission: Equatable {
         /// Adds members to the schedule of each job. Dependencies are added to the job's own.
         func scheduled(_ members: [JSON.Member]) -> Submission {
+            // `init` has parsed the body, so this cannot fail.
             guard !members.isEmpty, let json = try? JSON.parse(body) else { return self }
             var writer = JSONWriter()
             if isBatch {

@@ -22,9 +22,9 @@ package struct Webhooks: ParsableCommand {
 
         package func run() throws {
             let console = Console.current
-            let answer = try client.service().send("GET", "/v1/webhooks?limit=500")
-            if client.json { return try console.data(json: answer.bytes) }
-            let rows = (answer.json["data"]?.array ?? []).map { endpoint in
+            let response = try client.service().send("GET", "/v1/webhooks?limit=500")
+            if client.json { return try console.data(json: response.bytes) }
+            let rows = (response.json["data"]?.array ?? []).map { endpoint in
                 [
                     endpoint["id"]?.string ?? "", endpoint["url"]?.string ?? "",
                     endpoint["events"]?.array?.compactMap(\.string).joined(separator: ",") ?? "",
@@ -86,8 +86,8 @@ package struct Webhooks: ParsableCommand {
             }
             if let description { writer.member("description", description) }
             writer.endObject()
-            let answer = try client.service().send("POST", "/v1/webhooks", body: writer.bytes)
-            try showSecret(answer, client)
+            let response = try client.service().send("POST", "/v1/webhooks", body: writer.bytes)
+            try showSecret(response, client)
         }
 
         private func pairs() throws -> [JSON.Member] {
@@ -111,12 +111,12 @@ package struct Webhooks: ParsableCommand {
 
         package func run() throws {
             let console = Console.current
-            let answer = try client.service().send("POST", path(id, "/test"), body: Array("{}".utf8))
-            if client.json { try console.data(json: answer.bytes) }
-            let attempt = answer.json["tries"]?.array?.last
+            let response = try client.service().send("POST", path(id, "/test"), body: Array("{}".utf8))
+            if client.json { try console.data(json: response.bytes) }
+            let attempt = response.json["tries"]?.array?.last
             let status = attempt?["status"]?.integer.map { "status \($0)" }
             let result = status ?? attempt?["error"]?.string ?? "no response yet"
-            guard answer.json["state"]?.string == "accepted" else {
+            guard response.json["state"]?.string == "accepted" else {
                 throw ClientFailure(.failed, "The receiver did not accept the ping: \(result).")
             }
             if !client.json { try console.data(line: "accepted: \(result)") }
@@ -163,9 +163,9 @@ package struct Webhooks: ParsableCommand {
             if let until { writer.member("until", until) }
             if onlyFailed { writer.member("only", "failed") }
             writer.endObject()
-            let answer = try client.service().send("POST", path(id, "/replay"), body: writer.bytes)
-            if client.json { return try Console.current.data(json: answer.bytes) }
-            try Console.current.data(line: "redelivered: \(answer.json["redelivered"]?.integer ?? 0)")
+            let response = try client.service().send("POST", path(id, "/replay"), body: writer.bytes)
+            if client.json { return try Console.current.data(json: response.bytes) }
+            try Console.current.data(line: "redelivered: \(response.json["redelivered"]?.integer ?? 0)")
         }
     }
 
@@ -209,16 +209,16 @@ package struct Webhooks: ParsableCommand {
 private func path(_ id: String, _ rest: String = "") -> String { "/v1/webhooks/\(percentEncoded(id))\(rest)" }
 
 private func change(_ id: String, _ patch: String, _ client: ClientOptions) throws {
-    let answer = try client.service().send("PATCH", path(id), body: Array(patch.utf8))
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    let isEnabled = answer.json["enabled"]?.bool == true
+    let response = try client.service().send("PATCH", path(id), body: Array(patch.utf8))
+    if client.json { return try Console.current.data(json: response.bytes) }
+    let isEnabled = response.json["enabled"]?.bool == true
     try Console.current.data(line: isEnabled ? "enabled" : "disabled")
 }
 
-private func showSecret(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
+private func showSecret(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
     let console = Console.current
-    if client.json { return try console.data(json: answer.bytes) }
+    if client.json { return try console.data(json: response.bytes) }
     for name in ["id", "secret", "public_key"] {
-        try console.data(line: "\(name):".padded(to: 12) + (answer.json[name]?.string ?? "-"))
+        try console.data(line: "\(name):".padded(to: 12) + (response.json[name]?.string ?? "-"))
     }
 }

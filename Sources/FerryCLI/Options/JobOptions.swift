@@ -105,7 +105,7 @@ struct JobOptions: ParsableArguments {
     }
 
     /// Submits the job and returns the service's response, which is the job.
-    func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Answer {
+    func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Response {
         try service.send("POST", "/v1/jobs", body: body, idempotencyKey: idempotencyKey)
     }
 }

@@ -29,7 +29,7 @@ struct JobWatch {
     /// with status 130; the job continues.
     ///
     /// Throws `timedOut` if the timeout passes, `unreachable` if the service is unreachable for too long.
-    func end(of id: String) throws(ClientFailure) -> ServiceClient.Answer {
+    func end(of id: String) throws(ClientFailure) -> ServiceClient.Response {
         Detachment.arm(ids: [id])
         defer { clearLine() }
         var reader = EventStreamReader(lastEventID: nil)
@@ -38,7 +38,7 @@ struct JobWatch {
         while true {
             let begin = monotonicNanoseconds()
             do throws(ClientFailure) {
-                if let answer = try step(id, seen, &reader) { return answer }
+                if let response = try step(id, seen, &reader) { return response }
                 awaySince = nil
             } catch {
                 let since = awaySince ?? begin
@@ -59,11 +59,11 @@ struct JobWatch {
     /// Follows the stream once, after the last event. Returns `nil` if the job has not ended.
     private func step(
         _ id: String, _ seen: SeenJob, _ reader: inout EventStreamReader
-    ) throws(ClientFailure) -> ServiceClient.Answer? {
+    ) throws(ClientFailure) -> ServiceClient.Response? {
         let path = "/v1/jobs/\(percentEncoded(id))"
-        let end = try service.follow(path + "/events", &reader, milliseconds: patience(Self.streamSeconds)) {
+        let end = try service.follow(path + "/events", &reader, milliseconds: waitTime(Self.streamSeconds)) {
             event in
-            let isOver = seen.note(event)
+            let isOver = seen.apply(event)
             if !isOver { show(seen.job) }
             return !isOver
         }
@@ -73,21 +73,21 @@ struct JobWatch {
             let failure = ServiceClient.failure(status, body)
             // A node serves a limited number of streams. Beyond that, the job is requested.
             guard failure.kind == .unreachable, status == 503 else { throw failure }
-            return try ended(service.send("GET", path, wait: patience(25) / 1_000))
+            return try ended(service.send("GET", path, wait: waitTime(25) / 1_000))
         case .stopped, .over: return try ended(service.send("GET", path))
         }
     }
 
-    private func ended(_ answer: ServiceClient.Answer) -> ServiceClient.Answer? {
-        if let state = answer.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
-            return answer
+    private func ended(_ response: ServiceClient.Response) -> ServiceClient.Response? {
+        if let state = response.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
+            return response
         }
-        show(answer.json)
+        show(response.json)
         return nil
     }
 
     /// Returns milliseconds to wait: at least 1,000, and no longer than the remaining time.
-    private func patience(_ seconds: Double) -> Int {
+    private func waitTime(_ seconds: Double) -> Int {
         guard let deadline else { return Int(seconds * 1_000) }
         let left = Double(deadline - monotonicNanoseconds()) / 1e9
         return max(1, Int(min(seconds, left).rounded(.up))) * 1_000
@@ -108,7 +108,8 @@ private final class SeenJob {
     private(set) var job = JSON.null
 
     /// Applies an event. Returns `true` if the job has ended.
-    func note(_ event: ServerSentEvent) -> Bool {
+    func apply(_ event: ServerSentEvent) -> Bool {
+        // A malformed event is skipped; the end of the stream leads to a request for the job.
         guard let json = try? JSON.parse(event.data) else { return false }
         switch event.name {
         case "snapshot": job = json["job"] ?? job

@@ -24,6 +24,7 @@ struct MemoryBudget {
 /// group or one above it if that is lower (cgroups(7): `memory.max`; in version 1 `memory.limit_in_bytes`).
 func memoryLimit(groups: String = "/proc/self/cgroup", root: String = "/sys/fs/cgroup") -> Int {
     let machine = max(1, sysconf(Int32(_SC_PHYS_PAGES))) * sysconf(Int32(_SC_PAGESIZE))
+    // Without control groups, the limit is the memory of the machine.
     guard let bytes = try? readFile(groups, byteCountMax: 1 << 20) else { return machine }
     var limit = machine
     for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
@@ -45,6 +46,7 @@ private func smallest(_ name: String, from group: Substring, below root: String)
     var limit = Int.max
     while true {
         let path = ([root[...]] + names + [name[...]]).joined(separator: "/")
+        // Groups without this file, such as the root, have no limit.
         if let bytes = try? readFile(path, byteCountMax: 100),
             let number = Int(String(decoding: bytes, as: UTF8.self).trimmed), number > 0
         {

@@ -28,6 +28,7 @@ struct StoragePaths: Sendable {
 
     /// All directories that attempts write to, without those below another one.
     var roots: [String] {
+        // A directory that cannot be compared is listed: reading it will fail in the same way.
         [storageRoot]
             + [kept, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
     }
@@ -75,8 +76,8 @@ struct StoragePaths: Sendable {
         }
         throw Configuration.Failure(
             description:
-                "\(SystemError("openat2 \(kept)")). Ferry opens files with openat2(2): Linux has it from 5.6 "
-                + "on, and a container's seccomp profile has to let it pass.")
+                "\(SystemError("openat2 \(kept)")). Ferry opens files with openat2(2): it needs Linux 5.6 or "
+                + "later, and a seccomp profile that allows it.")
     }
 
     /// Throws if roots contain each other: names directly below the tenants' root are tenants, and a tenant
@@ -88,7 +89,7 @@ struct StoragePaths: Sendable {
                 throw Configuration.Failure(
                     description:
                         "\(other.name) (\(other.path)) is at or below \(root.name) (\(root.path)): a tenant "
-                        + "could reach files that are not its own. Choose directories apart from each other.")
+                        + "could reach files of others. Choose separate directories.")
             }
         }
     }
@@ -97,8 +98,8 @@ struct StoragePaths: Sendable {
     /// files. Call after `prepare`.
     func exposed() throws -> [String] {
         try [data, tenants].filter { try isDirectory($0.path, atOrBelow: storageRoot) }.map {
-            "\($0.name) (\($0.path)) is at or below FERRY_STORAGE_ROOT (\(storageRoot)): every client of the "
-                + "tenant default can reach what is in there."
+            "\($0.name) (\($0.path)) is at or below FERRY_STORAGE_ROOT (\(storageRoot)): clients of "
+                + "the tenant default can reach its files."
         }
     }
 
@@ -107,8 +108,8 @@ struct StoragePaths: Sendable {
         [storage, tenants, results].compactMap { named in
             guard access(named.path, W_OK | X_OK) != 0 else { return nil }
             let words = String(cString: strerror(errno))
-            return "\(named.name) (\(named.path)) cannot be written to (\(words)): files go only to "
-                + "directories below it in which this process may write."
+            return "\(named.name) (\(named.path)) is not writable (\(words)): files can only be "
+                + "created in directories below it that this process may write to."
         }
     }
 

@@ -7,7 +7,7 @@ package struct UnknownSetting: Sendable, Equatable {
 
     /// A warning for the operator. Never contains the value, which may be a secret.
     package var sentence: String {
-        "\(name) is no setting and is ignored" + (nearest.map { "; is \($0) meant?" } ?? ".")
+        "Unknown setting \(name) is ignored." + (nearest.map { " Did you mean \($0)?" } ?? "")
     }
 
     init(_ name: String) {

@@ -14,14 +14,14 @@ final class ContentReader: ContentStore {
     }
     private let mailbox = Mailbox<Request>()
     private let paths: StoragePaths
-    let proofs = ContentVerifier()
+    let verifier = ContentVerifier()
 
     init(paths: StoragePaths) {
         self.paths = paths
-        let (mailbox, proofs) = (mailbox, proofs)
+        let (mailbox, verifier) = (mailbox, verifier)
         _ = Thread(name: "content") {
             while true {
-                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, proofs) }
+                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, verifier) }
                 if mailbox.isClosed, mailbox.count == 0 { return }
             }
         }
@@ -32,14 +32,14 @@ final class ContentReader: ContentStore {
     }
 
     /// Refuses requests that wait for the verification of a file, which may take minutes.
-    func endWaits() { proofs.stop() }
+    func endWaits() { verifier.stop() }
 
     func stop() {
         mailbox.close()
-        proofs.stop()
+        verifier.stop()
     }
 
-    private static func open(_ request: Request, _ paths: StoragePaths, _ proofs: ContentVerifier) {
+    private static func open(_ request: Request, _ paths: StoragePaths, _ verifier: ContentVerifier) {
         let (job, reply) = (request.job, request.reply)
         guard let content = JobContent(job) else { return reply(.failure(.notFound)) }
         let descriptor = descriptor(of: content, job, paths)
@@ -54,8 +54,8 @@ final class ContentReader: ContentStore {
         guard !isPublished(status, content) else {
             return reply(.success(OpenContent(descriptor: descriptor, byteCount: content.size)))
         }
-        proofs.ask(
-            ContentVerifier.Question(
+        verifier.verify(
+            ContentVerifier.Request(
                 tenant: job.tenant, sha256: content.sha256, descriptor: descriptor, stamp: FileStamp(status),
                 reply: reply))
     }

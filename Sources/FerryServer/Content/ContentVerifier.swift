@@ -10,11 +10,11 @@ import Sys
 /// One thread reads the files: a slice of one file of each tenant in turn, so that no tenant waits for all
 /// files of another one.
 final class ContentVerifier: Sendable {
-    struct Question: Sendable {
+    struct Request: Sendable {
         let tenant: String
         /// Expected digest in hexadecimal, from the job's result.
         let sha256: String
-        /// The file, owned by the question: closed, or passed on with the reply.
+        /// The file, owned by the request: closed, or passed on with the reply.
         let descriptor: Int32
         let stamp: FileStamp
         let reply: Reply<OpenContent>
@@ -32,7 +32,7 @@ final class ContentVerifier: Sendable {
         var waitingCount = 0
     }
     private let state = Mutex(State())
-    private let mailbox = Mailbox<Question>()
+    private let mailbox = Mailbox<Request>()
     private let read = Atomic<Int64>(0)
 
     /// Bytes read so far.
@@ -45,66 +45,66 @@ final class ContentVerifier: Sendable {
 
     /// Verifies a file. Calls `reply` once: with the descriptor, with `notFound` if the digest differs, or
     /// with `overloaded` if too many requests wait. Usable on any thread; never blocks.
-    func ask(_ question: Question) {
-        if let known = state.withLock({ $0.known[question.stamp] }) {
-            return answer(question, known)
+    func verify(_ request: Request) {
+        if let known = state.withLock({ $0.known[request.stamp] }) {
+            return reply(to: request, known)
         }
-        guard admits(question) else { return refuse(question, .overloaded) }
-        if !mailbox.send(question) {
-            leave(question)
-            refuse(question, .unavailable)
+        guard admits(request) else { return refuse(request, .overloaded) }
+        if !mailbox.send(request) {
+            leave(request)
+            refuse(request, .unavailable)
         }
     }
 
     /// Refuses waiting and later requests.
     func stop() { mailbox.close() }
 
-    private func admits(_ question: Question) -> Bool {
+    private func admits(_ request: Request) -> Bool {
         state.withLock { state in
-            let count = state.waiting[question.tenant, default: 0]
+            let count = state.waiting[request.tenant, default: 0]
             guard count < Self.tenantCountMax, state.waitingCount < Self.countMax else { return false }
-            state.waiting[question.tenant] = count + 1
+            state.waiting[request.tenant] = count + 1
             state.waitingCount += 1
             return true
         }
     }
 
-    private func leave(_ question: Question) {
+    private func leave(_ request: Request) {
         state.withLock { state in
-            let count = state.waiting[question.tenant, default: 1] - 1
-            state.waiting[question.tenant] = count > 0 ? count : nil
+            let count = state.waiting[request.tenant, default: 1] - 1
+            state.waiting[request.tenant] = count > 0 ? count : nil
             state.waitingCount -= 1
         }
     }
 
-    private func answer(_ question: Question, _ sha256: String) {
-        guard sha256 == question.sha256 else { return refuse(question, .notFound) }
-        question.reply(
-            .success(OpenContent(descriptor: question.descriptor, byteCount: question.stamp.byteCount)))
+    private func reply(to request: Request, _ sha256: String) {
+        guard sha256 == request.sha256 else { return refuse(request, .notFound) }
+        request.reply(
+            .success(OpenContent(descriptor: request.descriptor, byteCount: request.stamp.byteCount)))
     }
 
-    private func refuse(_ question: Question, _ error: StoreError) {
-        close(question.descriptor)
-        question.reply(.failure(error))
+    private func refuse(_ request: Request, _ error: StoreError) {
+        close(request.descriptor)
+        request.reply(.failure(error))
     }
 
     // MARK: The thread
 
     /// A file and the requests for it.
     private struct Work {
-        let proof: FileFingerprint
-        var questions: [Question]
+        let fingerprint: FileFingerprint
+        var requests: [Request]
     }
 
     private func run() {
         var queues: [(tenant: String, works: [Work])] = []
         while true {
-            for question in mailbox.wait(milliseconds: queues.isEmpty ? -1 : 0) { add(question, to: &queues) }
+            for request in mailbox.wait(milliseconds: queues.isEmpty ? -1 : 0) { add(request, to: &queues) }
             if mailbox.isClosed {
-                let left = queues.flatMap { $0.works.flatMap(\.questions) } + mailbox.take()
-                for question in left {
-                    leave(question)
-                    refuse(question, .unavailable)
+                let left = queues.flatMap { $0.works.flatMap(\.requests) } + mailbox.take()
+                for request in left {
+                    leave(request)
+                    refuse(request, .unavailable)
                 }
                 return
             }
@@ -116,43 +116,43 @@ final class ContentVerifier: Sendable {
         }
     }
 
-    private func add(_ question: Question, to queues: inout [(tenant: String, works: [Work])]) {
+    private func add(_ request: Request, to queues: inout [(tenant: String, works: [Work])]) {
         // The digest may have been computed for another request in the meantime.
-        if let known = state.withLock({ $0.known[question.stamp] }) {
-            leave(question)
-            return answer(question, known)
+        if let known = state.withLock({ $0.known[request.stamp] }) {
+            leave(request)
+            return reply(to: request, known)
         }
-        guard let index = queues.firstIndex(where: { $0.tenant == question.tenant }) else {
-            return queues.append((question.tenant, [work(question)]))
+        guard let index = queues.firstIndex(where: { $0.tenant == request.tenant }) else {
+            return queues.append((request.tenant, [work(request)]))
         }
-        if let same = queues[index].works.firstIndex(where: { $0.proof.stamp == question.stamp }) {
-            queues[index].works[same].questions.append(question)
+        if let same = queues[index].works.firstIndex(where: { $0.fingerprint.stamp == request.stamp }) {
+            queues[index].works[same].requests.append(request)
         } else {
-            queues[index].works.append(work(question))
+            queues[index].works.append(work(request))
         }
     }
 
-    private func work(_ question: Question) -> Work {
-        Work(proof: FileFingerprint(question.stamp, question.descriptor), questions: [question])
+    private func work(_ request: Request) -> Work {
+        Work(fingerprint: FileFingerprint(request.stamp, request.descriptor), requests: [request])
     }
 
     /// Reads the next slice. Returns `true` if all requests for the file have a reply.
     private func settle(_ work: Work) -> Bool {
-        let before = work.proof.byteCount
-        let step = work.proof.step()
-        read.wrappingAdd(work.proof.byteCount - before, ordering: .relaxed)
+        let before = work.fingerprint.byteCount
+        let step = work.fingerprint.step()
+        read.wrappingAdd(work.fingerprint.byteCount - before, ordering: .relaxed)
         switch step {
         case .more: return false
         case .failed: break
-        case .digest(let sha256, let lasts):
-            if lasts { remember(sha256, of: work.proof.stamp) }
+        case .digest(let sha256, let isStable):
+            if isStable { remember(sha256, of: work.fingerprint.stamp) }
         }
-        for question in work.questions {
-            leave(question)
+        for request in work.requests {
+            leave(request)
             if case .digest(let sha256, _) = step {
-                answer(question, sha256)
+                reply(to: request, sha256)
             } else {
-                refuse(question, .notFound)
+                refuse(request, .notFound)
             }
         }
         return true

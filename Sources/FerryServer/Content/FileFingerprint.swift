@@ -36,9 +36,9 @@ struct FileStamp: Hashable, Sendable {
 final class FileFingerprint {
     enum Step: Equatable {
         case more
-        /// The digest in hexadecimal. `lasts`: `true` if the stamp identifies these bytes from now on.
+        /// The digest in hexadecimal. `isStable`: `true` if the stamp identifies these bytes from now on.
         /// `false` if the file was changed so recently that another change could leave the same stamp.
-        case digest(String, lasts: Bool)
+        case digest(String, isStable: Bool)
         /// The file was changed during the computation, or cannot be read.
         case failed
     }
@@ -47,7 +47,7 @@ final class FileFingerprint {
     static let sliceByteCount = 16 << 20
     private static let readByteCount = 1 << 20
     /// Nanoseconds: many times the resolution of file system timestamps.
-    private static let settledAfter: Int64 = 1_000_000_000
+    private static let stableAfter: Int64 = 1_000_000_000
 
     let stamp: FileStamp
     private let descriptor: Int32
@@ -79,7 +79,7 @@ final class FileFingerprint {
             guard offset == stamp.byteCount else { return .more }
             guard FileStamp(descriptor) == stamp else { return .failed }
             return .digest(
-                hexEncoded(digest.finish()), lasts: stamp.changed < beganAt - Self.settledAfter)
+                hexEncoded(digest.finish()), isStable: stamp.changed < beganAt - Self.stableAfter)
         }
     }
 }

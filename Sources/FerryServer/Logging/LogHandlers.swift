@@ -32,7 +32,7 @@ package struct LineLogHandler: LogHandler {
     package func log(event: LogEvent) {
         let all = event.metadata.map { metadata.merging($0) { $1 } } ?? metadata
         sink.write(line(event.level, event.message.description, all)) { count in
-            line(.warning, "lines of the log were lost: nobody read them", ["count": "\(count)"])
+            line(.warning, "Log lines were dropped: they were not read.", ["count": "\(count)"])
         }
     }
 

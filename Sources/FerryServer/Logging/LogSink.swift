@@ -12,7 +12,7 @@ package final class LogSink: Sendable {
         var writtenCount = 0
         var waitingByteCount = 0
         /// Lines dropped since the last notice.
-        var untoldCount = 0
+        var unreportedCount = 0
     }
 
     /// Standard error of the process.
@@ -39,10 +39,10 @@ package final class LogSink: Sendable {
     package func write(_ line: [UInt8], notice: (Int) -> [UInt8]) {
         state.withLock { state in
             drain(&state)
-            if state.untoldCount > 0 {
-                guard state.waitingByteCount <= byteCountMax / 2 else { return lose(1, &state) }
-                let count = state.untoldCount
-                state.untoldCount = 0
+            if state.unreportedCount > 0 {
+                guard state.waitingByteCount <= byteCountMax / 2 else { return drop(1, &state) }
+                let count = state.unreportedCount
+                state.unreportedCount = 0
                 add(notice(count), &state)
             }
             add(line, &state)
@@ -70,13 +70,13 @@ package final class LogSink: Sendable {
     }
 
     private func add(_ line: [UInt8], _ state: inout State) {
-        guard state.waitingByteCount + line.count <= byteCountMax else { return lose(1, &state) }
+        guard state.waitingByteCount + line.count <= byteCountMax else { return drop(1, &state) }
         state.waiting.append(line)
         state.waitingByteCount += line.count
     }
 
-    private func lose(_ count: Int, _ state: inout State) {
-        state.untoldCount += count
+    private func drop(_ count: Int, _ state: inout State) {
+        state.unreportedCount += count
         lost.add(count, ordering: .relaxed)
     }
 
@@ -95,7 +95,7 @@ package final class LogSink: Sendable {
             if written < 0, errno == EINTR { continue }
             if written < 0, errno == EAGAIN { return }
             // The reader is gone, or the disk is full: drop the line and try the next one.
-            if written < 0 { lose(1, &state) }
+            if written < 0 { drop(1, &state) }
             state.writtenCount += max(0, written)
             guard written < 0 || state.writtenCount == line.count else { continue }
             state.waitingByteCount -= line.count

@@ -30,6 +30,7 @@ struct ProcessMetrics {
 
     /// Returns the resident size, the second number of /proc/self/statm in pages (proc(5)).
     private static func residentBytes() -> Int {
+        // Without /proc the metric is 0.
         guard let bytes = try? readFile("/proc/self/statm", byteCountMax: 1024) else { return 0 }
         let fields = String(decoding: bytes, as: UTF8.self).split(separator: " ")
         return (fields.count > 1 ? Int(fields[1]) ?? 0 : 0) * Int(sysconf(Int32(_SC_PAGESIZE)))

@@ -11,22 +11,22 @@ package final class PrivatePostgres: Sendable {
     /// libpq URI. The role owns all objects and needs no password, because other users cannot enter the
     /// socket's directory.
     package let url: String
-    private let ending: EventDescriptor
+    private let stopping: EventDescriptor
     /// Closed when the thread is done.
-    private let ended: Mailbox<Never>
+    private let hasEnded: Mailbox<Never>
     private let thread: Mutex<Thread?>
 
     /// Longest duration in seconds of fast shutdown, immediate shutdown and kill (`PostgresOwner.shutDown`).
     private static let stopSeconds: Int64 = 20
 
-    private init(url: String, ending: EventDescriptor, ended: Mailbox<Never>, thread: Thread) {
+    private init(url: String, stopping: EventDescriptor, hasEnded: Mailbox<Never>, thread: Thread) {
         self.url = url
-        self.ending = ending
-        self.ended = ended
+        self.stopping = stopping
+        self.hasEnded = hasEnded
         self.thread = Mutex(thread)
     }
 
-    deinit { ending.signal() }
+    deinit { stopping.signal() }
 
     /// Starts the server and returns when it accepts connections. The first call creates the cluster, which
     /// takes about 0.6 s. Later starts take less than 0.1 s, and longer if the server recovers from a crash.
@@ -38,23 +38,23 @@ package final class PrivatePostgres: Sendable {
     package static func start(
         dataDirectory: String, user: String? = nil, notice: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) -> PrivatePostgres {
-        let (ending, ended) = (EventDescriptor(), Mailbox<Never>())
-        let answers = Mailbox<Result<String, PrivatePostgresError>>()
+        let (stopping, hasEnded) = (EventDescriptor(), Mailbox<Never>())
+        let replies = Mailbox<Result<String, PrivatePostgresError>>()
         let thread = Thread(name: "postgres-owner") {
             do throws(PrivatePostgresError) {
                 let owner = try PostgresOwner(
-                    dataDirectory: dataDirectory, user: user, ending: ending, notice: notice)
+                    dataDirectory: dataDirectory, user: user, stopping: stopping, notice: notice)
                 try owner.launch()
-                answers.send(.success(owner.url))
-                owner.attend()
-            } catch { answers.send(.failure(error)) }
-            ended.close()
+                replies.send(.success(owner.url))
+                owner.supervise()
+            } catch { replies.send(.failure(error)) }
+            hasEnded.close()
         }
         while true {
-            guard let answer = answers.wait(milliseconds: -1).first else { continue }
-            switch answer {
+            guard let reply = replies.wait(milliseconds: -1).first else { continue }
+            switch reply {
             case .success(let url):
-                return PrivatePostgres(url: url, ending: ending, ended: ended, thread: thread)
+                return PrivatePostgres(url: url, stopping: stopping, hasEnded: hasEnded, thread: thread)
             case .failure(let error):
                 thread.join()
                 throw error
@@ -65,13 +65,13 @@ package final class PrivatePostgres: Sendable {
     /// Shuts the server down with a checkpoint and waits up to 20 s until it has ended. Closes open
     /// connections. Repeated calls wait for the same shutdown. Usable on any thread.
     package func stop() {
-        ending.signal()
+        stopping.signal()
         // The owning thread also writes the server's log, perhaps to a disk that does not respond.
         let deadline = monotonicNanoseconds() + Self.stopSeconds * 1_000_000_000
-        while !ended.isClosed {
+        while !hasEnded.isClosed {
             let left = deadline - monotonicNanoseconds()
             guard left > 0 else { return }
-            _ = ended.wait(milliseconds: Int32(left / 1_000_000 + 1))
+            _ = hasEnded.wait(milliseconds: Int32(left / 1_000_000 + 1))
         }
         thread.withLock { thread in
             thread?.join()

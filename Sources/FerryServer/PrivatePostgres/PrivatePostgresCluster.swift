@@ -16,7 +16,7 @@ struct PostgresCluster {
     /// Directory of the cluster: in `parent`, or the target of the link there.
     private(set) var directory: String
     /// `true` if the cluster is to be created below /var/lib/ferry.
-    private var isMovingOut = false
+    private var usesFallback = false
 
     var log: String { "\(parent)/postgres.log" }
     /// Path of the cluster in Ferry's data directory.
@@ -33,7 +33,7 @@ struct PostgresCluster {
     /// Highest process ID of the kernel (PID_MAX_LIMIT, proc(5)).
     static let processIDMax: UInt32 = 1 << 22
     /// Parent of clusters whose data directory is not accessible to the user that runs the server.
-    static let refuge = "/var/lib/ferry"
+    static let varLib = "/var/lib/ferry"
 
     init(parent: String, account: PostgresProcess.Account) {
         self.parent = parent
@@ -52,11 +52,11 @@ struct PostgresCluster {
             throw PrivatePostgresError(.directoryUnusable, "the data directory cannot be created: \(error)")
         }
         guard let parent = FileTree.resolved(dataDirectory) else {
-            throw PrivatePostgresError(.directoryUnusable, "the data directory \(dataDirectory) is not there")
+            throw PrivatePostgresError(.directoryUnusable, "\(dataDirectory) does not exist")
         }
         var cluster = PostgresCluster(parent: parent, account: account)
         try cluster.followLink()
-        if account != .own { try cluster.openTheWay(userName ?? "postgres") }
+        if account != .own { try cluster.makeAccessible(userName ?? "postgres") }
         return cluster
     }
 
@@ -86,38 +86,38 @@ struct PostgresCluster {
         guard try majorVersion != nil else {
             throw PrivatePostgresError(
                 .directoryUnusable,
-                "\(link) is a link to \(target), and there is no cluster of PostgreSQL: mount the disk that "
-                    + "holds it, or remove the link for a new, empty database")
+                "\(link) is a link to \(target), where there is no PostgreSQL cluster: mount its disk, or "
+                    + "remove the link for a new, empty database")
         }
     }
 
     /// Makes the cluster accessible to the server's user. May open Ferry's data directory for passing
     /// through, but no directory above it.
-    private mutating func openTheWay(_ user: String) throws(PrivatePostgresError) {
+    private mutating func makeAccessible(_ user: String) throws(PrivatePostgresError) {
         if let status = FileTree.status(parent), status.st_uid == geteuid(), status.st_mode & 0o001 == 0 {
             chmod(parent, (status.st_mode | 0o001) & 0o7777)
         }
-        if directory == link, let closed = FileTree.firstClosedDirectory(onTheWayTo: link, for: account) {
-            guard FileTree.status(link) == nil, isRefugeOpen else {
+        if directory == link, let closed = FileTree.firstClosedDirectory(above: link, for: account) {
+            guard FileTree.status(link) == nil, isFallbackAccessible else {
                 throw PrivatePostgresError(
                     .directoryUnusable,
                     "the user \(user), who runs the private PostgreSQL, may not pass \(closed) on the way to "
-                        + "\(link): set FERRY_DATA_DIR to a place such as \(Self.refuge), or allow it with "
+                        + "\(link): set FERRY_DATA_DIR to a place such as \(Self.varLib), or allow it with "
                         + "chmod o+x \(closed)")
             }
-            isMovingOut = true
+            usesFallback = true
         }
         if let status = FileTree.status(directory), status.st_uid != account.uid {
             throw PrivatePostgresError(
                 .directoryUnusable,
-                "\(directory) belongs to the user with the number \(status.st_uid) and not to \(user): name "
-                    + "the owner in FERRY_POSTGRES_USER, or hand it over with chown -R \(user) \(directory)")
+                "\(directory) belongs to the user with ID \(status.st_uid) and not to \(user): set "
+                    + "FERRY_POSTGRES_USER to the owner, or run chown -R \(user) \(directory)")
         }
     }
 
-    private var isRefugeOpen: Bool {
-        mkdir(Self.refuge, 0o711)
-        return FileTree.firstClosedDirectory(onTheWayTo: "\(Self.refuge)/cluster", for: account) == nil
+    private var isFallbackAccessible: Bool {
+        mkdir(Self.varLib, 0o711)
+        return FileTree.firstClosedDirectory(above: "\(Self.varLib)/cluster", for: account) == nil
     }
 
     /// Returns the directory for the Unix socket: the cluster, which only its user may enter, or a short
@@ -159,8 +159,8 @@ struct PostgresCluster {
         else {
             throw PrivatePostgresError(
                 .directoryUnusable,
-                "\(path), meant for the socket of the private PostgreSQL, is somebody else's: remove it, or "
-                    + "set FERRY_DATA_DIR to a shorter path")
+                "\(path), meant for the socket of the private PostgreSQL, has another owner or other "
+                    + "permissions: remove it, or set FERRY_DATA_DIR to a shorter path")
         }
     }
 
@@ -207,8 +207,8 @@ struct PostgresCluster {
 
     /// Creates the cluster completely or not at all.
     mutating func create(with programs: PostgresPrograms) throws(PrivatePostgresError) {
-        guard isMovingOut else { return try make(with: programs) }
-        if let begun = begunElsewhere() { directory = begun } else { directory = try beginElsewhere() }
+        guard usesFallback else { return try make(with: programs) }
+        if let begun = interruptedFallback() { directory = begun } else { directory = try createFallback() }
         if try majorVersion == nil { try make(with: programs) }
         // Last, so that this link always leads to a complete cluster.
         guard rename(unfinishedLink, link) == 0 else {
@@ -218,17 +218,17 @@ struct PostgresCluster {
     }
 
     /// Returns the place that an interrupted start has chosen for the cluster, or `nil`.
-    private func begunElsewhere() -> String? {
+    private func interruptedFallback() -> String? {
         guard let begun = FileTree.target(ofLink: unfinishedLink) else { return nil }
         return FileTree.status(parentDirectory(of: begun)) == nil ? nil : begun
     }
 
     /// Creates a directory for the cluster and a link by which the next start finds it.
-    private func beginElsewhere() throws(PrivatePostgresError) -> String {
+    private func createFallback() throws(PrivatePostgresError) -> String {
         FileTree.remove(unfinishedLink)
-        var name = Array("\(Self.refuge)/cluster-XXXXXX".utf8CString)
+        var name = Array("\(Self.varLib)/cluster-XXXXXX".utf8CString)
         guard mkdtemp(&name) != nil else {
-            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdtemp \(Self.refuge)"))")
+            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdtemp \(Self.varLib)"))")
         }
         let home = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         chmod(home, 0o711)
@@ -243,11 +243,11 @@ struct PostgresCluster {
     /// Creates the cluster under a temporary name and renames it after it is synced.
     private func make(with programs: PostgresPrograms) throws(PrivatePostgresError) {
         // Programs of a start that was killed may still write there.
-        try evict(from: unfinished, names: ["initdb", "postgres"], by: [(SIGKILL, 5_000)])
+        try endProcesses(from: unfinished, names: ["initdb", "postgres"], by: [(SIGKILL, 5_000)])
         FileTree.remove(unfinished)
         if FileTree.status(directory) != nil, rmdir(directory) != 0 {
             throw PrivatePostgresError(
-                .directoryUnusable, "\(directory) is no cluster of PostgreSQL and not empty: move it away")
+                .directoryUnusable, "\(directory) is not a PostgreSQL cluster and not empty: move it away")
         }
         guard mkdir(unfinished, 0o700) == 0,
             account == .own || lchown(unfinished, account.uid, account.gid) == 0
@@ -281,27 +281,27 @@ struct PostgresCluster {
     /// Signals that end a server whose Ferry was killed, and the milliseconds to wait after each: a fast
     /// shutdown, an immediate one, which PostgreSQL itself enforces after 5 s, and a kill (postgres(1),
     /// "Notes").
-    static let evictionSteps: [EvictionStep] = [(SIGINT, 5_000), (SIGQUIT, 7_000), (SIGKILL, 5_000)]
-    typealias EvictionStep = (signal: Int32, milliseconds: Int64)
+    static let endSteps: [EndStep] = [(SIGINT, 5_000), (SIGQUIT, 7_000), (SIGKILL, 5_000)]
+    typealias EndStep = (signal: Int32, milliseconds: Int64)
 
     /// Ends the processes of an earlier server of this cluster, and removes stale lock files that would
     /// prevent the next start. Call while holding the lock, so that no other Ferry starts a server here.
     ///
     /// A server whose Ferry was killed receives its death signal and usually shuts down within a second. A
     /// server in crash recovery may wait for its checkpointer forever.
-    func vacate(
-        socketDirectory: String, by steps: [EvictionStep] = evictionSteps,
+    func removeEarlierServers(
+        socketDirectory: String, by steps: [EndStep] = endSteps,
         notice: (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) {
-        try evict(from: directory, by: steps, notice: notice)
+        try endProcesses(from: directory, by: steps, notice: notice)
         // Without /proc, the processes are unknown: PostgreSQL checks its lock files itself.
         guard FileTree.status("/proc/self/cwd") != nil else { return }
         removeIfStale(processFile)
         removeIfStale("\(socketDirectory)/\(Self.socketName).lock")
     }
 
-    private func evict(
-        from directory: String, names: Set<String> = ["postgres"], by steps: [EvictionStep],
+    private func endProcesses(
+        from directory: String, names: Set<String> = ["postgres"], by steps: [EndStep],
         notice: (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) {
         func occupants() -> [PostgresOccupant] {
@@ -312,15 +312,15 @@ struct PostgresCluster {
         for (signal, milliseconds) in steps where !left.isEmpty {
             if signal != SIGINT, let first = left.first {
                 notice(
-                    "an earlier PostgreSQL server (process \(first.pid)) still works in \(directory); "
-                        + "it gets \(signal == SIGQUIT ? "SIGQUIT" : "SIGKILL")")
+                    "an earlier PostgreSQL server (process \(first.pid)) still runs in \(directory) "
+                        + "and is sent \(signal == SIGQUIT ? "SIGQUIT" : "SIGKILL")")
             }
             let deadline = monotonicNanoseconds() + milliseconds * 1_000_000
-            var told: Set<pid_t> = []
+            var signalled: Set<pid_t> = []
             while !left.isEmpty, monotonicNanoseconds() < deadline {
                 // A server passes a shutdown to its children itself, except for SIGKILL.
                 for occupant in left where signal == SIGKILL || !occupant.belongs(to: left) {
-                    if told.insert(occupant.pid).inserted { occupant.signal(signal) }
+                    if signalled.insert(occupant.pid).inserted { occupant.signal(signal) }
                 }
                 _ = poll(nil, 0, 20)
                 left = occupants()
@@ -329,8 +329,8 @@ struct PostgresCluster {
         guard let first = left.first else { return }
         throw PrivatePostgresError(
             .inUse,
-            "a PostgreSQL server (process \(first.pid)) that this Ferry did not start works in \(directory) "
-                + "and does not end: stop it, and start Ferry again")
+            "another PostgreSQL server (process \(first.pid)) runs in \(directory) and does not end: "
+                + "stop it and start Ferry again")
     }
 
     /// Removes a lock file that PostgreSQL would respect although its server is gone: the file names no

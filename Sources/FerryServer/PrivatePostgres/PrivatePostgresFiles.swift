@@ -27,6 +27,7 @@ enum FileTree {
     /// Returns a small file as text, or `nil` if it cannot be read. The reason does not matter: callers treat
     /// both as no file.
     static func text(of path: String) -> String? {
+        // All callers treat an unreadable file as a missing one.
         (try? readFile(path, byteCountMax: 4096)).map { String(decoding: $0, as: UTF8.self) }
     }
 
@@ -48,8 +49,7 @@ enum FileTree {
 
     /// Returns the first directory above `path` that `account` may not pass, by mode bits, or `nil` if there
     /// is none.
-    static func firstClosedDirectory(onTheWayTo path: String, for account: PostgresProcess.Account) -> String?
-    {
+    static func firstClosedDirectory(above path: String, for account: PostgresProcess.Account) -> String? {
         var ancestors: [String] = []
         var current = path
         while current != "/" && current != "." {

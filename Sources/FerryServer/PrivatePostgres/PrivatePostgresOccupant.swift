@@ -58,12 +58,12 @@ final class PostgresOccupant {
             return nil
         }
         if descriptor >= 0, csys_pidfd_signal(descriptor, 0) != 0, errno == ESRCH { return nil }
-        if works == nil { occupant.spare() }
+        if works == nil { occupant.withholdSignals() }
         return occupant
     }
 
     /// Prevents signals to the process.
-    private func spare() {
+    private func withholdSignals() {
         if let descriptor { close(descriptor) }
         descriptor = nil
     }

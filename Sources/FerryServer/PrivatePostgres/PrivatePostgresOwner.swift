@@ -3,7 +3,7 @@ import Glibc
 import Postgres
 import Sys
 
-/// Owns the server process, the lock and the log. Used on one thread, from `init` to the end of `attend`.
+/// Owns the server process, the lock and the log. Used on one thread, from `init` to the end of `supervise`.
 final class PostgresOwner {
     let url: String
     private let cluster: PostgresCluster
@@ -11,7 +11,7 @@ final class PostgresOwner {
     private let socketDirectory: String
     private let lock: Int32
     private let log: BoundedLog
-    private let ending: EventDescriptor
+    private let stopping: EventDescriptor
     private let notice: @Sendable (String) -> Void
     /// `nil` while no server runs.
     private var child: PostgresProcess?
@@ -22,9 +22,9 @@ final class PostgresOwner {
     /// Milliseconds between notices about a slow start.
     private static let noticeMilliseconds: Int64 = 30_000
 
-    /// Finds the programs and creates the cluster if there is none. Signalling `ending` stops `attend`.
+    /// Finds the programs and creates the cluster if there is none. Signalling `stopping` stops `supervise`.
     init(
-        dataDirectory: String, user: String?, ending: EventDescriptor,
+        dataDirectory: String, user: String?, stopping: EventDescriptor,
         notice: @escaping @Sendable (String) -> Void
     ) throws(PrivatePostgresError) {
         var cluster = try PostgresCluster.prepare(dataDirectory: dataDirectory, userName: user)
@@ -40,7 +40,7 @@ final class PostgresOwner {
         }
         self.cluster = cluster
         self.lock = lock
-        self.ending = ending
+        self.stopping = stopping
         self.notice = notice
         log = BoundedLog(path: cluster.log)
         let host = percentEncoded(socketDirectory, keeping: "/")
@@ -55,7 +55,7 @@ final class PostgresOwner {
     /// Starts the server and waits until it accepts connections. Throws with the server's output if it does
     /// not start.
     func launch() throws(PrivatePostgresError) {
-        try cluster.vacate(socketDirectory: socketDirectory, notice: notice)
+        try cluster.removeEarlierServers(socketDirectory: socketDirectory, notice: notice)
         // A cleaner of temporary files may have removed it since the last start.
         try cluster.makeSocketDirectory(socketDirectory)
         log.forgetTail()
@@ -70,38 +70,38 @@ final class PostgresOwner {
         var nextNotice = monotonicNanoseconds() + Self.noticeMilliseconds * 1_000_000
         while !isAccepting(child) {
             guard drain(child) else {
-                throw PrivatePostgresError(.failed, "the private PostgreSQL did not start: \(lastWords())")
+                throw PrivatePostgresError(.failed, "the private PostgreSQL did not start: \(recentOutput())")
             }
             let now = monotonicNanoseconds()
             if cluster.status(of: child.pid) == "starting" {
                 deadline = now + Self.startMillisecondsMax * 1_000_000
             }
             if now >= nextNotice {
-                notice("the private PostgreSQL still starts, perhaps with a recovery: \(lastWords())")
+                notice("the private PostgreSQL is still starting, perhaps recovering: \(recentOutput())")
                 nextNotice = now + Self.noticeMilliseconds * 1_000_000
             }
             guard now < deadline, !waitForEnding(milliseconds: 4) else {
                 shutDown()
                 throw PrivatePostgresError(
-                    .failed, "the private PostgreSQL did not get ready: \(lastWords())")
+                    .failed, "the private PostgreSQL was not ready in time: \(recentOutput())")
             }
         }
     }
 
-    /// Copies the server's output to the log and restarts the server when it ends. When `ending` is
+    /// Copies the server's output to the log and restarts the server when it ends. When `stopping` is
     /// signalled, shuts the server down and returns.
-    func attend() {
+    func supervise() {
         var pause: Int32 = 100
         while true {
             if let child {
                 var descriptors = [
-                    pollfd(fd: ending.descriptor, events: Int16(POLLIN), revents: 0),
+                    pollfd(fd: stopping.descriptor, events: Int16(POLLIN), revents: 0),
                     pollfd(fd: child.output, events: Int16(POLLIN), revents: 0),
                 ]
                 _ = poll(&descriptors, 2, -1)
                 if descriptors[0].revents != 0 { return shutDown() }
                 if drain(child) { continue }
-                notice("the private PostgreSQL ended by itself and is started again: \(lastWords())")
+                notice("the private PostgreSQL ended unexpectedly and is restarted: \(recentOutput())")
             }
             if waitForEnding(milliseconds: pause) { return }
             do throws(PrivatePostgresError) {
@@ -120,6 +120,7 @@ final class PostgresOwner {
     /// place fails the first two.
     private func isAccepting(_ child: PostgresProcess) -> Bool {
         guard cluster.status(of: child.pid) == "ready" else { return false }
+        // Any error means that the server does not accept connections yet.
         return (try? Connection(url: url)) != nil
     }
 
@@ -138,7 +139,7 @@ final class PostgresOwner {
     }
 
     private func waitForEnding(milliseconds: Int32) -> Bool {
-        var descriptor = pollfd(fd: ending.descriptor, events: Int16(POLLIN), revents: 0)
+        var descriptor = pollfd(fd: stopping.descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&descriptor, 1, milliseconds) > 0
     }
 
@@ -153,9 +154,9 @@ final class PostgresOwner {
         }
     }
 
-    private func lastWords() -> String {
+    private func recentOutput() -> String {
         let text = String(decoding: log.tail, as: UTF8.self).trimmed
-        return text.isEmpty ? "it said nothing (\(cluster.log))" : text
+        return text.isEmpty ? "it wrote no message (\(cluster.log))" : text
     }
 
     // MARK: Settings

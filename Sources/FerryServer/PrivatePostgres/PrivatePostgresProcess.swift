@@ -82,6 +82,7 @@ final class PostgresProcess {
 
     /// Returns the output of a short program; empty if it cannot be run or fails.
     static func output(of path: String, _ arguments: [String]) -> String {
+        // A program that cannot be started is one that is not installed.
         guard let child = try? PostgresProcess(path, arguments, deathSignal: SIGKILL) else { return "" }
         let (text, status) = child.finish()
         return status == 0 ? text : ""

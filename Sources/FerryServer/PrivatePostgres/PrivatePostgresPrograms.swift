@@ -38,8 +38,8 @@ struct PostgresPrograms: Equatable {
         guard let same = usable.first(where: { $0.majorVersion == clusterVersion }) else {
             throw PrivatePostgresError(
                 .versionMismatch,
-                "the data directory was made by PostgreSQL \(clusterVersion), but version "
-                    + "\(newest.majorVersion) is installed; install version \(clusterVersion) again, or move "
+                "the data directory was created by PostgreSQL \(clusterVersion), but version "
+                    + "\(newest.majorVersion) is installed: install version \(clusterVersion) again, or move "
                     + "the data with pg_upgrade")
         }
         return same

@@ -13,19 +13,20 @@ struct Bootstrap: Sendable {
     /// Checks that this node's key opens the database's secrets, and creates the webhook secret if there is
     /// none. Must be the first access to the database: a node with another key must not change anything.
     /// Blocks for a few round trips.
-    static func settle(_ configuration: Configuration, url: String, box: SecretBox) throws -> Bootstrap {
+    static func prepare(_ configuration: Configuration, url: String, box: SecretBox) throws -> Bootstrap {
         var settings = try FirstSettings(url: url)
-        let proof = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
-        guard (try? box.open(proof)) != nil else {
+        let sealed = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
+        // The only error: sealed with another key.
+        guard (try? box.open(sealed)) != nil else {
             throw Configuration.Failure(
                 description:
-                    "This database was set up with another FERRY_SECRET_KEY. Use that of its first node "
+                    "This database was set up with another FERRY_SECRET_KEY. Use the key of its first node "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
-        return Bootstrap(webhookSecret: try settleWebhookSecret(configuration, &settings, box: box))
+        return Bootstrap(webhookSecret: try prepareWebhookSecret(configuration, &settings, box: box))
     }
 
-    private static func settleWebhookSecret(
+    private static func prepareWebhookSecret(
         _ configuration: Configuration, _ settings: inout FirstSettings, box: SecretBox
     ) throws -> WebhookSecret {
         if let secret = configuration.webhookSecret { return secret }
@@ -33,6 +34,7 @@ struct Bootstrap: Sendable {
             preconditionFailure("32 bytes are a webhook secret")
         }
         let sealed = try settings.keep("webhook_secret", box.seal(Array(fresh.text.utf8)))
+        // An unreadable secret is an error below, whatever the reason.
         guard let plain = try? box.open(sealed),
             let kept = WebhookSecret(String(decoding: plain, as: UTF8.self))
         else {
@@ -52,7 +54,7 @@ struct Bootstrap: Sendable {
 
     /// Stores the configured admin key, or creates the first one and shows it. Call when nothing else can
     /// make this start fail. `address`: URL of this node.
-    func settleAdminKey(
+    func prepareAdminKey(
         _ configuration: Configuration, store: Store, address: String, now: Timestamp, logger: Logger
     ) throws {
         let control = store.control
@@ -63,7 +65,7 @@ struct Bootstrap: Sendable {
         if let key = configuration.adminKey {
             let configured = record(key, name: "FERRY_ADMIN_KEY")
             _ = try Self.wait { control.createKey(configured, reply: $0) }
-            Self.tell(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
+            Self.logState(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
             return
         }
         let key = makeKey()
@@ -78,15 +80,15 @@ struct Bootstrap: Sendable {
     }
 
     /// Logs if the configured key is revoked, and if an earlier configured key is still valid.
-    private static func tell(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
+    private static func logState(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
         for key in keys {
             if key.hash == configured.hash, let revokedAt = key.revokedAt {
                 logger.error(
-                    "FERRY_ADMIN_KEY was revoked and opens nothing; set another one, or none.",
+                    "FERRY_ADMIN_KEY was revoked. Set another one, or none.",
                     metadata: ["key": "\(key.id)", "revoked_at": "\(revokedAt)"])
             } else if key.hash != configured.hash, key.name == configured.name, key.revokedAt == nil {
                 logger.warning(
-                    "An earlier FERRY_ADMIN_KEY is still valid; revoke it when no node is set to it.",
+                    "An earlier FERRY_ADMIN_KEY is still valid. Revoke it when no node uses it.",
                     metadata: ["key": "\(key.id)"])
             }
         }
@@ -94,15 +96,15 @@ struct Bootstrap: Sendable {
 
     /// Makes a request to the store and waits up to 30 s for its reply.
     static func wait<Value: Sendable>(
-        _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+        _ request: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
     ) throws -> Value {
-        let answers = Mailbox<Result<Value, StoreError>>()
-        ask { answers.send($0) }
-        switch answers.wait(milliseconds: 30_000).first {
+        let replies = Mailbox<Result<Value, StoreError>>()
+        request { replies.send($0) }
+        switch replies.wait(milliseconds: 30_000).first {
         case .success(let value)?: return value
         case .failure(.unavailable)?, nil:
             throw Configuration.Failure(
-                description: "The database did not answer every session of this node; the log says why.")
+                description: "The database did not respond to this node. See the log.")
         case .failure(let error)?: throw error
         }
     }

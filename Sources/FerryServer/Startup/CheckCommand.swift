@@ -24,6 +24,7 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     findings.append(checkLibraries())
     findings.append(checkDisk(configuration))
     let paths = StoragePaths(configuration)
+    // Throws only for directories that are missing, which `checkDisk` has reported.
     findings += ((try? paths.exposed() + paths.unwritable()) ?? []).map {
         Finding(name: "storage", isPassed: true, detail: $0, isWarning: true)
     }
@@ -59,8 +60,8 @@ private func checkLibraries() -> Finding {
     case .success(let library):
         let versions =
             library.supportsSafeHTTP2
-            ? "HTTP/2 is safe, HTTP/3 is \(library.hasHTTP3 ? "there" : "not there")"
-            : "HTTP/1.1 only: its HTTP/2 can lose bytes"
+            ? "HTTP/2 is safe, HTTP/3 is \(library.hasHTTP3 ? "supported" : "not supported")"
+            : "HTTP/1.1 only, because this version may lose bytes with HTTP/2"
         let tls = library.tlsVersion ?? "without TLS"
         let authorities = library.certificateFile.map { "authorities from \($0)" } ?? "no authorities found"
         return Finding(
@@ -78,11 +79,11 @@ private func checkDisk(_ configuration: Configuration) -> Finding {
         let probe = configuration.dataDirectory + "/check"
         unlink(probe)
         guard try createPrivateFile(probe, [1]) else {
-            return Finding(name: "disk", isPassed: false, detail: "\(probe) is in the way.")
+            return Finding(name: "disk", isPassed: false, detail: "\(probe) exists. Remove it.")
         }
         unlink(probe)
         let free = try paths.watched.map(freeBytes)
-        let texts = zip(["files", "files of other tenants", "all else"], zip(free, paths.watched)).map {
+        let texts = zip(["files", "files of other tenants", "other data"], zip(free, paths.watched)).map {
             "\($1.0 >> 20) MiB free for \($0) in \($1.1)"
         }
         return Finding(
@@ -104,11 +105,11 @@ private let sessionCountMax = 16
 
 private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
     guard let room = try Migrator.sessionRoom(url: url), room < sessionCountMax else {
-        return Finding(name: "database", isPassed: true, detail: "answers")
+        return Finding(name: "database", isPassed: true, detail: "responds")
     }
     return Finding(
         name: "database", isPassed: true,
-        detail: "answers, but has room for \(max(0, room)) sessions; a node takes up to \(sessionCountMax) "
+        detail: "responds, but allows only \(max(0, room)) sessions; a node uses up to \(sessionCountMax) "
             + "(max_connections, or the limit of the role or the database)", isWarning: true)
 }
 
@@ -122,7 +123,7 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
                 name: "schema", isPassed: status.found <= status.known,
                 detail: status.isCurrent
                     ? "current (version \(status.found))"
-                    : "version \(status.found) of \(status.known); ferry migrate applies the rest"
+                    : "version \(status.found) of \(status.known); run ferry migrate"
             ),
         ]
     } catch {

@@ -37,7 +37,7 @@ final class Database: Sendable {
     func migrate() throws -> [Int] {
         try Migrator.migrate(url: url) { error in
             logger.warning(
-                "The schema cannot be changed while others hold its tables (a dump?); it is tried again.",
+                "The schema cannot be changed while other sessions lock its tables. Ferry tries again.",
                 metadata: ["reason": "\(error)"])
             poll(nil, 0, 5_000)
             return true

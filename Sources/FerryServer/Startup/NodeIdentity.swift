@@ -20,12 +20,12 @@ package final class NodeIdentity: Sendable {
         guard lock >= 0 else {
             throw Configuration.Failure(
                 description:
-                    "\(SystemError("The data directory cannot be written: open \(dataDirectory)/lock")).")
+                    "\(SystemError("The data directory is not writable: open \(dataDirectory)/lock")).")
         }
         guard lockFile(lock) else {
             throw Configuration.Failure(
                 description:
-                    "Another ferry uses \(dataDirectory). Give each node a FERRY_DATA_DIR of its own."
+                    "Another Ferry uses \(dataDirectory). Set another FERRY_DATA_DIR for each node."
             )
         }
         do {
@@ -38,7 +38,7 @@ package final class NodeIdentity: Sendable {
             guard let id = NodeID(text) else {
                 throw Configuration.Failure(
                     description:
-                        "\(dataDirectory)/node holds no identity; remove the file to get a new one."
+                        "\(dataDirectory)/node contains no node identifier. Remove the file to get a new one."
                 )
             }
             self.id = id
@@ -67,6 +67,6 @@ func secretKey(_ configuration: Configuration) throws(Configuration.Failure) -> 
         return Array(String(decoding: try readFile(path, byteCountMax: 4096), as: UTF8.self).trimmed.utf8)
     } catch {
         throw Configuration.Failure(
-            description: "The key for stored secrets cannot be kept in the data directory: \(error).")
+            description: "The key for stored secrets cannot be saved in the data directory: \(error).")
     }
 }

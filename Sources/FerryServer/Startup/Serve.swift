@@ -31,16 +31,16 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
     defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
-    let signals = EndSignals(blocked, logger: logger)
-    let lastResort = ShutdownWatchdog()
+    let signals = TerminationSignals(blocked, logger: logger)
+    let watchdog = ShutdownWatchdog()
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
-        signals.handOver()
+        signals.startCompleted()
         application.begin(json: json)
-        let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
-        let status: Int32 = isAsked ? 0 : 1
-        lastResort.end(application, status: status, after: configuration.drainSeconds + stopSeconds)
+        let isRequested = waitForEnd(signals, logger: logger) { application.isHealthy }
+        let status: Int32 = isRequested ? 0 : 1
+        watchdog.end(application, status: status, after: configuration.drainSeconds + stopSeconds)
         application.stop()
         return status
     } catch {
@@ -64,7 +64,7 @@ package func migrate(_ configuration: Configuration, json: Bool) -> Int32 {
         }
         return 0
     } catch {
-        logger.critical("The schema cannot be brought up to date.", metadata: ["reason": "\(error)"])
+        logger.critical("The schema cannot be migrated.", metadata: ["reason": "\(error)"])
         return 1
     }
 }
@@ -90,10 +90,10 @@ func processEnvironment() -> [String: String] {
     return values
 }
 
-/// Blocks SIGTERM, SIGINT and SIGHUP, which `EndSignals` then receives. SIGHUP stays ignored if it was
-/// (nohup(1)): a blocked signal would not be.
+/// Blocks SIGTERM, SIGINT and SIGHUP, which `TerminationSignals` then receives. SIGHUP stays ignored if it
+/// was (nohup(1)): a blocked signal would not be.
 private func blockSignals() -> sigset_t {
-    var signals = impatientSignals()
+    var signals = forcingSignals()
     var hangUp = sigaction()
     sigaction(SIGHUP, nil, &hangUp)
     let ignoring = unsafeBitCast(SIG_IGN, to: Int.self)
@@ -106,7 +106,7 @@ private func blockSignals() -> sigset_t {
 
 /// Returns the signals that end the process at once when received a second time. Not SIGHUP: a closing
 /// terminal may send it several times.
-private func impatientSignals() -> sigset_t {
+private func forcingSignals() -> sigset_t {
     var signals = sigset_t()
     sigemptyset(&signals)
     sigaddset(&signals, SIGTERM)
@@ -117,11 +117,11 @@ private func impatientSignals() -> sigset_t {
 /// Receives the signals that end the process, on a thread of its own.
 ///
 /// A start may wait (for a database, for another node's migration, for a recovery) and has no work to finish:
-/// a signal then ends the process at once, and the kernel ends the private PostgreSQL. After `handOver`, the
-/// first signal makes `wait` return `true`, and the second one ends the process.
-private final class EndSignals: Sendable {
+/// a signal then ends the process at once, and the kernel ends the private PostgreSQL. After
+/// `startCompleted`, the first signal makes `wait` return `true`, and the second one ends the process.
+private final class TerminationSignals: Sendable {
     private let isStarting = Mutex(true)
-    private let asked = Mailbox<Void>()
+    private let requests = Mailbox<Void>()
 
     /// All existing threads must have blocked the signals.
     init(_ signals: sigset_t, logger: Logger) {
@@ -129,45 +129,45 @@ private final class EndSignals: Sendable {
             var signals = signals
             var number: Int32 = 0
             sigwait(&signals, &number)
-            // Under the lock, so that `handOver` cannot happen in between.
+            // Under the lock, so that `startCompleted` cannot happen in between.
             isStarting.withLock { isStarting in
-                if isStarting { endBeforeStart(logger) }
+                if isStarting { exitBeforeStart(logger) }
             }
-            asked.send(())
-            signals = impatientSignals()
+            requests.send(())
+            signals = forcingSignals()
             sigwait(&signals, &number)
             _exit(130)
         }
     }
 
     /// From now on a signal does not end the process at once.
-    func handOver() { isStarting.withLock { $0 = false } }
+    func startCompleted() { isStarting.withLock { $0 = false } }
 
     /// Returns `true` if a signal was received, or is within `milliseconds`.
-    func wait(milliseconds: Int32) -> Bool { !asked.wait(milliseconds: milliseconds).isEmpty }
+    func wait(milliseconds: Int32) -> Bool { !requests.wait(milliseconds: milliseconds).isEmpty }
 }
 
-private func endBeforeStart(_ logger: Logger) -> Never {
-    logger.notice("Ferry ends before it has started.")
+private func exitBeforeStart(_ logger: Logger) -> Never {
+    logger.notice("Ferry was stopped during its start.")
     LogSink.standardError.finish(milliseconds: logMilliseconds)
     _exit(0)
 }
 
 /// Returns `true` after a signal, or `false` if a required part has ended or hangs.
-private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> Bool) -> Bool {
-    var brokenCount = 0
+private func waitForEnd(_ signals: TerminationSignals, logger: Logger, isHealthy: () -> Bool) -> Bool {
+    var unhealthyCount = 0
     while true {
-        let isAsked = signals.wait(milliseconds: 1_000)
+        let isRequested = signals.wait(milliseconds: 1_000)
         LogSink.standardError.flush()
-        if isAsked {
-            logger.notice("Ferry stops: it finishes what it can.")
+        if isRequested {
+            logger.notice("Ferry stops after a signal.")
             return true
         }
-        brokenCount = isHealthy() ? 0 : brokenCount + 1
+        unhealthyCount = isHealthy() ? 0 : unhealthyCount + 1
         // Not at the first time: a process that was stopped (SIGSTOP, a suspended machine) needs a moment to
         // recover.
-        if brokenCount == 5 {
-            logger.critical("Ferry stops: a part that it cannot do without has ended.")
+        if unhealthyCount == 5 {
+            logger.critical("Ferry stops because a required part has ended or hangs.")
             return false
         }
     }

@@ -27,6 +27,7 @@ package final class ZoneFiles: TimeZoneSource {
         let now = monotonicNanoseconds()
         let known = entries.withLock { $0[name] }
         if let known, now - known.readAt < Self.lifetimeNanoseconds { return known.rules }
+        // Without a readable file the zone is unknown, or keeps the rules read before.
         guard let bytes = try? readFile("\(directory)/\(name)", byteCountMax: Self.byteCountMax),
             let rules = TimeZoneRules(tzif: bytes)
         else { return known?.rules }

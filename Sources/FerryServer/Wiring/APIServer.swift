@@ -24,17 +24,18 @@ final class APIServer: Sendable {
     init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
         let waiters = JobWaiters()
         let content = ContentReader(paths: parts.paths)
-        let door = StoreAdapter(
+        let adapter = StoreAdapter(
             store: parts.store, paths: parts.paths, engine: parts.engine, health: parts.health,
             openSecrets: parts.openSecrets)
         var ports = APIPorts(
-            store: door, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
+            store: adapter, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         ports.progress = { engine?.progress(of: $0) }
         ports.running = { engine?.runningTransfers ?? [] }
         ports.queue = { store.queueConditions }
         ports.zones = parts.zones
         ports.seal = { box.seal($0) }
+        // The only error: sealed with another key, or damaged. The port returns `nil`.
         ports.open = { try? box.open($0) }
         ports.openWebhookKeys = { box.webhookKeys($0) }
         ports.openResumeData = { box.resumePoint($0) }
@@ -45,6 +46,7 @@ final class APIServer: Sendable {
         let page = MetricsPage(parts)
         ports.metrics = { page.text() }
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
+        // Without a usable libcurl this node has no optional features; only other roles need libcurl.
         settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
         settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
@@ -53,7 +55,7 @@ final class APIServer: Sendable {
         let api = API(settings, ports, logger: logger)
         page.connect(
             api.requestMetrics,
-            held: .init(
+            waiting: .init(
                 listenerCount: { [weak api] in api?.listenerCount ?? 0 }, waitCount: { waiters.count }))
         var limits = ServerLimits()
         limits.connections = parts.budget.clients
@@ -133,20 +135,20 @@ struct NodeParts: Sendable {
 private final class KeyRefresh: Sendable {
     private static let milliseconds: Int32 = 5_000
     private let api: API
-    private let ending = Mailbox<Void>()
+    private let stopping = Mailbox<Void>()
 
     init(_ api: API) { self.api = api }
 
     /// Waits for the first read, so that no valid key is refused at the beginning.
     func start() throws {
         try Bootstrap.wait { api.refreshKeys(done: $0) }
-        _ = Thread(name: "keys") { [api, ending] in
-            while !ending.isClosed {
-                _ = ending.wait(milliseconds: Self.milliseconds)
-                if !ending.isClosed { api.refreshKeys() }
+        _ = Thread(name: "keys") { [api, stopping] in
+            while !stopping.isClosed {
+                _ = stopping.wait(milliseconds: Self.milliseconds)
+                if !stopping.isClosed { api.refreshKeys() }
             }
         }
     }
 
-    func stop() { ending.close() }
+    func stop() { stopping.close() }
 }

@@ -7,6 +7,7 @@ extension SecretBox {
 
     /// Returns the resume point, or `nil` for text that `resumeData` has not created.
     func resumePoint(_ text: String) -> ResumePoint? {
+        // The only error of `open`: another service has sealed it.
         guard let sealed = Base64.decode(text), let plain = try? open(sealed) else { return nil }
         return ResumePoint(json: plain)
     }

@@ -67,6 +67,7 @@ extension StoreAdapter: JobReader, JobControl {
             // The row is gone. If a crash leaves the file, the sweep finds it by its name.
             if case .success(let record) = result {
                 if let engine { engine.remove(kept) } else { unlink(kept) }
+                // A spec that cannot be read has no bytes to forget.
                 if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
                     engine?.forget(
                         ResumePoint(

@@ -15,6 +15,7 @@ struct WebhookAnswers: Sendable {
     /// valid answer to the question that the receiver was sent counts; later and invalid answers change
     /// nothing. Calls `done` with `false` if the answer could not be stored for a temporary reason.
     func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
+        // A body that is not JSON contains no answer.
         guard let kind = delivery.question, let job = delivery.job,
             let json = try? JSON.parse(body), json["disposition"] != nil, let askedAt = delivery.askedAt
         else { return done(true) }
@@ -41,7 +42,7 @@ struct WebhookAnswers: Sendable {
             case .success(.refused(let invalid)): note(delivery, invalid)
             case .failure(.unavailable), .failure(.failed):
                 logger.warning(
-                    "A webhook's answer could not be kept.",
+                    "The answer in a webhook response could not be stored. The question is sent again.",
                     metadata: ["delivery": "\(delivery.id)", "job.id": "\(job)"])
                 return done(false)
             case .success, .failure: break
@@ -52,7 +53,7 @@ struct WebhookAnswers: Sendable {
 
     private func note(_ delivery: Delivery, _ invalid: InvalidFields) {
         logger.notice(
-            "A webhook's answer was refused.",
+            "The answer in a webhook response is invalid and was ignored.",
             metadata: [
                 "delivery": "\(delivery.id)", "job.id": "\(delivery.job?.description ?? "")",
                 "cause": "\(invalid.errors.first?.detail ?? "")",

@@ -34,11 +34,11 @@ struct DeliveryBacklog {
     /// A tenant, whose receiver queues take turns. A class, because its queues refer to it.
     private final class Tenant {
         let name: String
-        var laneCount = 0
+        var queueCount = 0
         var waitingWeight = 0
         var inFlightCount = 0
         /// Receiver queues with a delivery that may start, the next one first.
-        var turns = FIFO<Lane>()
+        var turns = FIFO<ReceiverQueue>()
         /// `true` while the tenant is in `turns` of the backlog.
         var isReady = false
 
@@ -46,7 +46,7 @@ struct DeliveryBacklog {
     }
 
     /// The deliveries to one receiver. A class, so that changing it does not copy its items.
-    private final class Lane {
+    private final class ReceiverQueue {
         let tenant: Tenant
         private var items = FIFO<Item>()
         var inFlightCount = 0
@@ -64,22 +64,22 @@ struct DeliveryBacklog {
         init(_ tenant: Tenant, _ now: Timestamp) {
             self.tenant = tenant
             usedAt = now
-            tenant.laneCount += 1
+            tenant.queueCount += 1
         }
 
         var waitingCount: Int { items.count }
         var heldCount: Int { waitingCount + inFlightCount }
-        var placeCount: Int { isOrdered ? 1 : window.value }
+        var requestMax: Int { isOrdered ? 1 : window.value }
 
         func room(_ now: Timestamp) -> Int {
-            if let roomMax = breaker.roomMax(now) { return max(0, roomMax - heldCount) }
+            if let heldMax = breaker.heldMax(now) { return max(0, heldMax - heldCount) }
             if isOrdered { return heldCount == 0 ? DeliveryBacklog.runMax : 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
         /// Number of new deliveries that may be leased to this sender when they are created. 0 while older
         /// deliveries have to be claimed first, and while the circuit breaker is open.
-        var handRoom: Int {
+        var leaseRoom: Int {
             if isOrdered || hasMore || breaker.opensAt != nil { return 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
@@ -96,7 +96,7 @@ struct DeliveryBacklog {
 
     private let concurrency: Int
     private let waitingMax: Int
-    private var lanes: [ReceiverQueueID: Lane] = [:]
+    private var queues: [ReceiverQueueID: ReceiverQueue] = [:]
     private var tenants: [String: Tenant] = [:]
     /// Tenants with a delivery that may start, the next one first.
     private var turns = FIFO<Tenant>()
@@ -104,7 +104,7 @@ struct DeliveryBacklog {
     /// Sum of `Delivery.weight` of the waiting deliveries.
     private(set) var waitingWeight = 0
     private(set) var inFlightCount = 0
-    /// Receiver queues whose `handRoom` may have changed since it was last published.
+    /// Receiver queues whose `leaseRoom` may have changed since it was last published.
     private var changed: Set<ReceiverQueueID> = []
     private var gone: [ReceiverQueueID] = []
 
@@ -117,12 +117,12 @@ struct DeliveryBacklog {
 
     /// Returns how many deliveries the next claim may return. `total`: the limit for all receivers together,
     /// by weight.
-    func rooms(total: Int, now: Timestamp) -> DeliveryDemand {
-        var rooms = DeliveryDemand(
-            total: total, lanes: lanes.mapValues { $0.room(now) },
+    func demand(total: Int, now: Timestamp) -> DeliveryDemand {
+        var demand = DeliveryDemand(
+            total: total, lanes: queues.mapValues { $0.room(now) },
             other: ReceiverWindow.initial * Self.windowsAhead)
-        rooms.fullTenants = fullTenants
-        return rooms
+        demand.fullTenants = fullTenants
+        return demand
     }
 
     /// Tenants that have more weight waiting than remains for all others.
@@ -133,45 +133,45 @@ struct DeliveryBacklog {
 
     private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingWeight > waitingMax - waitingWeight }
 
-    /// Adds the deliveries of a claim. `rooms`: what the claim was allowed to return.
-    mutating func add(_ items: [Item], rooms: DeliveryDemand, now: Timestamp) {
-        for (id, room) in rooms.lanes where room > 0 {
-            lanes[id]?.hasMore = false
+    /// Adds the deliveries of a claim. `demand`: what the claim was allowed to return.
+    mutating func add(_ items: [Item], demand: DeliveryDemand, now: Timestamp) {
+        for (id, room) in demand.lanes where room > 0 {
+            queues[id]?.hasMore = false
             changed.insert(id)
         }
         for item in items { append(item, now).claimedCount += 1 }
         for item in items {
-            guard let lane = lanes[item.delivery.lane], lane.claimedCount > 0 else { continue }
-            lane.hasMore =
-                lane.claimedCount >= rooms.lanes[item.delivery.lane] ?? rooms.other || lane.isOrdered
-            lane.claimedCount = 0
+            guard let queue = queues[item.delivery.lane], queue.claimedCount > 0 else { continue }
+            queue.hasMore =
+                queue.claimedCount >= demand.lanes[item.delivery.lane] ?? demand.other || queue.isOrdered
+            queue.claimedCount = 0
         }
     }
 
-    private mutating func append(_ item: Item, _ now: Timestamp) -> Lane {
+    private mutating func append(_ item: Item, _ now: Timestamp) -> ReceiverQueue {
         let id = item.delivery.lane
-        let lane = lanes[id] ?? Lane(tenant(item.delivery.tenant), now)
-        lanes[id] = lane
-        lane.usedAt = now
-        lane.isOrdered = item.delivery.isOrdered
-        lane.append(item)
-        waits(item, 1, lane)
+        let queue = queues[id] ?? ReceiverQueue(tenant(item.delivery.tenant), now)
+        queues[id] = queue
+        queue.usedAt = now
+        queue.isOrdered = item.delivery.isOrdered
+        queue.append(item)
+        countWaiting(item, 1, queue)
         changed.insert(id)
-        makeReady(lane)
-        return lane
+        enqueueIfReady(queue)
+        return queue
     }
 
     /// Counts an item that was added (1) or removed (−1).
-    private mutating func waits(_ item: Item, _ change: Int, _ lane: Lane) {
+    private mutating func countWaiting(_ item: Item, _ change: Int, _ queue: ReceiverQueue) {
         waitingCount += change
         waitingWeight += change * item.delivery.weight
-        lane.tenant.waitingWeight += change * item.delivery.weight
+        queue.tenant.waitingWeight += change * item.delivery.weight
     }
 
     /// Removes and returns all waiting deliveries of a receiver.
-    private mutating func removeAll(_ lane: Lane) -> [Item] {
-        let removed = lane.removeAll()
-        for item in removed { waits(item, -1, lane) }
+    private mutating func removeAll(_ queue: ReceiverQueue) -> [Item] {
+        let removed = queue.removeAll()
+        for item in removed { countWaiting(item, -1, queue) }
         return removed
     }
 
@@ -183,10 +183,10 @@ struct DeliveryBacklog {
 
     /// Adds deliveries that were leased to this sender when they were created. `overflowing`: receivers with
     /// further new deliveries, which have to be claimed.
-    mutating func hand(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
+    mutating func addLeased(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
         for item in items { _ = append(item, now) }
         for id in overflowing {
-            lanes[id]?.hasMore = true
+            queues[id]?.hasMore = true
             changed.insert(id)
         }
     }
@@ -194,37 +194,37 @@ struct DeliveryBacklog {
     /// Returns how many new deliveries may be leased to this sender, for receivers where that has changed
     /// since the last call, and the receiver queues that were removed since then. `total`: the limit for all
     /// receivers together.
-    mutating func takeHandRooms(total: Int) -> (rooms: DeliveryDemand, gone: [ReceiverQueueID]) {
-        var rooms = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
-        rooms.fullTenants = fullTenants
-        for id in changed { if let lane = lanes[id] { rooms.lanes[id] = lane.handRoom } }
+    mutating func takeChangedDemand(total: Int) -> (demand: DeliveryDemand, gone: [ReceiverQueueID]) {
+        var demand = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
+        demand.fullTenants = fullTenants
+        for id in changed { if let queue = queues[id] { demand.lanes[id] = queue.leaseRoom } }
         changed = []
         defer { gone = [] }
-        return (rooms, gone.filter { lanes[$0] == nil })
+        return (demand, gone.filter { queues[$0] == nil })
     }
 
     /// Takes the current revisions of endpoints. Returns deliveries that were claimed under another revision:
     /// their URL or keys may be outdated, or the endpoint may be disabled.
-    mutating func note(_ revisions: [ReceiverQueueID: Int32]) -> [Item] {
+    mutating func update(revisions: [ReceiverQueueID: Int32]) -> [Item] {
         var returned: [Item] = []
         for (id, revision) in revisions {
             changed.insert(id)
-            guard let lane = lanes[id] else { continue }
-            lane.breaker.note(revision: revision)
-            if lane.isOutdated(revision) { returned += removeAll(lane) }
+            guard let queue = queues[id] else { continue }
+            queue.breaker.update(revision: revision)
+            if queue.isOutdated(revision) { returned += removeAll(queue) }
         }
         return returned
     }
 
     /// Returns `true` if the receiver has more deliveries to claim and its queue is nearly empty.
-    func isHungry(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
-        guard let lane = lanes[id], lane.hasMore, !isFull(lane.tenant) else { return false }
-        return lane.waitingCount < lane.placeCount && lane.room(now) > 0
+    func needsMore(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
+        guard let queue = queues[id], queue.hasMore, !isFull(queue.tenant) else { return false }
+        return queue.waitingCount < queue.requestMax && queue.room(now) > 0
     }
 
     /// Returns when the next open circuit breaker allows a request, or `nil` if none is open after `now`.
     func nextProbe(after now: Timestamp) -> Timestamp? {
-        lanes.values.lazy.compactMap { $0.breaker.opensAt }.filter { $0 > now }.min()
+        queues.values.lazy.compactMap { $0.breaker.opensAt }.filter { $0 > now }.min()
     }
 
     // MARK: Sending
@@ -237,7 +237,7 @@ struct DeliveryBacklog {
             guard let tenant = turns.popFirst() else { return nil }
             tenant.isReady = false
             let item = mayStart(tenant) ? next(of: tenant) : nil
-            makeReady(tenant)
+            enqueueIfReady(tenant)
             if let item { return item }
         }
         return nil
@@ -251,32 +251,32 @@ struct DeliveryBacklog {
     }
 
     private mutating func next(of tenant: Tenant) -> Item? {
-        while let lane = tenant.turns.popFirst() {
-            lane.isReady = false
-            guard let item = lane.popFirst() else { continue }
-            waits(item, -1, lane)
-            count(1, lane)
-            makeReady(lane)
+        while let queue = tenant.turns.popFirst() {
+            queue.isReady = false
+            guard let item = queue.popFirst() else { continue }
+            countWaiting(item, -1, queue)
+            countInFlight(1, queue)
+            enqueueIfReady(queue)
             return item
         }
         return nil
     }
 
     /// Changes the number of requests in flight.
-    private mutating func count(_ change: Int, _ lane: Lane) {
-        lane.inFlightCount += change
-        lane.tenant.inFlightCount += change
+    private mutating func countInFlight(_ change: Int, _ queue: ReceiverQueue) {
+        queue.inFlightCount += change
+        queue.tenant.inFlightCount += change
         inFlightCount += change
     }
 
     /// A delivery that `next` returned was not sent. Returns the waiting deliveries of an ordered queue,
     /// which must not overtake it.
     mutating func withdrawn(_ id: ReceiverQueueID) -> [Item] {
-        guard let lane = lanes[id] else { return [] }
+        guard let queue = queues[id] else { return [] }
         changed.insert(id)
-        count(-1, lane)
-        let returned = lane.isOrdered ? removeAll(lane) : []
-        makeReady(lane)
+        countInFlight(-1, queue)
+        let returned = queue.isOrdered ? removeAll(queue) : []
+        enqueueIfReady(queue)
         return returned
     }
 
@@ -285,41 +285,41 @@ struct DeliveryBacklog {
     mutating func finished(
         _ id: ReceiverQueueID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
     ) -> [Item] {
-        guard let lane = lanes[id] else { return [] }
+        guard let queue = queues[id] else { return [] }
         changed.insert(id)
-        let wasFull = lane.inFlightCount >= lane.placeCount
-        count(-1, lane)
-        lane.usedAt = now
+        let wasFull = queue.inFlightCount >= queue.requestMax
+        countInFlight(-1, queue)
+        queue.usedAt = now
         var hasOpened = false
         switch outcome {
         case .accepted(let duration):
-            lane.window.accepted(duration: duration, wasFull: wasFull)
-            lane.breaker.answered()
-        case .refused, .gone: lane.breaker.answered()
+            queue.window.accepted(duration: duration, wasFull: wasFull)
+            queue.breaker.succeeded()
+        case .refused, .gone: queue.breaker.succeeded()
         case .failed(let retryAfter):
-            lane.window.failed()
-            hasOpened = lane.breaker.failed(retryAfter: retryAfter, now: now, jitter: jitter)
+            queue.window.failed()
+            hasOpened = queue.breaker.failed(retryAfter: retryAfter, now: now, jitter: jitter)
         }
         var returned: [Item] = []
-        if hasOpened || outcome == .gone || (lane.isOrdered && endsRun) {
-            returned = removeAll(lane)
+        if hasOpened || outcome == .gone || (queue.isOrdered && endsRun) {
+            returned = removeAll(queue)
         }
-        makeReady(lane)
+        enqueueIfReady(queue)
         return returned
     }
 
     /// Removes receiver queues that are no longer used.
-    mutating func tidy(_ now: Timestamp) {
+    mutating func removeIdleQueues(_ now: Timestamp) {
         var (forgotten, left) = ([ReceiverQueueID](), [String]())
-        lanes = lanes.filter { id, lane in
-            if lane.heldCount > 0 { return true }
-            if let opensAt = lane.breaker.opensAt, now - opensAt < ReceiverCircuitBreaker.pauseMax {
+        queues = queues.filter { id, queue in
+            if queue.heldCount > 0 { return true }
+            if let opensAt = queue.breaker.opensAt, now - opensAt < ReceiverCircuitBreaker.pauseMax {
                 return true
             }
-            if lane.breaker.opensAt == nil, abs(now - lane.usedAt) < Self.idleMax { return true }
+            if queue.breaker.opensAt == nil, abs(now - queue.usedAt) < Self.idleMax { return true }
             forgotten.append(id)
-            lane.tenant.laneCount -= 1
-            if lane.tenant.laneCount == 0 { left.append(lane.tenant.name) }
+            queue.tenant.queueCount -= 1
+            if queue.tenant.queueCount == 0 { left.append(queue.tenant.name) }
             return false
         }
         gone += forgotten
@@ -329,18 +329,18 @@ struct DeliveryBacklog {
     /// Removes and returns all waiting deliveries.
     mutating func removeWaiting() -> [Item] {
         var removed: [Item] = []
-        for lane in lanes.values { removed += removeAll(lane) }
+        for queue in queues.values { removed += removeAll(queue) }
         return removed
     }
 
-    private mutating func makeReady(_ lane: Lane) {
-        guard !lane.isReady, lane.waitingCount > 0, lane.inFlightCount < lane.placeCount else { return }
-        lane.isReady = true
-        lane.tenant.turns.append(lane)
-        makeReady(lane.tenant)
+    private mutating func enqueueIfReady(_ queue: ReceiverQueue) {
+        guard !queue.isReady, queue.waitingCount > 0, queue.inFlightCount < queue.requestMax else { return }
+        queue.isReady = true
+        queue.tenant.turns.append(queue)
+        enqueueIfReady(queue.tenant)
     }
 
-    private mutating func makeReady(_ tenant: Tenant) {
+    private mutating func enqueueIfReady(_ tenant: Tenant) {
         guard !tenant.isReady, tenant.turns.count > 0 else { return }
         tenant.isReady = true
         turns.append(tenant)

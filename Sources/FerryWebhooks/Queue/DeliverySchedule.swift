@@ -39,10 +39,11 @@ package enum DeliverySchedule {
     /// Returns whether the delivery is accepted, retried or given up. `jitter`: from 0 to 1, which spreads
     /// the delay by ±20 %. `Retry-After` is a lower bound of the delay.
     package static func verdict(
-        tryNumber: Int32, answer: DeliveryResponse, delays: [Double] = delays, now: Timestamp, jitter: Double
+        tryNumber: Int32, response: DeliveryResponse, delays: [Double] = delays, now: Timestamp,
+        jitter: Double
     ) -> DeliveryTry.Verdict {
         var delayMin = 0.0
-        if case .status(let status, let retryAfter) = answer {
+        if case .status(let status, let retryAfter) = response {
             if (200..<300).contains(status) { return .accepted }
             // 410 Gone: the receiver wants no more deliveries.
             if status == 410 { return .givenUp }
@@ -50,7 +51,7 @@ package enum DeliverySchedule {
             if status == 429 { delayMin = max(delayMin, tooManyRequestsDelayMin) }
         }
         // A delivery that cannot be sent now cannot be sent later either.
-        if answer == .failure(.requestInvalid) || answer == .failure(.endpointGone) { return .givenUp }
+        if response == .failure(.requestInvalid) || response == .failure(.endpointGone) { return .givenUp }
         let index = Int(max(tryNumber, 1)) - 1
         guard index < delays.count else { return .givenUp }
         return .retry(at: now + max(delays[index] * (0.8 + 0.4 * jitter), delayMin))

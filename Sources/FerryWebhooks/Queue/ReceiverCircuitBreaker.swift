@@ -24,7 +24,7 @@ struct ReceiverCircuitBreaker {
     private var revision: Int32?
 
     /// Returns how many deliveries the queue may hold, or `nil` if the window decides.
-    func roomMax(_ now: Timestamp) -> Int? {
+    func heldMax(_ now: Timestamp) -> Int? {
         guard case .open(let until) = state else { return nil }
         // A clock that was set back must not make the pause longer.
         return now < until && until - now <= Self.retryAfterMax * 1.5 ? 0 : 1
@@ -33,7 +33,7 @@ struct ReceiverCircuitBreaker {
     /// End of the pause; `nil` if the breaker is closed.
     var opensAt: Timestamp? { if case .open(let until) = state { until } else { nil } }
 
-    mutating func answered() {
+    mutating func succeeded() {
         state = .closed
         failureCount = 0
         pause = Self.pauseMin
@@ -43,7 +43,7 @@ struct ReceiverCircuitBreaker {
     mutating func failed(retryAfter: Double?, now: Timestamp, jitter: Double) -> Bool {
         failureCount += 1
         // Failures of requests that were in flight when it opened are not counted again.
-        if roomMax(now) == 0, retryAfter == nil { return false }
+        if heldMax(now) == 0, retryAfter == nil { return false }
         guard retryAfter != nil || failureCount >= Self.failureCountMax else { return false }
         var seconds = pause * (0.8 + 0.4 * jitter)
         if let retryAfter { seconds = max(seconds, min(retryAfter, Self.retryAfterMax)) }
@@ -53,8 +53,8 @@ struct ReceiverCircuitBreaker {
     }
 
     /// Takes the current revision of the endpoint, and closes the breaker if it has changed.
-    mutating func note(revision: Int32) {
+    mutating func update(revision: Int32) {
         defer { self.revision = revision }
-        if let before = self.revision, before != revision { answered() }
+        if let before = self.revision, before != revision { succeeded() }
     }
 }

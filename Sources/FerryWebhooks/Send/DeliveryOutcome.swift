@@ -4,8 +4,8 @@ import FerryCore
 // Conversions of responses and libcurl errors.
 
 extension DeliveryBacklog.Outcome {
-    init(_ answer: DeliveryResponse, of delivery: Delivery, duration: Double) {
-        switch answer {
+    init(_ response: DeliveryResponse, of delivery: Delivery, duration: Double) {
+        switch response {
         case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
         case .status(200..<300, _): self = .accepted(duration: duration)
         case .status(429, let retryAfter), .status(503, let retryAfter):
@@ -54,13 +54,13 @@ extension DeliveryDispatcher {
         _ outcome: Outcome, of delivery: Delivery, now: Timestamp
     ) -> (DeliveryResponse, body: String, duration: Double?) {
         switch outcome {
-        case .success(let answer):
-            let retryAfter = answer.header("Retry-After").flatMap {
+        case .success(let reply):
+            let retryAfter = reply.header("Retry-After").flatMap {
                 DeliverySchedule.retryAfter($0, now: now)
             }
             return (
-                .status(answer.status, retryAfter: retryAfter), textExcerpt(answer.body, byteCountMax: 1_024),
-                Double(answer.info.timings.total) / 1_000_000
+                .status(reply.status, retryAfter: retryAfter), textExcerpt(reply.body, byteCountMax: 1_024),
+                Double(reply.info.timings.total) / 1_000_000
             )
         case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
         case .failure(.failed(let error, let info)):

@@ -13,8 +13,8 @@ struct RunningDeliveries {
     }
 
     private struct Running {
-        let lane: ReceiverQueueID
-        let exchange: RunningBufferedRequest
+        let queue: ReceiverQueueID
+        let request: RunningBufferedRequest
         /// Start in monotonic nanoseconds.
         let since: Int64
     }
@@ -23,25 +23,25 @@ struct RunningDeliveries {
 
     var count: Int { all.count }
 
-    mutating func add(_ delivery: Delivery, _ exchange: RunningBufferedRequest) {
-        all[Key(delivery)] = Running(lane: delivery.lane, exchange: exchange, since: monotonicNanoseconds())
+    mutating func add(_ delivery: Delivery, _ request: RunningBufferedRequest) {
+        all[Key(delivery)] = Running(queue: delivery.lane, request: request, since: monotonicNanoseconds())
     }
 
     /// Removes a request. Returns `false` if it was cancelled before.
     mutating func remove(_ key: Key) -> Bool { all.removeValue(forKey: key) != nil }
 
     /// Ends requests that have been in flight for this long without a response.
-    func expireUnanswered(after milliseconds: Int) {
+    func expireWithoutResponse(after milliseconds: Int) {
         let latest = monotonicNanoseconds() - Int64(milliseconds) * 1_000_000
-        for one in all.values where one.since <= latest { one.exchange.expireUnlessAnswered() }
+        for one in all.values where one.since <= latest { one.request.expireWithoutResponse() }
     }
 
     /// Cancels all requests, whose results are then unknown. Returns their receivers.
     mutating func cancelAll() -> [ReceiverQueueID] {
         defer { all = [:] }
         return all.values.map { one in
-            one.exchange.cancel()
-            return one.lane
+            one.request.cancel()
+            return one.queue
         }
     }
 }

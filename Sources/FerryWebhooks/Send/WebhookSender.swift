@@ -29,7 +29,7 @@ package final class WebhookSender: Sendable {
         /// Milliseconds for a whole delivery attempt.
         package var totalTimeout = 20_000
         /// Milliseconds until the response begins, checked once per second.
-        package var answerTimeout = 15_000
+        package var responseTimeout = 15_000
         /// Milliseconds for name resolution, connection and TLS handshake.
         package var connectTimeout = 5_000
         /// Seconds of the lease on a claimed delivery.
@@ -39,7 +39,7 @@ package final class WebhookSender: Sendable {
         /// loop's thread; must not block.
         package var lease: @Sendable () -> Int? = { 1 }
         /// Where the sender publishes how many new deliveries may be leased to it.
-        package var places = DeliveryCredits()
+        package var credits = DeliveryCredits()
         /// Seconds after which the sender claims again even without a wake-up.
         package var pollSeconds = 5.0
         /// Stores the answer to a job's question, taken from the body of an accepting response. Called on the
@@ -59,7 +59,7 @@ package final class WebhookSender: Sendable {
     }
 
     private let loop: CurlLoop
-    private let desk: LoopBound<DeliveryDispatcher>
+    private let dispatcher: LoopBound<DeliveryDispatcher>
     private let gauge = MetricsGauge()
     private let isWakePending = Atomic(false)
 
@@ -67,40 +67,40 @@ package final class WebhookSender: Sendable {
     ///
     /// Throws `UnusableCurl`, `CurlError` or `SystemError`; nothing runs then. Call `stop()` to end it.
     package init(
-        queue: any DeliveryStore, clock: any WallClock, configuration: Configuration, logger: Logger,
+        store: any DeliveryStore, clock: any WallClock, configuration: Configuration, logger: Logger,
         jitter: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
     ) throws {
         let loop = try CurlLoop(name: "webhooks", keptConnections: configuration.concurrency)
         self.loop = loop
-        let desk = DispatcherReference()
-        let doors = DeliveryDispatcher.Doors(
-            queue: queue, clock: clock, gauge: gauge, logger: logger, jitter: jitter,
-            post: { exchange, completion in
-                exchange.start(on: loop) { result in
+        let reference = DispatcherReference()
+        let dependencies = DeliveryDispatcher.Dependencies(
+            store: store, clock: clock, gauge: gauge, logger: logger, jitter: jitter,
+            post: { request, completion in
+                request.start(on: loop) { result in
                     // In a later turn, so that all results of one turn of the loop are reported together.
                     loop.perform { multi in
-                        guard let desk = desk.bound?.get(multi) else { return }
-                        completion(desk, result)
+                        guard let dispatcher = reference.bound?.get(multi) else { return }
+                        completion(dispatcher, result)
                     }
                 }
             },
             defer: { action in
                 loop.perform { multi in
-                    guard let desk = desk.bound?.get(multi) else { return }
-                    action(desk)
+                    guard let dispatcher = reference.bound?.get(multi) else { return }
+                    action(dispatcher)
                 }
             })
-        configuration.places.connect { handed in
-            let isTaken = loop.perform { multi in desk.bound?.get(multi).take(handed) }
+        configuration.credits.connect { handed in
+            let isTaken = loop.perform { multi in reference.bound?.get(multi).take(handed) }
             // The sender has stopped: return the deliveries, so that another sender can have them at once.
-            if !isTaken { queue.record(handed.deliveries.map { .returned($0, at: clock.now()) }) }
+            if !isTaken { store.record(handed.deliveries.map { .returned($0, at: clock.now()) }) }
         }
-        self.desk = LoopBound(on: loop) { multi in
-            let desk = DeliveryDispatcher(configuration: configuration, doors: doors)
-            multi.everySecond { _ in desk.secondPassed() }
-            return desk
+        self.dispatcher = LoopBound(on: loop) { multi in
+            let dispatcher = DeliveryDispatcher(configuration: configuration, dependencies: dependencies)
+            multi.everySecond { _ in dispatcher.secondPassed() }
+            return dispatcher
         }
-        desk.set(self.desk)
+        reference.set(self.dispatcher)
         wake()
     }
 
@@ -109,7 +109,7 @@ package final class WebhookSender: Sendable {
         guard !isWakePending.exchange(true, ordering: .acquiringAndReleasing) else { return }
         loop.perform { [self] multi in
             isWakePending.store(false, ordering: .releasing)
-            desk.get(multi).claim()
+            dispatcher.get(multi).claim()
         }
     }
 
@@ -125,7 +125,7 @@ package final class WebhookSender: Sendable {
     package func stop(graceSeconds: Double = 5) {
         let idle = Mailbox<Bool>()
         let accepted = loop.perform { [self] multi in
-            desk.get(multi).stop { idle.send(true) }
+            dispatcher.get(multi).stop { idle.send(true) }
         }
         if accepted { _ = idle.wait(milliseconds: Int32(min(max(graceSeconds, 0), 60) * 1_000)) }
         loop.stop()
@@ -135,11 +135,11 @@ package final class WebhookSender: Sendable {
 /// Reference to the dispatcher for completions, which are created before it. Set once.
 private final class DispatcherReference: Sendable {
     private struct Reference: Sendable {
-        weak var desk: LoopBound<DeliveryDispatcher>?
+        weak var dispatcher: LoopBound<DeliveryDispatcher>?
     }
     private let reference = Mutex(Reference())
-    var bound: LoopBound<DeliveryDispatcher>? { reference.withLock { $0.desk } }
-    func set(_ desk: LoopBound<DeliveryDispatcher>) { reference.withLock { $0.desk = desk } }
+    var bound: LoopBound<DeliveryDispatcher>? { reference.withLock { $0.dispatcher } }
+    func set(_ bound: LoopBound<DeliveryDispatcher>) { reference.withLock { $0.dispatcher = bound } }
 }
 
 /// The metrics. Written on the loop's thread, read on any thread.

@@ -79,6 +79,7 @@ package struct WebhookMessage: Sendable, Equatable {
             writer.member("sequence", delivery.sequence)
             writer.member("session", delivery.session)
             if delivery.type == EventType.jobResumedAtOffset.rawValue {
+                // The store has written this JSON; without an offset the member is null.
                 let job = try? JSON.parse(delivery.jobJSON)
                 writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
             }

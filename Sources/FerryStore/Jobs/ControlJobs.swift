@@ -3,12 +3,12 @@ import Postgres
 import Synchronization
 
 extension ControlLane {
-    /// A page of jobs, newest first, without their bodies.
+    /// Reads a page of jobs, newest first, without their bodies.
     package func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
         reads.readPage("list_jobs", of: .tenant(query.tenant), JobListReading(query: query), reply)
     }
 
-    /// The attempts of a job, finished or not. Another tenant's job is `notFound`.
+    /// Reads the attempts of a job, finished or not. Fails with `notFound` for another tenant's job.
     package func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
         read("read_attempts", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -27,9 +27,9 @@ extension ControlLane {
         }
     }
 
-    /// Cancels a job. One that no node holds is finished at once; for a running one its node is asked, and
-    /// the job that the reply shows is still running. `invalidState` when it is terminal, `stale` when
-    /// `revision` differs. `keepsBytes`: leaves what a download has got to another job (`resume_data`).
+    /// Cancels a job. A job that no node runs ends at once. For a running job its node is asked, and the
+    /// reply shows the job still running. Fails with `invalidState` if the job is terminal, with `stale` if
+    /// the revision differs. `keepsBytes`: keeps the bytes of a download for another job (`resume_data`).
     package func cancel(
         _ id: JobID, tenant: String, revision: Int32? = nil, keepsBytes: Bool = false,
         reply: @escaping Reply<JobRecord>
@@ -46,8 +46,8 @@ extension ControlLane {
         }
     }
 
-    /// Tries a change until nobody has changed the job in between; `body` answers nil when somebody has.
-    /// `refusal`: why the job's state does not allow it.
+    /// Retries a change while other transactions change the job in between; `body` returns `nil` if one has.
+    /// `refusal` returns an error if the job's state does not allow the change.
     func change(
         _ name: StaticString, _ id: JobID, _ tenant: String, _ revision: Int32?,
         _ reply: @escaping Reply<JobRecord>, unless refusal: @escaping @Sendable (StoredJob) -> StoreError?,
@@ -57,7 +57,7 @@ extension ControlLane {
     ) {
         perform(name, isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
-            // Each round fails only because the job moved on meanwhile.
+            // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
@@ -71,7 +71,7 @@ extension ControlLane {
         }
     }
 
-    /// Nil: the job has changed meanwhile.
+    /// Returns `nil` if the job has changed meanwhile.
     private static func cancel(
         _ stored: StoredJob, _ keepsBytes: Bool, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> JobRecord? {
@@ -97,13 +97,13 @@ extension ControlLane {
         return job.record
     }
 
-    /// Deletes a terminal job and returns it as it was; its file is the caller's business. `invalidState`
-    /// while it is not terminal.
+    /// Deletes a terminal job and returns it as it was; the caller removes its file. Fails with
+    /// `invalidState` if the job is not terminal.
     package func delete(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
         let context = context
-        // A finished job changes as well: it is acknowledged, or given up.
+        // A finished job still changes when it is acknowledged or given up.
         change("delete", id, tenant, revision, reply) { stored in
             stored.record.state.isTerminal ? nil : .invalidState(of: stored.record)
         } body: {
@@ -122,7 +122,7 @@ extension ControlLane {
 
     // MARK: Operators
 
-    /// Counts of unfinished work, its oldest parts and the nodes.
+    /// Reads the counts of unfinished work, the age of the oldest job and delivery, and the nodes.
     package func status(reply: @escaping Reply<StoreStatus>) {
         let metrics = context.metrics
         perform("status", isRead: true, reply) { [self] connection throws(PostgresError) in
@@ -157,7 +157,7 @@ extension ControlLane {
         }
     }
 
-    /// The time of one round trip to the database, measured now.
+    /// Measures one round trip to the database.
     package func ping(reply: @escaping Reply<Duration>) {
         perform("ping", isRead: true, reply) { connection throws(PostgresError) in
             .success(try connection.ping())
@@ -165,16 +165,17 @@ extension ControlLane {
     }
 }
 
-/// Looks for the job that is queued for the longest. There may be a hundred thousand lots: one look takes
-/// some of them, the next one goes on there, and what was found stays as long as it is queued.
+/// Search for the job that has been queued longest. There may be a hundred thousand claim queues. One call
+/// looks at some of them, the next call continues after those, and the oldest job found is kept while it is
+/// queued.
 struct QueueLook: Sendable {
-    /// Two milliseconds' worth.
+    /// Claim queues of one call: about 2 ms.
     private static let lotCount: Int32 = 200
 
     var after = Int64.min
     var oldest: JobID?
 
-    /// Of read_status.sql.
+    /// The parameters of read_status.sql.
     var parameters: Parameters {
         var parameters = Parameters()
         parameters.append(int64: after)
@@ -184,12 +185,12 @@ struct QueueLook: Sendable {
     }
 }
 
-/// A page of jobs as it is read.
+/// State of a page of jobs that is read in several turns.
 private struct JobListReading: ListReading {
     let query: JobQuery
     private var records: [JobRecord] = []
     private var scan = ListScan()
-    /// Where the next turn begins; nil: where the query says.
+    /// Where the next turn begins; `nil` before the first turn.
     private var before: JobID?
     private(set) var value: ListPage<JobRecord, JobKindTag>?
 
@@ -206,7 +207,7 @@ private struct JobListReading: ListReading {
             if rows.int64(row, 32) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
             if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true).record) }
         }
-        // Below it there is nothing that the query wants; a look through a session does not stop there.
+        // No job below the floor matches the query. The scan of a session does not stop there by itself.
         let floor = Parameters.floor(of: query)
         guard records.count < query.limit, let stoppedAt, floor.map({ stoppedAt > $0 }) ?? true else {
             return value = ListPage(records)
@@ -232,11 +233,12 @@ extension Parameters {
         appendArray(.text, texts) { $0.append(text: $1) }
     }
 
-    /// Seconds by which a job may be recorded later than its identifier was made: it waits for its
-    /// transaction. The clocks are one node's, or differ as nodes' do.
+    /// Seconds by which `created_at` may be later than the job's id: the job waits for its transaction, and
+    /// the clocks of nodes differ.
     private static let acceptanceSeconds = 300.0
 
-    /// Below every job that was made since the query asks for.
+    /// Returns an id below every job created after `query.createdAfter`; `nil` if the query has no such
+    /// bound.
     fileprivate static func floor(of query: JobQuery) -> JobID? {
         query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) }
     }

@@ -2,9 +2,9 @@ package import FerryCore
 import Postgres
 
 extension ControlLane {
-    /// Suspends a job. For a running one its node is asked, and the job that the reply shows is still
-    /// running; its bytes stay. `invalidState` when it is suspended or terminal, `stale` when `revision`
-    /// differs.
+    /// Suspends a job and keeps its bytes. For a running job its node is asked, and the reply shows the job
+    /// still running. Fails with `invalidState` if the job is suspended or terminal, with `stale` if the
+    /// revision differs.
     package func suspend(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
@@ -30,9 +30,9 @@ extension ControlLane {
         }
     }
 
-    /// Lets a suspended job go on, at its begin date if that is still to come, or in a good moment if it may
-    /// wait for one and has not begun; takes back a suspension that is not done yet. `invalidState` when it
-    /// is not suspended, `stale` when `revision` differs.
+    /// Resumes a suspended job: at its begin date if that is in the future, or as a discretionary job if it
+    /// is one and has not begun. Takes back a suspension that its node has not carried out yet. Fails with
+    /// `invalidState` if the job is not suspended, with `stale` if the revision differs.
     package func resume(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
@@ -44,7 +44,7 @@ extension ControlLane {
             let record = stored.record
             let parameters = Parameters.resuming(stored, context)
             guard try connection.execute(Statements.resumeJob, parameters).rowCount == 1 else {
-                // Running, and nobody has asked for a suspension; or it has changed meanwhile.
+                // The job runs without a suspension request, or it has changed meanwhile.
                 return record.state == .running ? .failure(.invalidState(.running)) : nil
             }
             guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
@@ -55,7 +55,7 @@ extension ControlLane {
 }
 
 extension ControlLane {
-    /// Of those of these jobs that are known: whether what they have left in directories can go.
+    /// Returns for each known job whether its leftover files may be removed.
     package func leftovers(of jobs: [JobID], reply: @escaping Reply<[JobID: Bool]>) {
         perform("leftovers", isRead: true, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID: Bool], StoreError> in
@@ -69,7 +69,7 @@ extension ControlLane {
         }
     }
 
-    /// Which of these jobs are there, finished or not. `tenant`: whose; nil: anybody's.
+    /// Returns which of the jobs exist, finished or not. `tenant`: `nil` for jobs of any tenant.
     package func known(_ jobs: [JobID], tenant: String? = nil, reply: @escaping Reply<Set<JobID>>) {
         reads.read("known_jobs", of: tenant.map { .tenant($0) } ?? .service, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Set<JobID>, StoreError> in
@@ -80,8 +80,8 @@ extension ControlLane {
         }
     }
 
-    /// What a submission with this key was answered before; nil: none was accepted. Of a request that is no
-    /// submission of jobs it has none.
+    /// Returns the first reply to a submission with this key; `nil` if none was accepted. A key that was used
+    /// for another kind of request has no such reply.
     package func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
         read("first_answer", for: key.tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<

@@ -4,22 +4,24 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Submits the jobs of due schedules. Every node has one; rows that another node has locked are left to it.
+/// Submits the jobs of due schedules, starts discretionary jobs, applies off-peak windows and exchanges
+/// throughput estimates. Runs on every node and skips rows locked by another node.
 package final class ScheduleRunner: Sendable {
     typealias Cancel = @Sendable (JobID, _ tenant: String) -> Void
 
-    /// Seconds between looks when nobody says anything: another node may have made a schedule, and died.
+    /// Seconds between checks without a wake-up: another node may have created a schedule and crashed.
     private static let idleSeconds = 2.0
-    /// Until what was due, and is locked by somebody else, is looked at again.
+    /// Seconds until schedules that are due but locked by another node are checked again.
     private static let lockedSeconds = 0.05
-    /// Seconds between two passes over all runs, and between the steps of one.
+    /// Seconds between two scans of all runs, and between two steps of one scan.
     private static let sweepSeconds = 30.0
     private static let sweepStepSeconds = 1.0
     private static let sweepMax: Int32 = 2_000
-    /// "ferryswp"
+    /// Advisory lock "ferryswp" of the scan.
     private static let sweepLock: Int64 = 0x6665_7272_7973_7770
     private static let exchangeSeconds = 30.0
-    /// Looks for what may start take at most a twentieth of the time: there may be millions that may not.
+    /// Pause after a search for discretionary jobs, as a multiple of its duration: millions may wait, and the
+    /// search may take a twentieth of the time at most.
     private static let releasePause: Int64 = 20
 
     private let context: StoreContext
@@ -27,7 +29,7 @@ package final class ScheduleRunner: Sendable {
     private let cancel: Cancel
     private let limitsChanged: @Sendable () -> Void
 
-    /// `limitsChanged`: a window with another rate has opened or closed.
+    /// `limitsChanged`: called when a window with another rate has opened or closed.
     init(
         _ context: StoreContext, cancel: @escaping Cancel, limitsChanged: @escaping @Sendable () -> Void
     ) {
@@ -36,12 +38,12 @@ package final class ScheduleRunner: Sendable {
         self.limitsChanged = limitsChanged
     }
 
-    /// Something may be due earlier than was known.
+    /// Call when something may be due earlier than known.
     package func wake() { mailbox.send(()) }
 
     func close() { mailbox.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
         let lane = context.connection(
             "schedules",
@@ -69,10 +71,10 @@ package final class ScheduleRunner: Sendable {
         }
     }
 
-    /// Submits what is due; seconds until the next look.
+    /// Submits the jobs of due schedules. Returns the seconds until the next check.
     private func round(_ lane: ReconnectingConnection) throws(PostgresError) -> Double {
         var countMax = Limits.scheduleBatchMax
-        // Who was due by then, and still is, is somebody else's at this moment.
+        // Schedules that are still due at this time are locked by another node.
         var foundNothingAt: Timestamp?
         while !mailbox.isClosed {
             let work = ScheduleTransaction(context: context, countMax: countMax, now: context.clock.now())
@@ -95,7 +97,7 @@ package final class ScheduleRunner: Sendable {
                 context.logger.error(
                     "schedules were refused by the database",
                     metadata: ["error": "\(error)", "count": "\(looked.count)"])
-                // One bad schedule fails alone, and holds up no other.
+                // The refused schedule is postponed alone, and delays no other one.
                 if looked.count == 1 { try postpone(looked[0], lane) } else { countMax = 1 }
                 continue
             }
@@ -127,7 +129,7 @@ package final class ScheduleRunner: Sendable {
             metadata: ["count": "\(outcome.surplusCount)"])
     }
 
-    /// An operator has something to repair.
+    /// Postpones a schedule that an operator has to repair.
     private func postpone(_ id: ScheduleID, _ lane: ReconnectingConnection) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(id)
@@ -139,7 +141,8 @@ package final class ScheduleRunner: Sendable {
 
     // MARK: Windows
 
-    /// Says what may wait for which window, starts it when the moment is good, and says which rate holds.
+    /// Updates the outlook of discretionary jobs, starts jobs whose window is open, and applies the rate of
+    /// the open window.
     private func lookAtWindows(_ lane: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
         let now = context.clock.now()
         let zones = context.configuration.zones
@@ -176,14 +179,14 @@ package final class ScheduleRunner: Sendable {
     // MARK: Housekeeping
 
     private struct Chores {
-        // Instants of the monotonic clock, in nanoseconds.
+        // Monotonic nanoseconds.
         var nextSweep: Int64 = 0
         var nextExchange: Int64 = 0
         var nextRelease: Int64 = 0
-        /// Where this node's pass goes on.
+        /// The job after which this node's scan continues.
         var sweptUpTo = JobID(high: 0, low: 0)
 
-        /// Seconds.
+        /// Seconds until the next step of the scan.
         var untilSweep: Double { max(0, Double(nextSweep - Sys.monotonicNanoseconds()) / 1e9) }
     }
 
@@ -199,7 +202,7 @@ package final class ScheduleRunner: Sendable {
         }
     }
 
-    /// Forgets a stretch of runs whose jobs are deleted. One node at a time makes a pass.
+    /// Removes runs whose jobs are deleted, for one range of jobs. One node at a time scans.
     private func sweepRuns(_ lane: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
         guard now >= chores.nextSweep else { return }

@@ -2,37 +2,36 @@ import FerryCore
 import Logging
 import Postgres
 
-/// What is done about due schedules in one transaction: the rows are locked, their jobs inserted and the next
-/// occurrences written, all or nothing.
+/// One transaction for due schedules: locks their rows, inserts their jobs and writes their next occurrences.
 struct ScheduleTransaction {
     struct Outcome {
-        /// Rows that were due.
+        /// Number of due schedules.
         var dueCount = 0
         var submitted = SubmissionBatch.Outcome()
-        /// Occurrences that were given up.
+        /// Number of occurrences that were missed.
         var missedCount = 0
         var skippedCount = 0
-        /// Of those that were skipped: because their tenants have too many unfinished jobs.
+        /// Those of `skippedCount` that were skipped because their tenants have too many unfinished jobs.
         var surplusCount = 0
-        /// Jobs that stand in the way of a run that is to take their place.
+        /// Jobs of earlier occurrences that the next run replaces.
         var cancels: [(job: JobID, tenant: String)] = []
     }
 
-    /// What is written about one schedule.
+    /// Update of one schedule.
     private struct Advance {
         var id: ScheduleID
         var turn = ScheduleDecision()
         var job: JobID?
     }
 
-    /// After which a schedule that cannot run is looked at again.
+    /// Seconds until a schedule that cannot run is tried again.
     static let repairSeconds = 3_600.0
 
     let context: StoreContext
     let countMax: Int
     let now: Timestamp
 
-    /// `looked`: the schedules that were due, also when it throws.
+    /// `looked`: set to the schedules that were due, also if it throws.
     func commit(
         _ connection: inout Connection, looked: inout [ScheduleID]
     ) throws(PostgresError) -> Outcome {
@@ -88,7 +87,8 @@ struct ScheduleTransaction {
         return outcome
     }
 
-    /// The jobs of earlier occurrences that are not over, where they matter. `due`: of due_schedules.sql.
+    /// Returns the unfinished jobs of earlier occurrences, for schedules that depend on them. `due`: rows of
+    /// due_schedules.sql.
     private static func unfinished(
         of due: borrowing ResultSet, _ connection: inout Connection
     ) throws(PostgresError) -> [ScheduleID: [JobID]] {
@@ -105,7 +105,7 @@ struct ScheduleTransaction {
         return unfinished
     }
 
-    /// Whether its session and its tenant take the job of an occurrence.
+    /// Returns whether the session and the tenant accept the job of an occurrence.
     private func isTaken(_ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome) -> Bool {
         switch sessions.verdict(on: [job], known: nil) {
         case .acceptable, .changed: break
@@ -136,7 +136,7 @@ struct ScheduleTransaction {
                 isHeld: stored.isHeld, hasUnfinished: hasUnfinished, now: now))
     }
 
-    /// Looked at again in an hour: an operator has something to repair.
+    /// Postpones a schedule for an hour: an operator has to repair it.
     private func postponed(_ id: ScheduleID, _ occurrence: Timestamp, _ why: String) -> Advance {
         context.logger.error(
             "a schedule does not run: \(why)",
@@ -151,7 +151,7 @@ struct ScheduleTransaction {
         _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ connection: inout Connection
     ) throws(PostgresError) -> SubmissionBatch.Outcome {
         let fresh = Set(try ScheduleTransaction.insertRuns(jobs, &connection))
-        // The others were submitted before; what remains is to go on.
+        // The other occurrences were submitted before; their schedules only advance.
         for index in advances.indices where advances[index].job.map({ !fresh.contains($0) }) ?? false {
             advances[index].job = nil
             advances[index].turn.submits = nil
@@ -162,7 +162,7 @@ struct ScheduleTransaction {
             &connection, epoch: epoch)
     }
 
-    /// The jobs whose occurrences nobody has submitted before.
+    /// Inserts runs and returns the jobs whose occurrences were not submitted before.
     static func insertRuns(
         _ jobs: [NewJob], _ connection: inout Connection
     ) throws(PostgresError) -> [JobID] {

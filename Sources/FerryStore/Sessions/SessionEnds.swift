@@ -4,24 +4,25 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Says that the events of sessions are over, once no delivery of theirs is on its way: in transactions of
-/// their own after those that number events, which nothing here can hold up for long. Lives on the relay's
-/// thread.
+/// Writes the final event of sessions that have drained, once none of their deliveries is pending. Runs in
+/// transactions of its own after those that number events, and for a limited time, so that it does not delay
+/// events. Used on the relay's thread only.
 struct SessionEnds {
-    /// Sessions that one transaction asks about.
+    /// Maximum number of sessions of one transaction.
     private static let batchMax = 100
-    /// Nanoseconds after which events come first again; the next call goes on.
+    /// Nanoseconds after which a call ends, so that events are numbered first; the next call continues.
     private static let timeMax: Int64 = 100_000_000
 
-    /// Sessions may have drained, or deliveries of theirs have ended.
+    /// `true` if sessions may have drained, or deliveries of drained sessions have ended.
     var isDue = false
     private let context: StoreContext
-    /// Behind this one the next batch begins.
+    /// The session after which the next batch begins.
     private var position = (tenant: "", session: "")
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// Goes through the sessions that have drained, if anything has changed. Returns how many are told.
+    /// Writes the final event of drained sessions if `isDue`. Returns the number of sessions whose final
+    /// event was written. `floor`: low watermark of the inbox.
     mutating func tell(
         _ connection: inout Connection, _ handover: DeliveryHandover, floor: Int64
     ) throws(PostgresError) -> Int {
@@ -29,7 +30,7 @@ struct SessionEnds {
         isDue = false
         let end = Sys.monotonicNanoseconds() + Self.timeMax
         let isFromStart = position.tenant.isEmpty
-        // Whatever is over from here on is told of.
+        // Set before the scan, so that a delivery that ends during it is noticed.
         context.events.awaitsDeliveries.store(true, ordering: .sequentiallyConsistent)
         var (count, areAllTold) = (0, true)
         while true {
@@ -66,7 +67,7 @@ struct SessionEnds {
         return (0..<rows.rowCount).map { (rows.text($0, 0), rows.text($0, 1)) }
     }
 
-    /// What the database refuses it refuses of one session: the others are told.
+    /// If the database refuses a batch, halves it until only the refused session is left out.
     private func tell(
         _ sessions: ArraySlice<(tenant: String, session: String)>, _ connection: inout Connection,
         _ handover: DeliveryHandover, _ floor: Int64

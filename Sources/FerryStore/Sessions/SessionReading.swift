@@ -3,17 +3,17 @@ import Logging
 import Postgres
 
 extension SessionCache {
-    /// What is notified when sessions have changed.
+    /// Payload of the notification that sessions have changed.
     static let notification = "sessions"
 }
 
 extension PostgresError {
-    /// Of submit_jobs.sql.
+    /// `true` for the error of submit_jobs.sql that sessions have changed since they were read.
     var isSessionChange: Bool { sqlState == "FE001" }
 }
 
 extension StoreContext {
-    /// Reads the sessions that have changed.
+    /// Reloads the sessions that have changed.
     func readSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
         try lane.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
     }
@@ -21,7 +21,7 @@ extension StoreContext {
     func readSessions(_ connection: inout Connection) throws(PostgresError) {
         let known = sessions.current
         var snapshot = try sessions(after: known, &connection)
-        // The database has forgotten changes: it is a copy from before them.
+        // An epoch that goes back means that the database was restored from an older copy.
         if snapshot.epoch < known.epoch {
             snapshot = try sessions(after: SessionSnapshot(), &connection)
             logger.warning(
@@ -31,7 +31,7 @@ extension StoreContext {
         if sessions.put(snapshot, inPlaceOf: known) { attemptRunner?.setSessionRates(snapshot.rates) }
     }
 
-    /// What is known with what has changed since.
+    /// Returns `known` with the sessions that have changed since.
     private func sessions(
         after known: SessionSnapshot, _ connection: inout Connection
     ) throws(PostgresError) -> SessionSnapshot {
@@ -67,7 +67,7 @@ extension StoreContext {
 }
 
 extension ControlLane {
-    /// Reads sessions anew: another node has changed some.
+    /// Reloads sessions. Called when another node has changed some.
     func adoptSessions() {
         let context = context
         let ignore: Reply<Void> = { _ in }

@@ -4,35 +4,35 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Lets jobs go on whose dependencies have ended, and fails those that wanted them to succeed. Lives on the
-/// dispatcher's thread.
+/// Releases jobs whose dependencies have ended, and fails those whose dependency did not succeed. Used on the
+/// dispatcher's thread only.
 ///
-/// Whoever ends a job that others depend on, or submits one that depends on others, leaves news in the
-/// same transaction; they are taken afterwards, by whichever node comes first. Each round is one transaction:
-/// what a crash leaves is taken by the next. A chain of failures is as many rounds as it has links.
+/// A transaction that ends a job with dependents, or submits a job with dependencies, also inserts a row into
+/// `dependency_news`. The first node that gets the advisory lock processes these rows, one transaction at a
+/// time; rows that a crash leaves are processed by the next one. A chain of n failures takes n transactions.
 struct Dependents {
-    /// What follows for the dispatcher.
+    /// What the dispatcher has to act on after `step`.
     struct Effects {
         var queuedCount = 0
         var nextDue: Timestamp?
     }
 
-    /// When to look; monotonic nanoseconds. Nil: there is no news, as far as is known.
+    /// Time of the next check in monotonic nanoseconds; `nil` if no unprocessed rows are known.
     private(set) var nextLook: Int64?
 
-    /// News of one round at most, and jobs that depend on what has ended.
+    /// Limits of one transaction: rows of `dependency_news`, and dependents of the jobs that have ended.
     private static let newsMax: Int32 = 500
     private static let dependentMax: Int32 = 500
-    /// Rounds before the dispatcher does something else, and the nanoseconds after which none begins.
+    /// Limits of one `step`: transactions, and nanoseconds after which no further transaction begins.
     private static let roundMax = 20
     private static let patience: Int64 = 50_000_000
-    /// "ferrydep": held by who takes news.
+    /// Advisory lock "ferrydep": held by the node that processes `dependency_news`.
     private static let lock: Int64 = 0x6665_7272_7964_6570
     private static let busyNanoseconds: Int64 = 10_000_000
 
     mutating func note() { nextLook = 0 }
 
-    /// Takes the news, if there may be any.
+    /// Processes the rows of `dependency_news` if a check is due.
     mutating func step(_ lane: ReconnectingConnection, _ context: StoreContext) -> Effects {
         var effects = Effects()
         let now = Sys.monotonicNanoseconds()
@@ -74,16 +74,16 @@ struct Dependents {
         }
     }
 
-    /// One transaction.
+    /// One transaction that processes rows of `dependency_news`.
     private struct DependencyTransaction {
-        /// False: somebody else takes the news at this moment.
+        /// `false` if another node holds the lock.
         var isMine = true
         var newsCount = 0
         var queuedCount = 0
         var nextDue: Timestamp?
         var failed: [FinishedJob] = []
 
-        /// Rows of jobs are locked before those of sessions (finish_jobs.sql), as everywhere.
+        /// Locks rows of jobs before rows of sessions, like all transactions (finish_jobs.sql).
         init(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
             isMine = try connection.execute(Statements.tryLock, .int64(Dependents.lock)).bool(0, 0)
             guard isMine else { return }
@@ -109,7 +109,7 @@ struct Dependents {
             failed.removeAll { !ids.contains($0.lease.job) }
         }
 
-        /// Which of them go on although a dependency did not succeed; the others fail.
+        /// Returns the jobs with `on_dependency_failure: ignore`; the others are added to `failed`.
         private mutating func judge(
             _ reasons: [JobID: TransferError], _ connection: inout Connection, _ context: StoreContext
         ) throws(PostgresError) -> [JobID] {
@@ -151,7 +151,7 @@ struct Dependents {
 }
 
 extension TransferError {
-    /// `state`: how the dependency ended.
+    /// `state`: the state in which the dependency ended, or `deleted`.
     fileprivate static func dependencyFailed(_ job: JobID, state: String) -> TransferError {
         let how = state == "failed" ? "failed" : "was \(state)"
         return TransferError(
@@ -161,13 +161,14 @@ extension TransferError {
 }
 
 extension ControlLane {
-    /// Times that rows which somebody else has locked are asked for again, and the pause between, in
+    /// Attempts to mark rows that other transactions have locked, and the pause between two attempts in
     /// milliseconds.
     private static let flagTryMax = 50
     private static let flagPause: Int32 = 4
 
-    /// To be called before jobs are submitted that depend on these: from then on their end is told to the
-    /// dependents. Answers with those that the tenant does not have.
+    /// Marks the jobs so that their end is reported to their dependents. Must complete before jobs that
+    /// depend on them are submitted. Replies with the jobs that the tenant does not have; `unavailable` if
+    /// rows stay locked for 0.2 s.
     package func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         perform("prepare_dependencies", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID], StoreError> in

@@ -2,17 +2,18 @@ import FerryCore
 import Postgres
 import Synchronization
 
-/// Starts jobs that may wait when the moment is good, in one transaction, one node at a time.
+/// Transaction that queues discretionary jobs (those whose begin the service chooses). An advisory lock lets
+/// one node at a time run it.
 struct DiscretionaryTransaction {
-    /// "ferrydsc"
+    /// Advisory lock "ferrydsc".
     private static let lock: Int64 = 0x6665_7272_7964_7363
     private static let usageSetting = "discretionary_usage"
-    /// Jobs that one round starts at most.
+    /// Maximum number of jobs that one transaction starts.
     private static let batchMax = 50
 
     let context: StoreContext
     let now: Timestamp
-    /// How many this node has room for: half of its slots stay for what cannot wait.
+    /// Maximum number of jobs to start on this node: half of its slots stay free for other jobs.
     private let room: Int
 
     init(context: StoreContext, now: Timestamp) {
@@ -22,9 +23,10 @@ struct DiscretionaryTransaction {
         room = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
     }
 
-    /// How many jobs are queued now.
+    /// Queues jobs whose off-peak window is open and returns their number.
     func commit(_ connection: inout Connection, _ windows: OffPeakWindows) throws(PostgresError) -> Int {
-        // What queues although there are slots waits for its host or session, and keeps nobody else waiting.
+        // Free slots are the criterion, not the queue: jobs that are queued although slots are free wait for
+        // their host or session.
         guard context.isLeasing.load(ordering: .relaxed), room > 0 else { return 0 }
         let named = windows.discretionary
         let zones = context.configuration.zones

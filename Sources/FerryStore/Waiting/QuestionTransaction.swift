@@ -2,11 +2,11 @@ import FerryCore
 import Logging
 import Postgres
 
-/// Asks about jobs that are not to begin before somebody has agreed, and lets those decide by themselves
-/// about which nobody has answered in time. What somebody else has locked is left to them. On the
-/// dispatcher's thread, when everything that could begin has begun.
+/// Asks the client about jobs that need a confirmation before they begin, and applies the default answer to
+/// questions that have expired. Skips rows that other transactions have locked. Runs on the dispatcher's
+/// thread after all jobs that can begin have begun.
 struct QuestionTransaction {
-    /// Jobs of one round that are asked about, and that decide by themselves; what is left is due again.
+    /// Jobs of one transaction: questions asked, and questions expired. The remaining jobs stay due.
     private static let askMax: Int32 = 100
     private static let timeoutMax: Int32 = 10
 
@@ -38,7 +38,7 @@ struct QuestionTransaction {
 
     private func settle() throws(PostgresError) {
         var first: DueQuestion?
-        // One that the database refuses fails alone.
+        // If the database refuses a batch, the jobs are tried one by one, so that only the refused job fails.
         for countMax in [Self.timeoutMax, 1] {
             do {
                 return try settle(countMax, &first)
@@ -71,10 +71,10 @@ struct QuestionTransaction {
     }
 }
 
-/// A job about which nobody has answered in time.
+/// A job whose question has expired without an answer.
 struct DueQuestion {
     let stored: StoredJob
-    /// Nil: it cannot be read.
+    /// `nil` if the stored question cannot be read.
     let question: JobQuestion?
 
     /// Rows of due_questions.sql.
@@ -88,7 +88,7 @@ struct DueQuestion {
         }
     }
 
-    /// Lets the job decide by itself, in a transaction.
+    /// Applies the default answer of the job's question rules. Call in a transaction.
     fileprivate func decide(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
@@ -104,7 +104,8 @@ struct DueQuestion {
         }
     }
 
-    /// Its secrets or its spec cannot be read, or the database refuses what follows from the answer.
+    /// Fails the job: its question, secrets or spec cannot be read, or the database refuses the change that
+    /// follows from the answer.
     fileprivate func giveUp(
         _ error: TransferError, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer {

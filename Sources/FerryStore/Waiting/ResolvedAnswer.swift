@@ -2,12 +2,12 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// What follows from an answer about a job, ready to be written.
+/// The change that an answer makes to a job, ready to be written.
 struct ResolvedAnswer {
     enum Outcome {
         case ready(ResolvedAnswer)
         case refused(InvalidFields)
-        /// The row cannot be read.
+        /// The stored job cannot be read.
         case unreadable
     }
 
@@ -16,7 +16,7 @@ struct ResolvedAnswer {
     private let ending: (state: JobState, error: TransferError)?
     private let asksAgain: Bool
 
-    /// `isAlone`: outside of any transaction.
+    /// Computes the change. `isAlone`: `true` if called outside of any transaction.
     static func resolve(
         _ stored: StoredJob, _ resolve: (JobDraft) throws(InvalidFields) -> AnswerResolution,
         _ connection: inout Connection, _ context: StoreContext, isAlone: Bool
@@ -52,7 +52,7 @@ struct ResolvedAnswer {
         }
     }
 
-    /// In a transaction. Nil: the job has changed meanwhile.
+    /// Writes the change. Call in a transaction. Returns `nil` if the job has changed meanwhile.
     func write(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
@@ -68,14 +68,14 @@ struct ResolvedAnswer {
     }
 }
 
-/// What has to be told once an answer is committed.
+/// What observers have to be told after the commit of an answer.
 struct WrittenAnswer {
     /// The job, if it has ended.
     let finished: FinishedJob?
     let hasDependents: Bool
     let asksAgain: Bool
 
-    /// To be called after the commit.
+    /// Notifies observers, dependents and the event relay. Call after the commit.
     func tell(_ context: StoreContext) {
         if hasDependents { context.noteDependencies() }
         if let finished {
@@ -99,7 +99,7 @@ extension AnswerResolution {
 }
 
 extension Parameters {
-    /// The parameters of answer_job.sql but the lot.
+    /// The parameters of answer_job.sql without the claim queue and the scope path.
     fileprivate static func answer(
         _ resolution: AnswerResolution, _ before: JobDraft, _ stored: StoredJob, origin: String,
         _ context: StoreContext

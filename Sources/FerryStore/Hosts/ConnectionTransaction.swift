@@ -4,28 +4,28 @@ import Logging
 import Postgres
 import Sys
 
-/// Asks the database for the connections that attempts of this node want at limited origins, and says what
-/// they have given back: one transaction for all that has gathered. On the dispatcher's thread.
+/// Transaction that asks the database for connections to limited origins, and writes which ones were given
+/// back: one transaction for all that has gathered. Used on the dispatcher's thread only.
 struct ConnectionTransaction {
-    /// Of writes and of asks, in one transaction.
+    /// Maximum number of writes, and of requests, of one transaction.
     private static let countMax = 200
-    /// Nanoseconds until lots are tried again that somebody else had.
+    /// Nanoseconds until claim queues are tried again that another transaction held.
     private static let takenPause: Int64 = 5_000_000
-    /// The same after an error.
+    /// Nanoseconds until the next transaction after an error.
     private static let errorPause: Int64 = 1_000_000_000
 
     let context: StoreContext
-    /// Nothing is done before, on the monotonic clock.
+    /// Monotonic nanoseconds before which no transaction begins.
     private var notBefore: Int64 = 0
 
     init(_ context: StoreContext) { self.context = context }
 
     private var book: ConnectionRegistry { context.connections }
 
-    /// When there is something to do; nil: when somebody asks.
+    /// Returns when the next transaction is due in monotonic nanoseconds; `nil` if there is no work.
     func nextStep(_ now: Int64) -> Int64? { book.hasWork ? max(now, notBefore) : nil }
 
-    /// Returns the scopes in which a connection was given back.
+    /// Runs a transaction if one is due. Returns the scopes in which connections were given back.
     mutating func step(_ lane: ReconnectingConnection) -> Set<RequestScope> {
         let now = Sys.monotonicNanoseconds()
         guard book.hasWork, now >= notBefore else { return [] }
@@ -38,7 +38,7 @@ struct ConnectionTransaction {
             settle(work, answers, now)
         } catch {
             book.putBack(work)
-            // Who asks again is in no hurry.
+            // The attempts may ask again later.
             for ask in work.asks { ask.reply(.refused(hold(ask))) }
             notBefore = now + Self.errorPause
             if !error.isConnectionLost, !error.isRetryable {
@@ -48,14 +48,16 @@ struct ConnectionTransaction {
         return Set(work.writes.lazy.map(\.key.scope))
     }
 
-    /// By the place of the ask; those that are missing are to be asked again.
+    /// Returns by index of the request whether it was granted. Requests without a result are to be asked
+    /// again.
     private func commit(
         _ work: ConnectionRegistry.Work, _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Bool] {
         let names = work.asks.map { name(of: $0) }
         let lots = try context.lots.find(Set(names), &connection, isCommitted: true)
         let numbers = names.map { lots[$0]?.id ?? 0 }
-        // Of lots that count together the first is answered; the others come first the next time.
+        // Each claim queue is locked once. Of claim queues that count together lock_lots.sql locks the first;
+        // the others come first next time.
         var seen: Set<Int64> = []
         let wanted = names.compactMap { lots[$0] }.filter { seen.insert($0.id).inserted }
         var locks = Parameters()
@@ -99,7 +101,7 @@ struct ConnectionTransaction {
         }
         let missing = work.asks.indices.filter { answers[$0] == nil }.map { work.asks[$0] }
         guard !missing.isEmpty else { return }
-        // The lots may have gone: they are learned anew.
+        // The claim queues may have been removed: they are looked up again.
         context.lots.forget(
             Set(missing.compactMap { context.lots.known(name(of: $0))?.id }))
         book.putBack(asks: missing)
@@ -115,7 +117,7 @@ struct ConnectionTransaction {
                 for: scope, sessionLimit: share.connectionLimit, at: context.clock.now()))
     }
 
-    /// The lot whose limits count for the connection.
+    /// Returns the name of the claim queue whose limits apply to the connection.
     private func name(of ask: ConnectionRegistry.Ask) -> ClaimQueueCache.Name {
         let scope = ask.key.scope
         return ClaimQueueCache.Name(

@@ -5,22 +5,25 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Tells the other nodes how hosts do, decides about those that are due, and probes the ones nobody reaches.
-/// Of a node that transfers nothing it only learns what the others know. On a connection of its own, which it
-/// opens with the first look.
+/// Reports the state of hosts to the other nodes, makes the decisions that are due, and probes unreachable
+/// hosts. Has its own thread and connection.
+///
+/// Each step of a worker is one `HostTransaction` with what `HostHealth` has gathered, if there is something
+/// to report or to decide. Then the node reads what all nodes have to know of hosts (`look`). A node that is
+/// no worker only reads.
 final class HostCoordinator: Sendable {
-    /// Milliseconds between looks while hosts are in trouble, and otherwise.
+    /// Milliseconds between checks, while hosts are in trouble and otherwise.
     private static let busyMilliseconds: Int32 = 1_000
     private static let idleMilliseconds: Int32 = 3_000
-    /// Hosts of one round.
+    /// Maximum number of hosts that one transaction reports.
     private static let reportMax = 500
-    /// Probes that one node has under way.
+    /// Maximum number of probes of this node in flight.
     private static let probeMax = 64
-    /// Nanoseconds between two looks for jobs that nobody lets go.
+    /// Nanoseconds between two searches for jobs that wait for a host without a row.
     private static let strandedInterval: Int64 = 10_000_000_000
-    /// Seconds for which other nodes look for a host that this one has not reached.
+    /// Seconds that other nodes have to probe a host that this node could not reach.
     private static let othersFirstSeconds = 4.0
-    /// What is notified when something has changed that claims depend on.
+    /// Payload of the notification that limits, rates or reachability of hosts have changed.
     static let notification = "hosts"
 
     private let context: StoreContext
@@ -35,23 +38,23 @@ final class HostCoordinator: Sendable {
 
     func close() { health.messages.close() }
 
-    /// Somebody else has changed something.
+    /// Checks hosts now. Call when another node has changed something.
     func changed() { health.messages.send(.changed) }
 
-    /// What one thread keeps between its rounds.
+    /// State of the thread between its steps.
     private struct Progress {
         var probes: [String: TransferError.Code?] = [:]
-        /// Asked of the prober and not answered yet.
+        /// Probes in flight.
         var runningCount = 0
         var nextDue: Timestamp?
         var nextStranded: Int64 = 0
         var hasRows = false
         var reach = PartitionDetector()
-        /// Until when others look for hosts that this node has not reached.
+        /// Until when other nodes are to probe hosts that this node has not reached.
         var leftToOthers: [String: Timestamp] = [:]
     }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
         let lane = context.connection(
             "hosts",
@@ -101,7 +104,7 @@ final class HostCoordinator: Sendable {
         let now = context.clock.now()
         doubt(&progress, now)
         var reports = health.takeReports(Self.reportMax)
-        // What a node misses that is cut off says nothing of hosts.
+        // Failures to reach hosts are no evidence while this node is cut off.
         if progress.reach.isCutOff {
             reports = reports.mapValues { $0.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
                 .filter { !$1.isEmpty }
@@ -150,7 +153,7 @@ final class HostCoordinator: Sendable {
                 "a decision about a host",
                 metadata: ["host": "\(origin)", "decision": "\(decision.sentence)"])
         }
-        // Before they are claimed.
+        // Before the released jobs are claimed.
         health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
         if outcome.releasedCount > 0 {
             context.backlog.addUnknown()
@@ -159,8 +162,8 @@ final class HostCoordinator: Sendable {
         for origin in outcome.probes { probe(origin, &progress) }
     }
 
-    /// Probes that this node may begin. The others stay due, for other nodes or until one of its own has
-    /// ended.
+    /// Returns the number of probes that this node may begin. Further hosts stay due, for other nodes or
+    /// until one of its probes has ended.
     private func freeProbeCount(_ progress: Progress) -> Int {
         context.hostProber == nil || progress.reach.isCutOff
             ? 0 : max(0, Self.probeMax - progress.runningCount)
@@ -176,11 +179,12 @@ final class HostCoordinator: Sendable {
         }
     }
 
-    // MARK: Whether it is us
+    // MARK: Network partitions
 
     private var hasOthers: Bool { context.workers.others ?? 0 > 0 }
 
-    /// What follows from time alone, and from what attempts have reached meanwhile.
+    /// Ends or continues the state "cut off" according to the time and to what attempts have reached
+    /// meanwhile.
     private func doubt(_ progress: inout Progress, _ now: Timestamp) {
         progress.leftToOthers = progress.leftToOthers.filter { $0.value > now }
         guard progress.reach.isCutOff else { return }
@@ -200,8 +204,8 @@ final class HostCoordinator: Sendable {
         }
     }
 
-    /// What nobody is said to reach because of us, others look for first. When they reach what we do not, and
-    /// we reach nobody, it is us.
+    /// Lets other nodes probe first the hosts that are unreachable because of this node's reports. If other
+    /// nodes reach a host that this node does not reach, and this node reaches no host, it is cut off.
     private func noteLost(_ outcome: HostTransaction.Outcome, _ progress: inout Progress, _ now: Timestamp) {
         guard hasOthers else { return }
         for origin in outcome.lost { progress.leftToOthers[origin] = now + Self.othersFirstSeconds }
@@ -223,7 +227,8 @@ final class HostCoordinator: Sendable {
         wakeDispatcher()
     }
 
-    /// Learns what every node has to know.
+    /// Reads the state of all hosts that have a row, and updates `HostHealth` and the rates of the attempt
+    /// runner.
     private func look(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
         let rows = try lane.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.loadHosts, .int32(Int32(HostHealth.rowCountMax)))
@@ -253,7 +258,7 @@ final class HostCoordinator: Sendable {
         context.attemptRunner?.setHostRates(rates)
     }
 
-    /// Lets jobs go that wait for a host that nobody looks for.
+    /// Releases jobs that wait for a host which no node probes.
     private func releaseStranded(
         _ progress: inout Progress, _ lane: ReconnectingConnection
     ) throws(PostgresError) {

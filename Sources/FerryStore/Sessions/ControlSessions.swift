@@ -35,8 +35,7 @@ extension ControlLane {
         }
     }
 
-    /// Creates or changes a session. No job is accepted between the change and the moment when every node has
-    /// to know it.
+    /// Creates or changes a session. Every node knows the change before it accepts the next job.
     package func putSession(
         _ key: SessionKey, _ draft: SessionDraft, if condition: SessionCondition,
         reply: @escaping Reply<SessionPut>

@@ -4,13 +4,36 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Numbers events and makes their deliveries: one pass at a time in the whole cluster. Woken when somebody is
-/// to be told at once; what nobody waits for is taken in large steps.
+/// Gives events their sequence numbers and creates their deliveries. Has its own thread and connection. A
+/// *pass* is one `RelayTransaction`; one pass at a time runs in the whole cluster.
+///
+/// The way of an event:
+/// 1. The transaction that records a result, or makes any other change with an event, also inserts the event
+///    into `event_inbox` (for example finish_jobs.sql). Change and event commit together.
+/// 2. After the commit, `EventSignal.written` wakes this node's relay: at once if a webhook may want the event,
+///    within 20 ms if only an event stream does. All other events are found within 0.5 s, those of other
+///    nodes and of crashed processes within 1 s.
+/// 3. A pass takes the advisory lock, then rows of the inbox in the order of their positions
+///    (take_events.sql).
+/// 4. `EventRouter.plan` finds the endpoints and job webhooks that want each event. Events whose deliveries
+///    are too many for one pass go back to the inbox.
+/// 5. number_events.sql gives each event the next sequence number of its session, and keep_events.sql adds
+///    the events to the log.
+/// 6. `EventRouter.commit` adds the deliveries to the outbox (table `deliveries`). `DeliveryHandover` leases
+///    deliveries to job webhooks at once if this node's sender has credits for the receiver.
+/// 7. After the commit, leased deliveries go to the sender directly. `CommitObserver.deliveriesAdded` makes
+///    it claim all others through `DeliveryOutbox`. `EventSignal.numbered` and a notification to the other
+///    nodes wake `EventTail`, which feeds event streams.
+/// 8. The sender posts the delivery and records each try (`DeliveryOutbox.record`) until it is accepted or
+///    given up.
+/// 9. After the last delivery of a drained session, `SessionEnds` writes the session's final event.
+///
+/// A crash before a commit leaves the event where it was; the next pass on any node continues.
 final class EventRelay: Sendable {
-    /// Between looks at what this node has written, and at what others have left.
+    /// Nanoseconds between checks for events of this node, and for events of others.
     private static let writtenInterval: Int64 = 500_000_000
     private static let lookInterval: Int64 = 1_000_000_000
-    /// Between passes for those who only listen.
+    /// Nanoseconds between passes if only event streams wait.
     private static let soonInterval: Int64 = 20_000_000
 
     private let context: StoreContext
@@ -19,7 +42,8 @@ final class EventRelay: Sendable {
 
     func close() { context.events.mailbox.close() }
 
-    /// The thread's body. Whatever is left without a number is there for the next process, or another node.
+    /// Body of the thread; returns after `close()`. Events left in the inbox are found by the next process or
+    /// another node.
     func run() {
         let lane = context.connection(
             "events", counts: true,
@@ -69,8 +93,8 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
-    /// events it found, and whether it has left some that are there.
+    /// Runs the passes that are due. `isDue`: events are known to be in the inbox. `looks`: also checks for
+    /// events of other nodes. Returns how many events were numbered, and whether known events are left.
     private func relay(
         _ lane: ReconnectingConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
         _ floor: inout InboxLowWatermark, _ rowMax: inout Int32, isDue: Bool, looks: Bool
@@ -85,12 +109,13 @@ final class EventRelay: Sendable {
                     found = try passes(&connection, handover, &ends, floor.position, &rowMax)
                 }
                 if context.events.takeEndedDeliveries() { ends.isDue = true }
-                // After the passes: each session has to be looked for among what waits for its number.
+                // After the passes, since each drained session is looked up among the events without a
+                // number.
                 found.eventCount += try ends.tell(&connection, handover, floor: floor.position)
                 return found
             }
         } catch {
-            // What was written is still there, and is looked for when others are.
+            // The events stay in the inbox; the next check finds them.
             if !error.isConnectionLost, !error.isRetryable {
                 context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
             }
@@ -98,7 +123,7 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// Whether there is anything that other nodes, or an earlier process, have left.
+    /// Checks for events that other nodes or an earlier process have left.
     private func look(
         _ connection: inout Connection, _ ends: inout SessionEnds, _ floor: inout InboxLowWatermark
     ) throws(PostgresError) -> Bool {
@@ -124,10 +149,10 @@ final class EventRelay: Sendable {
         return (look, found.bool(0, 1), found.bool(0, 2))
     }
 
-    /// Until the inbox is empty, but for the tenants that make more deliveries than fit into a pass: of each
-    /// of them it makes one, so that nobody waits for all that theirs are. `isMore`: they have others. What
-    /// the database refuses is looked for with ever smaller passes, and set aside: one row must not hold up
-    /// all others.
+    /// Runs passes until the inbox is empty. A tenant whose deliveries do not fit into one pass gets one
+    /// pass; its other events are left for later (`isMore`), so that other tenants do not wait. If the
+    /// database refuses a pass, smaller ones are tried until the refused row is found and set aside: one row
+    /// must not delay all others.
     private func passes(
         _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
         _ floor: Int64, _ rowMax: inout Int32
@@ -141,7 +166,7 @@ final class EventRelay: Sendable {
                 outcome = try RelayTransaction.commit(&connection, context, selection, handover: handover)
             } catch {
                 handover.discard()
-                // Whatever the reason is: it may be that there was too much at once.
+                // Whatever the error is: the pass may have been too large.
                 let isSmallest = rowMax == 1
                 rowMax = max(1, rowMax / 2)
                 guard error.isOfData else { throw error }
@@ -157,7 +182,7 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// False: there is nothing to set aside.
+    /// Sets the first row of the inbox aside. Returns `false` if there is none.
     private func reject(
         _ connection: inout Connection, _ error: PostgresError, except busy: [String]
     ) throws(PostgresError) -> Bool {

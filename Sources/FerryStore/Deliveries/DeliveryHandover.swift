@@ -1,11 +1,12 @@
 import FerryCore
 import Postgres
 
-/// Hands deliveries to this node's sender as they are made: leased in the transaction that makes them, and
-/// sent after its commit, so that nobody has to look for them and claim them. Only those to the webhooks of
-/// jobs: what an endpoint gets depends on how it is when it is sent. Lives on the relay's thread.
+/// Hands new deliveries to this node's sender (step 6 of `EventRelay`): it leases them in the transaction
+/// that creates them and passes them on after its commit, so that the sender need not claim them. Only for
+/// job webhooks: what is sent to an endpoint depends on its settings at that time. Used on the relay's thread
+/// only.
 final class DeliveryHandover {
-    /// Receivers whose lanes are remembered.
+    /// Maximum number of receivers whose queue ids are cached.
     private static let laneMax = 10_000
 
     private let context: StoreContext
@@ -18,7 +19,7 @@ final class DeliveryHandover {
         places = context.configuration.places
     }
 
-    /// Says of each of the drafts whether it is to be leased, until `leaseSeconds` from now.
+    /// Returns for each draft whether it is to be inserted as leased for `Limits.deliveryLeaseSeconds`.
     func offer(
         _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
     ) throws(PostgresError) -> [Bool] {
@@ -34,7 +35,8 @@ final class DeliveryHandover {
             guard let opened = context.configuration.openSecrets(sealed) else { return false }
             secret = opened.webhookSecret
         }
-        // The earliest of a transaction: a lease that seems shorter than it is harms nobody.
+        // One time for all deliveries of the transaction, the earliest: the sender may stop too early, which
+        // does no harm.
         var handed =
             handed ?? LeasedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
         defer { self.handed = handed }
@@ -52,7 +54,7 @@ final class DeliveryHandover {
         return true
     }
 
-    /// After the commit: the sender has them. Returns how many.
+    /// Passes the leased deliveries to the sender and returns their number. Call after the commit.
     func commit() -> Int {
         guard let handed else { return 0 }
         self.handed = nil
@@ -60,13 +62,14 @@ final class DeliveryHandover {
         return handed.deliveries.count
     }
 
-    /// After a failure: those that were made all the same are claimed when their lease is over.
+    /// Returns the credits. Call if the transaction has failed. If it has committed nevertheless, the
+    /// deliveries are claimed when their lease is over.
     func discard() {
         places.release(handed?.deliveries ?? [])
         handed = nil
     }
 
-    // MARK: Lanes
+    // MARK: Receiver queues
 
     private func learnLanes(
         _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
@@ -88,7 +91,7 @@ final class DeliveryHandover {
         }
     }
 
-    /// The tenant, and the URL up to its path.
+    /// Returns the key of a receiver: the tenant, and the URL up to its path.
     private static func receiver(of draft: DeliveryDraft) -> String {
         let url = draft.url.utf8
         var slashCount = 0

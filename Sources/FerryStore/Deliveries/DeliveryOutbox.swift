@@ -3,10 +3,11 @@ import Logging
 import Postgres
 import Sys
 
-/// The outbox, as the webhook sender sees it.
+/// The outbox (table `deliveries`) as the webhook sender uses it: claims due deliveries and records tries
+/// (step 8 of `EventRelay`). Has its own thread and connection.
 ///
-/// Its commits do not wait for the disk: what a crash of the database takes back are claims and tries that
-/// are then made again, and deliveries may come twice anyway.
+/// Its commits do not wait for the disk. A crash of the database may lose claims and tries, which are then
+/// made again: delivery is at least once anyway.
 package final class DeliveryOutbox: DeliveryStore {
     enum Message: Sendable {
         case claim(
@@ -31,7 +32,8 @@ package final class DeliveryOutbox: DeliveryStore {
 
     func close() { mailbox.close() }
 
-    /// The thread's body. Tries are kept until they are committed; claims are answered at once.
+    /// Body of the thread; returns after `close()`. Keeps tries until they are committed, and replies to
+    /// claims at once.
     func run() {
         let lane = context.connection(
             "deliveries", counts: true,
@@ -46,7 +48,7 @@ package final class DeliveryOutbox: DeliveryStore {
             let wait = tries.isEmpty ? -1 : Int32(max(lane.retryIn, outbox.rest) / .milliseconds(1)) + 1
             let messages = mailbox.wait(milliseconds: wait)
             for case .record(let added) in messages { tries.append(contentsOf: added) }
-            // What came of tries first: a claim must not see them as unfinished.
+            // Tries before claims, since a claim must not see finished deliveries as pending.
             if !tries.isEmpty, outbox.rest == .zero {
                 let count = tries.count
                 outbox.keep(&tries, lane)
@@ -64,23 +66,22 @@ package final class DeliveryOutbox: DeliveryStore {
     }
 }
 
-/// What the lane's thread does with its connection.
+/// State and statements of the thread.
 private struct Outbox {
-    /// Lanes that one statement steps through, and statements of one claim.
+    /// Maximum number of receiver queues that one statement reads, and of such statements of one claim.
     private static let lookMax: Int32 = 1_000
     private static let lookCountMax = 10
-    /// Deliveries that one sweep removes.
+    /// Maximum number of deliveries that one sweep removes.
     private static let sweepMax: Int32 = 2_000
-    /// Before tries are sent again for which the database had no room or no time.
+    /// Nanoseconds until tries are sent again after a shortage of the database.
     private static let pauseAfterShortage: Int64 = 1_000_000_000
 
     private let context: StoreContext
     private static let first = ReceiverQueueID(high: 0, low: 0)
-    /// Behind which lane the next look begins: behind the one that was served last while there is more than
-    /// one claim can take, so that all have their turn.
+    /// The receiver queue after which the next claim begins. While one claim cannot take everything, this is
+    /// the one served last, so that all have their turn.
     private var position = Self.first
-    /// A round through all lanes that one claim did not end: where it began, and whether it has passed the
-    /// last of them.
+    /// An unfinished scan of all receiver queues: where it began, and whether it has passed the last one.
     private var round: (begin: ReceiverQueueID, hasTurned: Bool)?
     private var endpoints: [WebhookID: Delivery.Endpoint] = [:]
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
@@ -88,10 +89,10 @@ private struct Outbox {
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// How long tries are not to be sent; zero when they may be.
+    /// Time until tries may be sent; zero if they may be sent now.
     var rest: Duration { .nanoseconds(max(0, restsUntil - Sys.monotonicNanoseconds())) }
 
-    /// Leaves in `tries` what the database cannot take just now.
+    /// Writes tries. Leaves those in `tries` that the database cannot take now.
     mutating func keep(_ tries: inout [DeliveryTry], _ lane: ReconnectingConnection) {
         do {
             try store(tries, lane)
@@ -104,7 +105,7 @@ private struct Outbox {
             } else if tries.count == 1 {
                 tries = []
             } else {
-                // One bad try is lost alone.
+                // Each try alone, so that only the refused one is lost.
                 tries = tries.flatMap { next in
                     var alone = [next]
                     if rest == .zero { keep(&alone, lane) }
@@ -114,7 +115,7 @@ private struct Outbox {
         }
     }
 
-    /// Keeps them for the next start of this node.
+    /// Saves tries in a file for the next start of this node.
     func spool(_ tries: [DeliveryTry]) {
         let count: Logger.Metadata = ["count": "\(tries.count)"]
         if context.configuration.spool?.keep(tries, context.logger) == true {
@@ -137,7 +138,7 @@ private struct Outbox {
                     disabled.append((rows.identifier(row, 0), rows.text(row, 1), rows.text(row, 2)))
                 }
             }
-            // What a crash leaves undone here the next look at these jobs finds (remind_jobs.sql).
+            // If a crash prevents this, the next check of these jobs does it (remind_jobs.sql).
             if !acknowledged.isEmpty {
                 try context.acknowledge(acknowledged.map { ($0, nil) }, &connection)
             }
@@ -183,8 +184,8 @@ private struct Outbox {
 
     private typealias ChosenLane = (lane: ReceiverQueueID, room: Int32, isOrdered: Bool)
 
-    /// The lanes with something due and room for it, in the order in which they are served, and where the
-    /// next look goes on.
+    /// Returns the receiver queues with due deliveries and capacity, in the order of service, and where the
+    /// next claim begins.
     private mutating func look(
         _ rooms: DeliveryDemand, _ lane: ReconnectingConnection, _ found: inout ClaimedDeliveries
     ) throws(PostgresError) -> (chosen: [ChosenLane], end: ReceiverQueueID) {
@@ -202,7 +203,7 @@ private struct Outbox {
             }
             for row in 0..<rows.rowCount {
                 let id: ReceiverQueueID = rows.identifier(row, 0)
-                // Once round.
+                // All queues were read.
                 if hasTurned, begin != Self.first, id > begin { return (chosen, Self.first) }
                 if let room = Self.room(rows, row, id, rooms, &found) {
                     chosen.append((id, Int32(clamping: room), rows.bool(row, 3)))
@@ -223,7 +224,8 @@ private struct Outbox {
         return (chosen, from)
     }
 
-    /// How much of a lane is to be claimed; nil: nothing. Reads a row of look_at_lanes.sql.
+    /// Returns how many deliveries of a receiver queue to claim; `nil` for none. Reads a row of
+    /// look_at_lanes.sql.
     private static func room(
         _ rows: borrowing ResultSet, _ row: Int, _ id: ReceiverQueueID, _ rooms: DeliveryDemand,
         _ found: inout ClaimedDeliveries
@@ -244,8 +246,9 @@ private struct Outbox {
         return free
     }
 
-    /// The last lane that got anything of a claim that could not take everything. Each kind of lanes is cut
-    /// by itself (claim_deliveries.sql): of two the earlier one.
+    /// Returns the receiver queue that was served last if the claim could not take everything; `nil`
+    /// otherwise. Ordered and unordered queues are limited separately (claim_deliveries.sql): of two ends the
+    /// earlier one.
     private static func lastServed(_ chosen: [ChosenLane], _ due: [Delivery], total: Int) -> ReceiverQueueID?
     {
         guard due.weight >= total else { return nil }
@@ -258,7 +261,7 @@ private struct Outbox {
         return cuts.min().map { chosen[$0].lane }
     }
 
-    /// Reads a row of claim_deliveries.sql.
+    /// Returns the delivery of a row of claim_deliveries.sql.
     private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery {
         let id: DeliveryID = rows.identifier(row, 0)
         var secret: String?
@@ -286,7 +289,8 @@ private struct Outbox {
         return delivery
     }
 
-    /// Opened once a revision. Nil when the endpoint is gone or its keys cannot be opened.
+    /// Returns the endpoint of a row; its keys are opened once for each revision. `nil` if the endpoint is
+    /// gone or its keys cannot be opened.
     private mutating func endpoint(_ rows: borrowing ResultSet, _ row: Int) -> Delivery.Endpoint? {
         guard !rows.isNull(row, 18) else { return nil }
         let id: WebhookID = rows.identifier(row, 14)
@@ -297,13 +301,13 @@ private struct Outbox {
             id: id, revision: revision, keys: keys,
             format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
             isOrdered: rows.bool(row, 15), retryDelays: rows.float64Array(row, 17).compactMap { $0 })
-        // As many as are in use at once, many times over.
+        // Many times the number in use at once.
         if endpoints.count >= 10_000 { endpoints = [:] }
         endpoints[id] = endpoint
         return endpoint
     }
 
-    /// Now and then: removes what was kept for long enough, and what deleted endpoints have left.
+    /// Removes deliveries whose retention is over, and those of deleted endpoints, if a sweep is due.
     mutating func sweep(_ lane: ReconnectingConnection) {
         let now = Sys.monotonicNanoseconds()
         guard now >= sweepAt, lane.isConnected else { return }
@@ -314,7 +318,7 @@ private struct Outbox {
         let removed = try? lane.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.removeOldDeliveries, parameters).int64(0, 0)
         }
-        // While there is more, in small steps between the claims.
+        // If there is more, small steps between the claims.
         let pause: Int64 = (removed ?? 0) >= Int64(Self.sweepMax) ? 250_000_000 : 30_000_000_000
         sweepAt = now + pause
     }
@@ -334,7 +338,7 @@ extension Parameters {
         parameters.appendArray(.float64, tries) { $0.append(float64: $1.duration) }
         parameters.appendArray(.int32, tries) { $0.append(int32: $1.status.map { Int32(clamping: $0) }) }
         parameters.appendArray(.text, tries) { $0.append(text: $1.error) }
-        // The server refuses U+0000 in a text.
+        // PostgreSQL refuses U+0000 in a text.
         parameters.appendArray(.text, tries) {
             $0.append(text: String($1.answer.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
         }

@@ -3,8 +3,8 @@ import Postgres
 
 // Deliveries, API keys and settings.
 extension ControlLane {
-    /// A page of the deliveries of a job or of an endpoint with their tries, newest first; in one state and
-    /// of one type if asked.
+    /// Reads a page of the deliveries of a job or an endpoint with their tries, newest first. `state` and
+    /// `type` filter them if given.
     package func deliveries(
         of subject: DeliverySubject, tenant: String, state: DeliveryRecord.State? = nil, type: String? = nil,
         before: DeliveryID? = nil, limit: Int,
@@ -15,7 +15,7 @@ extension ControlLane {
         reads.readPage("list_deliveries", of: .tenant(tenant), page, reply)
     }
 
-    /// One delivery with its tries.
+    /// Reads a delivery with its tries.
     package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
         read("delivery", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -26,7 +26,7 @@ extension ControlLane {
         }
     }
 
-    /// Makes a delivery due at once, whatever became of it.
+    /// Makes a delivery due at once, whatever its state is.
     package func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<Void>) {
         let context = context
         perform("redeliver", isRead: false, reply) { connection throws(PostgresError) in
@@ -43,12 +43,12 @@ extension ControlLane {
 
     // MARK: Keys
 
-    /// Keeps a key; one with the same hash is left as it is.
+    /// Creates a key, unless one with the same hash exists.
     package func createKey(_ key: APIKey, reply: @escaping Reply<Void>) {
         createKey(NewKey(key)) { reply($0.map { _ in }) }
     }
 
-    /// Keeps a key, or finds the one that the first request with the same idempotency key made.
+    /// Creates a key, or finds the one that the first request with the same idempotency key created.
     package func createKey(_ new: NewKey, reply: @escaping Reply<KeyCreation>) {
         let node = context.configuration.node
         perform("create_key", isRead: false, reply) {
@@ -60,7 +60,7 @@ extension ControlLane {
                 parameters.append(text: text)
             }
             let first = try connection.execute(Statements.readFirstKey, parameters)
-            // One that housekeeping has just removed: the client's next try will find it free.
+            // Housekeeping has just removed the idempotency key; the client's next attempt will find it free.
             guard first.rowCount == 1 else { return .failure(.idempotencyKeyInProgress) }
             guard first.bytes(0, 7) == new.idempotency?.fingerprint else {
                 return .failure(.idempotencyKeyReused)
@@ -69,9 +69,10 @@ extension ControlLane {
         }
     }
 
-    /// Keeps the service's first key, unless some node has made one, and calls `show` right before it counts:
-    /// a key that was not shown is never kept, whenever this process ends, and the next start makes another
-    /// one. Nodes that start at the same moment wait for each other here, so that only one shows its own.
+    /// Creates the first key of the service, unless a node has created one, and calls `show` before the
+    /// commit. A key that was not shown is therefore never stored: if this process ends in between, the next
+    /// start creates another one. Nodes that start at the same time wait for each other here, so that only
+    /// one shows its key.
     package func createFirstKey(
         _ key: APIKey, show: @escaping @Sendable () -> Void, reply: @escaping Reply<Void>
     ) {
@@ -90,7 +91,7 @@ extension ControlLane {
         }
     }
 
-    /// All keys, revoked ones included.
+    /// Reads all keys, including revoked ones.
     package func keys(reply: @escaping Reply<[APIKey]>) {
         perform("all_keys", isRead: true, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.allKeys)
@@ -98,7 +99,7 @@ extension ControlLane {
         }
     }
 
-    /// A page of keys, revoked ones included, newest first.
+    /// Reads a page of keys, including revoked ones, newest first.
     package func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>) {
         perform("list_keys", isRead: true, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -109,7 +110,7 @@ extension ControlLane {
         }
     }
 
-    /// One key, revoked or not.
+    /// Reads a key, revoked or not.
     package func key(_ id: KeyID, reply: @escaping Reply<APIKey>) {
         perform("read_key", isRead: true, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.readKey, .identifier(id))
@@ -117,7 +118,7 @@ extension ControlLane {
         }
     }
 
-    /// Revokes a key for good; `notFound` when there is none that is not revoked.
+    /// Revokes a key for good. Fails with `notFound` if there is no such key, or it was revoked before.
     package func revokeKey(_ id: KeyID, reply: @escaping Reply<Void>) {
         perform("revoke_key", isRead: false, reply) { connection throws(PostgresError) in
             let changed = try connection.execute(Statements.revokeKey, .identifier(id))
@@ -127,7 +128,7 @@ extension ControlLane {
 
     // MARK: Settings
 
-    /// The value of a setting; nil when there is none.
+    /// Reads the value of a setting; `nil` if it is not set.
     package func setting(_ name: String, reply: @escaping Reply<[UInt8]?>) {
         perform("setting", isRead: true, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -137,14 +138,14 @@ extension ControlLane {
         }
     }
 
-    /// Keeps a setting unless there is one. Returns the one that counts; nil when it could not be seen.
+    /// Writes a setting unless it is set. Returns the value that is stored; `nil` if it could not be read.
     static func putSetting(
         _ name: String, _ value: [UInt8], _ connection: inout Connection
     ) throws(PostgresError) -> [UInt8]? {
         var parameters = Parameters()
         parameters.append(text: name)
         parameters.append(bytea: value)
-        // Somebody who puts it at the same moment may be invisible to the first look.
+        // A value that another transaction inserts at the same time may be invisible to the first statement.
         for _ in 0..<3 {
             let rows = try connection.execute(Statements.putSetting, parameters)
             if rows.rowCount == 1 { return rows.bytes(0, 0) }
@@ -153,13 +154,13 @@ extension ControlLane {
     }
 }
 
-/// Whose deliveries are listed.
+/// The job or endpoint whose deliveries are listed.
 package enum DeliverySubject: Sendable {
     case job(JobID)
     case webhook(WebhookID)
 }
 
-/// A page of deliveries as it is read.
+/// State of a page of deliveries that is read in several turns.
 private struct DeliveryListReading: ListReading {
     let subject: DeliverySubject
     let tenant: String
@@ -215,7 +216,8 @@ private struct DeliveryListReading: ListReading {
 }
 
 extension DeliveryRecord {
-    /// The rows of list_deliveries.sql: one a try, or one that only says how far the list was looked through.
+    /// Reads rows of list_deliveries.sql: one for each try, or one that only says how far the list was
+    /// scanned.
     fileprivate static func all(_ rows: borrowing ResultSet) -> [DeliveryRecord] {
         var all: [DeliveryRecord] = []
         for row in 0..<rows.rowCount where !rows.isNull(row, 1) {

@@ -3,12 +3,13 @@ import Logging
 import Postgres
 import Sys
 
-/// Counts tenants' jobs, which reads a whole table: on a connection of its own, open only while it is needed.
+/// Counts the unfinished jobs of tenants, which reads the whole table `jobs`. Has its own thread and a
+/// connection that is open only while it is needed.
 package final class TenantCounts: Sendable {
-    /// Seconds between two censuses, at least, and as a multiple of what one takes.
+    /// Minimum seconds between two counts, and the pause as a multiple of the duration of one.
     private static let interval = 2.0
     private static let intervalFactor = 10.0
-    /// Seconds for which an answer is good enough for operators.
+    /// Seconds for which a count is recent enough for operators.
     private static let answerAge = 2.0
 
     private let context: StoreContext
@@ -16,14 +17,14 @@ package final class TenantCounts: Sendable {
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// The tenants that have unfinished jobs, as they were at most two seconds ago.
+    /// Returns the tenants that have unfinished jobs, as of at most two seconds ago.
     package func tenants(reply: @escaping Reply<[TenantStatus]>) {
         if !mailbox.send(reply) { reply(.failure(.unavailable)) }
     }
 
     func close() { mailbox.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
         let lane = context.connection(
             "census", adjust: { $0.statementTimeout = .seconds(60) })

@@ -4,34 +4,35 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Finished jobs by time: partitions are added ahead and removed as a whole, jobs that are kept for a shorter
-/// time are deleted in batches. Lives on the thread of the housekeeping lane.
+/// Retention of finished jobs. Adds partitions ahead of time, drops old ones as a whole, and deletes in
+/// batches the jobs that are kept for a shorter time. Used on the housekeeper's thread only.
 struct FinishedJobRetention {
-    /// "ferryhis": between nodes.
+    /// Advisory lock "ferryhis": one node at a time changes the history.
     private static let lock: Int64 = 0x6665_7272_7968_6973
     private static let batchMax: Int32 = 500
-    /// Jobs that may stay when their partition goes: those that ended long after they were accepted.
+    /// Maximum number of jobs that may be kept when their partition is dropped: those that ended long after
+    /// they were submitted.
     private static let lateCountMax = 1_000
-    /// Nanoseconds after which a partition that had to stay is looked through again.
+    /// Nanoseconds until a partition is scanned again that had to stay.
     private static let lateInterval: Int64 = 3_600_000_000_000
     private static let firstDelivery = DeliveryID(high: 0, low: 0)
-    /// As many times as long as a look through all deliveries is the pause until the next one.
+    /// Pause after a scan of all deliveries, as a multiple of its duration.
     private static let pauseOfDeliveryLooks: Int64 = 50
-    /// Seconds; what stays for less is deleted in batches.
+    /// Seconds; with a shorter retention, jobs are deleted in batches.
     private static let shortRetention = 86_400.0
-    /// By how much the clocks of nodes may differ.
+    /// Seconds by which the clocks of nodes may differ.
     private static let clockSeconds = 60.0
-    /// Passes of the relay that one batch waits for, and milliseconds for each.
+    /// Maximum number of relay passes that one batch waits for, and milliseconds of each wait.
     private static let passMax = 5
     private static let passMilliseconds: Int32 = 1_000
     private static let keyLifetimeSeconds = 86_400.0
     private static let keyMax = 2_000
-    /// A partition is looked through once.
+    /// Timeout of statements that scan a whole partition.
     private static let timeout = Duration.seconds(300)
 
     private struct Partition {
         let name: String
-        /// It holds the jobs that were made before, since the end of the one before it.
+        /// End of the time range (exclusive) of its jobs' creation.
         let end: Timestamp
         let isAttached: Bool
         let rowCount: Int64
@@ -46,14 +47,15 @@ struct FinishedJobRetention {
     }
 
     private let context: StoreContext
-    /// Called after each batch and each partition, in no transaction: what others wait for, while the history
-    /// has work for hours.
+    /// Called after each batch and each partition, outside of any transaction: runs urgent work while the
+    /// history keeps the thread busy for hours.
     private let turn: (ReconnectingConnection) throws(PostgresError) -> Void
-    /// By partition; instants of the monotonic clock.
+    /// Next scan by partition, in monotonic nanoseconds.
     private var nextLooks: [String: Int64] = [:]
-    /// Older deliveries have been looked at; those that were pending are looked at again with all others.
+    /// Deliveries up to this id were scanned; those that were pending are checked again by the next scan of
+    /// all deliveries.
     private var deliveryPlace = firstDelivery
-    /// Of the monotonic clock.
+    /// Monotonic nanoseconds.
     private var nextDeliveryLook: Int64 = 0
 
     init(_ context: StoreContext, turn: @escaping (ReconnectingConnection) throws(PostgresError) -> Void) {
@@ -63,9 +65,9 @@ struct FinishedJobRetention {
 
     private var retention: Double { context.configuration.retentionSeconds }
 
-    /// Everything that is due.
+    /// Does everything that is due.
     mutating func keep(_ lane: ReconnectingConnection) throws(PostgresError) {
-        // Before anything that may take its time: what has no partition goes to the one for the rest.
+        // First, since the other parts may take long: jobs without a partition go to `finished_jobs_rest`.
         try Self.part(context) { () throws(PostgresError) in
             var isAdded = true
             while isAdded { isAdded = try addNext(lane) }
@@ -75,7 +77,7 @@ struct FinishedJobRetention {
         try Self.part(context) { () throws(PostgresError) in try removeOldKeys(lane) }
     }
 
-    /// What fails today may fail each time, and keeps nobody from the next part.
+    /// Runs one part. If it fails, the next part runs all the same; only a lost connection is thrown.
     private static func part(
         _ context: StoreContext, _ body: () throws(PostgresError) -> Void
     ) throws(PostgresError) {
@@ -83,7 +85,7 @@ struct FinishedJobRetention {
             try body()
         } catch {
             if error.isConnectionLost { throw error }
-            // Somebody reads for long; the next round comes soon.
+            // A long read holds a lock; the next run comes soon.
             if error.sqlState == lockNotAvailable { return }
             context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
         }
@@ -93,7 +95,7 @@ struct FinishedJobRetention {
 
     // MARK: Partitions
 
-    /// True: one was added, and another one may be needed.
+    /// Adds a partition if one is due. Returns `true` if another one may be due.
     private func addNext(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
         let width = context.configuration.historyWidthSeconds
         let now = context.clock.now()
@@ -101,7 +103,7 @@ struct FinishedJobRetention {
             guard let last = try Self.partitions(&connection).last(where: \.isAttached),
                 last.end < now + 2 * width
             else { return false }
-            // After a long stop there are jobs beyond the last one already, in the one for the rest.
+            // After a long stop, `finished_jobs_rest` has jobs after the end of the last partition.
             let since = last.end > now ? last.end : now + Self.clockSeconds
             var parameters = Parameters()
             parameters.append(JobID.first(at: since))
@@ -155,7 +157,7 @@ struct FinishedJobRetention {
         }
     }
 
-    /// Deletes from a partition that has to stay what does not.
+    /// Deletes jobs from a partition that has to stay, if their retention is over.
     private func thin(
         _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
     ) throws(PostgresError) {
@@ -197,7 +199,7 @@ struct FinishedJobRetention {
         }
     }
 
-    /// A transaction of one node at a time; nil: another one is at it.
+    /// Runs a transaction under the advisory lock. Returns `nil` if another node holds it.
     private func exclusively<Value>(
         _ lane: ReconnectingConnection, _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value? {
@@ -228,7 +230,7 @@ struct FinishedJobRetention {
             try delete(statement, parameters, since: now + -own, lane)
         }
         var parameters = Parameters()
-        // The partitions are too wide for it, and there cannot be many.
+        // With a short retention, partitions are too wide, and there are few jobs.
         let isShort = retention < Self.shortRetention
         if isShort { parameters.append(JobID.first(at: now + -retention)) }
         parameters.append(now + -retention)
@@ -238,7 +240,7 @@ struct FinishedJobRetention {
         try deleteDeliveries(before: DeliveryID.first(at: now + -retention), lane)
     }
 
-    /// In small transactions: a day's submissions may be as many millions.
+    /// Removes old idempotency keys in small transactions: a day may have millions.
     private func removeOldKeys(_ lane: ReconnectingConnection) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(float64: Self.keyLifetimeSeconds)
@@ -252,8 +254,8 @@ struct FinishedJobRetention {
         }
     }
 
-    /// Each batch begins where the one before ended: what stays is passed once. The last parameter is that
-    /// place.
+    /// Deletes jobs in batches. Each batch begins where the one before ended, so that jobs which stay are
+    /// read once. The last parameter of `statement` is that id.
     private func delete(
         _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ lane: ReconnectingConnection
     ) throws(PostgresError) {
@@ -268,7 +270,7 @@ struct FinishedJobRetention {
                 return (rows.identifiers(), hasEvents ? rows.int64(0, 1) : nil)
             }
             guard let greatest = old.max() else { return }
-            // What they have said needs their rows to be told.
+            // The relay needs the rows of jobs to create the deliveries of their events.
             if let place, try !awaitNumbers(upTo: place, lane) { return }
             var removal = Parameters()
             removal.appendArray(.uuid, old) { $0.append($1) }
@@ -284,7 +286,8 @@ struct FinishedJobRetention {
         }
     }
 
-    /// Waits until all events up to a place in the inbox have their numbers. False: not now.
+    /// Waits until all events up to a position of the inbox have their numbers. Returns `false` if that takes
+    /// too long.
     private func awaitNumbers(upTo place: Int64, _ lane: ReconnectingConnection) throws(PostgresError) -> Bool
     {
         for _ in 0..<Self.passMax {
@@ -300,7 +303,8 @@ struct FinishedJobRetention {
         return false
     }
 
-    /// What is still pending is passed once, not by each batch of each round: there may be millions.
+    /// Deletes old deliveries. Pending ones stay and are skipped until the next scan of all deliveries: there
+    /// may be millions.
     private mutating func deleteDeliveries(
         before end: DeliveryID, _ lane: ReconnectingConnection
     ) throws(PostgresError) {
@@ -329,7 +333,7 @@ struct FinishedJobRetention {
 }
 
 extension Identifier {
-    /// The first one of that time.
+    /// Returns the lowest id of that time.
     static func first(at instant: Timestamp) -> Self {
         Self(high: UInt64(max(0, instant.microseconds / 1_000)) << 16, low: 0)
     }

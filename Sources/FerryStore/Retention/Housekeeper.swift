@@ -3,19 +3,19 @@ import Logging
 import Postgres
 import Sys
 
-/// What somebody has to do for everybody, and what may take its time: cancels and ends invalidated sessions,
-/// reminds of what is not acknowledged, keeps the history of finished jobs. Every node does it, as far as no
-/// other one is at it; what a dead one has begun the next one goes on with.
+/// Slow and shared work of the cluster: cancels jobs of and ends invalidated sessions, sends reminders of
+/// unacknowledged jobs, and applies the retention of finished jobs. Runs on every node and skips work that
+/// another node does at that moment; another node continues what a crashed one has begun.
 package final class Housekeeper: Sendable {
-    /// Jobs that one transaction cancels at most.
+    /// Maximum number of jobs that one transaction cancels.
     private static let batchMax: Int32 = 200
-    /// "ferryend": between nodes that cancel.
+    /// Advisory lock "ferryend": one node at a time cancels jobs of sessions.
     private static let sessionLock: Int64 = 0x6665_7272_7965_6e64
     private static let intervalMilliseconds: Int32 = 3_000
-    /// Nanoseconds between two looks at the history.
+    /// Nanoseconds between two runs of the retention.
     private static let historyInterval: Int64 = 30_000_000_000
 
-    /// More often where jobs stay for a short time only.
+    /// More often if the retention is short.
     private static func historyInterval(_ configuration: StoreConfiguration) -> Int64 {
         min(historyInterval, Int64(configuration.retentionSeconds / 4 * 1e9))
     }
@@ -26,14 +26,14 @@ package final class Housekeeper: Sendable {
 
     func close() { context.chores.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
         let lane = context.connection(
             "housekeeping",
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
-                // A partition is looked through at once.
+                // One statement may scan a whole partition.
                 options.statementTimeout = .seconds(300)
             })
         let reminders = Reminders(context)
@@ -64,7 +64,8 @@ package final class Housekeeper: Sendable {
 
     // MARK: Sessions
 
-    /// Cancels a batch of the jobs of sessions that were invalidated with `cancel`. True: there may be more.
+    /// Cancels a batch of jobs of sessions that were invalidated with `cancel`. Returns `true` if there may
+    /// be more.
     private func cancelJobs(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
         var lock = Parameters()
         lock.append(int64: Self.sessionLock)
@@ -87,11 +88,11 @@ package final class Housekeeper: Sendable {
     }
 
     private struct CancelledBatch {
-        /// Jobs that are over.
+        /// Jobs that have ended.
         var finished: [JobID] = []
-        /// Jobs whose nodes were asked.
+        /// Running jobs whose cancellation was requested from their nodes.
         var asked: [JobID] = []
-        /// Somebody is to be told of one of them.
+        /// `true` if a webhook wants the end of one of them.
         var isWanted = false
         var hasDependents = false
         let isFull: Bool
@@ -118,7 +119,7 @@ package final class Housekeeper: Sendable {
         }
     }
 
-    /// Ends sessions whose last job is over.
+    /// Ends invalidated sessions whose last job has ended.
     private func endSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
         while true {
             var parameters = Parameters()

@@ -72,8 +72,8 @@ final class LimitsCache: Sendable {
 extension ControlLane {
     /// Reads the limits of the service.
     package func limits(reply: @escaping Reply<TransferLimits>) {
-        let board = context.limits
-        setting(LimitsCache.setting) { reply($0.map { board.limits($0) }) }
+        let cache = context.limits
+        setting(LimitsCache.setting) { reply($0.map { cache.limits($0) }) }
     }
 
     /// Changes the limits of all nodes: this node at once, other nodes when they are notified.

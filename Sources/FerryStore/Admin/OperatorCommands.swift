@@ -43,7 +43,7 @@ extension ControlLane {
 
     private func adoptWishes(_ connection: inout Connection) throws(PostgresError) {
         let rows = try connection.execute(Statements.readOperations, .wishes(context))
-        if let wishes = OperatorSettings(rows), context.adopt(wishes) { wakeDispatcher() }
+        if let settings = OperatorSettings(rows), context.adopt(settings) { wakeDispatcher() }
     }
 
     // MARK: Audit

@@ -26,7 +26,7 @@ package final class TenantCounts: Sendable {
 
     /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "census", adjust: { $0.statementTimeout = .seconds(60) })
         var last: (tenants: [TenantStatus], at: Int64)?
         var nextAt: Int64 = 0
@@ -40,11 +40,11 @@ package final class TenantCounts: Sendable {
             }
             let isTight = context.admission.isTight
             guard !asked.isEmpty || isTight && now >= nextAt else {
-                if !isTight { lane.close() }
+                if !isTight { database.close() }
                 continue
             }
             do {
-                let tenants = try count(lane)
+                let tenants = try count(database)
                 let end = monotonicNanoseconds()
                 last = (tenants, end)
                 nextAt = end + Int64(max(Self.interval * 1e9, Self.intervalFactor * Double(end - now)))
@@ -53,15 +53,16 @@ package final class TenantCounts: Sendable {
             } catch {
                 nextAt = now + Int64(Self.interval * 1e9)
                 if !error.isConnectionLost {
-                    context.logger.error("tenants could not be counted", metadata: ["error": "\(error)"])
+                    context.logger.error(
+                        "counting the jobs of tenants failed", metadata: ["error": "\(error)"])
                 }
                 for reply in asked { reply(.failure(.unavailable)) }
             }
         }
     }
 
-    private func count(_ lane: ReconnectingConnection) throws(PostgresError) -> [TenantStatus] {
-        try lane.withConnection { connection throws(PostgresError) in
+    private func count(_ database: ReconnectingConnection) throws(PostgresError) -> [TenantStatus] {
+        try database.withConnection { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.countTenants, timeout: .seconds(60))
             return (0..<rows.rowCount).map { row in
                 TenantStatus(

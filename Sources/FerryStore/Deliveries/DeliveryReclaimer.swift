@@ -20,7 +20,7 @@ final class DeliveryReclaimer: Sendable {
     /// Reclaims deliveries of dead nodes, once for each last heartbeat. A node's own sender stops earlier
     /// (`Heartbeat.lease`).
     func takeBack(
-        of dead: [NodeID: Timestamp], _ lane: ReconnectingConnection, lock: Int64
+        of dead: [NodeID: Timestamp], _ database: ReconnectingConnection, lock: Int64
     ) throws(PostgresError) {
         let known = done.withLock { done in
             done = done.filter { dead[$0.key] != nil }
@@ -29,7 +29,7 @@ final class DeliveryReclaimer: Sendable {
         for (node, heartbeatAt) in dead where known[node] != heartbeatAt {
             // Not repeated after an error: the deliveries are due again when their lease is over.
             done.withLock { $0[node] = heartbeatAt }
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
                     // Under the lock, so that a node that comes back finds either its heartbeat counted or
                     // its deliveries reclaimed.
@@ -54,7 +54,7 @@ final class DeliveryReclaimer: Sendable {
         ).int64(0, 0)
         guard count > 0 else { return }
         context.logger.notice(
-            "deliveries of a lost sender are due again",
+            "deliveries of a dead node are due again",
             metadata: ["count": "\(count)", "node.id": "\(node)"])
         context.commitObserver?.deliveriesAdded(Int(count))
     }

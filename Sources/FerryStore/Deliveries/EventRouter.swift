@@ -127,14 +127,15 @@ struct EventRouter {
         var wanted: [WantedEvent] = []
         var count = 0
         for row in rows {
-            let tells = sessions.record(row.tenant, row.session)?.configuration.sendsLaunchEvents ?? true
+            let sendsEvents =
+                sessions.record(row.tenant, row.session)?.configuration.sendsLaunchEvents ?? true
             for (place, entry) in zip(count..., row.entries) {
                 guard let record = entry.record else { continue }
                 let isOfJob =
                     !record.type.isOfSession
                     && (record.isWanted || (record.type == .jobCreated && record.wantsSession))
                 let isOfEndpoints =
-                    tells
+                    sendsEvents
                     && interests.mayWant(tenant: row.tenant, session: row.session, type: record.type)
                 guard isOfJob || isOfEndpoints || record.type.isOfSession else { continue }
                 wanted.append(
@@ -152,6 +153,7 @@ struct EventRouter {
         _ event: WantedEvent, _ stored: StoredJob?, _ interests: WebhookInterests
     ) -> (deliveries: [PlannedDelivery], receiver: SessionReceiver?) {
         var record = stored?.record
+        // Logged below if a webhook of the job wants the event.
         let spec = record.flatMap { try? JobSpec(storedJSON: $0.specJSON) }
         record?.spec = spec
         let own = event.isOfJob ? spec?.webhook : nil
@@ -159,22 +161,22 @@ struct EventRouter {
             event.isOfEndpoints ? interests.wanting(event.record, event.tenant, event.session, spec) : []
         if event.isOfJob, own == nil {
             context.logger.error(
-                "nobody can be told of an event",
+                "a job webhook gets no delivery of an event: the job is deleted or cannot be read",
                 metadata: [
                     "event.type": "\(event.record.type.rawValue)",
                     "job.id": "\(event.record.job?.description ?? "none")",
                 ])
         }
         var deliveries: [PlannedDelivery] = []
-        let isTold = own != nil && event.record.isWanted
-        if isTold || !wanting.isEmpty {
+        let isOwnWanted = own != nil && event.record.isWanted
+        if isOwnWanted || !wanting.isEmpty {
             let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
             let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?) in
                 PlannedDelivery(
                     place: event.place, url: url, jobJSON: json, secrets: secrets,
                     traceparent: stored?.traceparent, endpoint: endpoint)
             }
-            if isTold, let own { deliveries.append(add(own.url, stored?.sealedSecrets, nil)) }
+            if isOwnWanted, let own { deliveries.append(add(own.url, stored?.sealedSecrets, nil)) }
             deliveries += wanting.map { add($0.url, nil, $0.endpoint) }
         }
         guard let own, let job = event.record.job, event.record.type == .jobCreated,
@@ -206,12 +208,14 @@ struct EventRouter {
         }
         let count = try add(drafts, &connection)
         // After the receivers, since a job's webhook may have been added in this pass.
-        return count + (try tell(ofSessions.compactMap { events[$0] }, &connection))
+        return count + (try addSessionDeliveries(ofSessions.compactMap { events[$0] }, &connection))
     }
 
     /// Adds deliveries of session events to the job webhooks that have asked for them, one for each URL.
     /// Returns their number.
-    private func tell(_ events: [Event], _ connection: inout Connection) throws(PostgresError) -> Int {
+    private func addSessionDeliveries(_ events: [Event], _ connection: inout Connection) throws(PostgresError)
+        -> Int
+    {
         var count = 0
         for type in EventType.allCases where type.isOfSession {
             var left = events.filter { $0.record.type == type }

@@ -17,6 +17,7 @@ extension WebhookRecord {
         endpoint.format = WebhookEndpoint.Format(rawValue: rows.text(row, 12)) ?? .standard
         endpoint.retryDelays = rows.float64Array(row, 13).compactMap { $0 }
         endpoint.disableAfter = rows.float64(row, 14)
+        // Unreadable rules ask for no acknowledgement.
         endpoint.acknowledgement = rows.bytesOrNil(row, 20).flatMap {
             try? AcknowledgementRules(storedJSON: $0)
         }
@@ -41,6 +42,7 @@ extension WebhookRecord {
 extension JobSpec.Pair {
     /// Returns the members of a JSON object whose values are texts.
     static func pairs(of json: [UInt8]?) -> [JobSpec.Pair] {
+        // PostgreSQL returns valid JSON only.
         guard let json, let members = (try? JSON.parse(json))?.members else { return [] }
         return members.map { JobSpec.Pair($0.name, $0.value.string ?? "") }
     }

@@ -45,7 +45,7 @@ struct InboxSelection {
 
     var rowMax = Self.rowMax
     /// `InboxLowWatermark.position`: rows up to it are not read.
-    var floor: Int64 = 0
+    var lowWatermark: Int64 = 0
     /// Tenants whose rows are skipped.
     var except: [String] = []
     /// The only tenant whose rows are taken; `nil` for all except those skipped.
@@ -55,7 +55,7 @@ struct InboxSelection {
     var parameters: Parameters {
         var parameters = Parameters.int32(rowMax)
         parameters.append(int64: Self.byteCountMax)
-        parameters.append(int64: floor)
+        parameters.append(int64: lowWatermark)
         parameters.appendArray(.text, except) { $0.append(text: $1) }
         parameters.append(text: tenant)
         return parameters

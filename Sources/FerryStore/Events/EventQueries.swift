@@ -105,6 +105,7 @@ extension ControlLane {
     ) throws(PostgresError) -> [Event] {
         var parameters = Parameters()
         parameters.append(text: job.tenant)
+        // Without a readable spec only marked rows are found.
         parameters.append(text: (try? JobSpec(storedJSON: job.specJSON))?.session)
         parameters.append(job.id)
         let times = [job.createdAt, job.startedAt, job.finishedAt].compactMap(\.self)
@@ -205,7 +206,7 @@ private struct EventListReading: ListReading {
     mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
         var (rowCount, left) = (Self.rowCountMin, scan.turnRowCount)
         while left > 0 {
-            let scanned = try look(rowCount, scanning: left, &connection)
+            let scanned = try read(rowCount, scanning: left, &connection)
             guard let scanned else {
                 return value = ListPage(try ControlLane.entries(events, &connection))
             }
@@ -219,11 +220,11 @@ private struct EventListReading: ListReading {
     }
 
     /// An id below every event since `query.since`; `nil` if the query has no such bound.
-    private var floor: EventID? { query.since.map { EventID.first(at: $0 + -Self.clockSeconds) } }
+    private var lowerBound: EventID? { query.since.map { EventID.first(at: $0 + -Self.clockSeconds) } }
 
     /// Adds the events of the next rows. Returns the number of rows read, or `nil` if the page is full or the
     /// log ends.
-    private mutating func look(
+    private mutating func read(
         _ rowCount: Int32, scanning scanCount: Int, _ connection: inout Connection
     ) throws(PostgresError) -> Int? {
         var parameters = Parameters()
@@ -233,7 +234,7 @@ private struct EventListReading: ListReading {
         parameters.append(int32: query.types)
         parameters.append(query.since)
         parameters.append(int32: rowCount)
-        parameters.append(floor)
+        parameters.append(lowerBound)
         parameters.append(int32: Int32(scanCount))
         let rows = try connection.execute(Statements.listEvents, parameters)
         for row in 0..<rows.rowCount where !rows.isNull(row, 4) {
@@ -249,7 +250,7 @@ private struct EventListReading: ListReading {
         guard rows.rowCount == Int(rowCount) || scanned == scanCount else { return nil }
         let row: EventID = rows.identifier(end, 0)
         // The scan of a session does not stop there by itself.
-        if let floor, row < floor { return nil }
+        if let lowerBound, row < lowerBound { return nil }
         (stoppedAt, last) = (row, row.predecessor)
         return scanned
     }
@@ -259,7 +260,7 @@ extension JobRecord {
     fileprivate var withoutBody: JobRecord {
         var record = self
         record.body = nil
-        // Decoded once: each event of the job is encoded with it.
+        // Decoded once: each event of the job is encoded with it. An unreadable spec stays `nil`.
         record.spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON))
         return record
     }

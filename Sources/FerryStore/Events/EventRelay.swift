@@ -45,7 +45,7 @@ final class EventRelay: Sendable {
     /// Body of the thread; returns after `close()`. Events left in the inbox are found by the next process or
     /// another node.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "events", counts: true,
             adjust: { options in
                 options.pinsPlans = true
@@ -55,21 +55,21 @@ final class EventRelay: Sendable {
         let mailbox = context.events.mailbox
         let handover = DeliveryHandover(context)
         var ends = SessionEnds(context)
-        var floor = InboxLowWatermark()
+        var lowWatermark = InboxLowWatermark()
         var rowMax = InboxSelection.rowMax
-        var pace = RelayDelay()
+        var delay = RelayDelay()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
         var lastPass: Int64 = 0
         var isDue = false
         while true {
-            let pause = max(Int64(lane.retryIn / .nanoseconds(1)), nextPass - Sys.monotonicNanoseconds())
+            let pause = max(Int64(database.retryIn / .nanoseconds(1)), nextPass - Sys.monotonicNanoseconds())
             let messages = mailbox.wait(milliseconds: Int32(max(0, pause + 999_999) / 1_000_000))
             let isClosed = mailbox.isClosed
             let now = Sys.monotonicNanoseconds()
             for message in messages {
                 switch message {
-                case .wake: nextPass = min(nextPass, pace.earliest)
+                case .wake: nextPass = min(nextPass, delay.earliest)
                 case .soon: nextPass = min(nextPass, lastPass + Self.soonInterval)
                 case .pass: nextPass = now
                 }
@@ -80,12 +80,13 @@ final class EventRelay: Sendable {
                 var found = (eventCount: 0, isMore: false)
                 if isDue || now >= nextLook {
                     found = relay(
-                        lane, handover, &ends, &floor, &rowMax, isDue: isDue, looks: now >= nextLook)
+                        database, handover, &ends, &lowWatermark, &rowMax, isDue: isDue,
+                        looks: now >= nextLook)
                     if now >= nextLook { nextLook = now + Self.lookInterval }
                 }
                 isDue = found.isMore
                 lastPass = Sys.monotonicNanoseconds()
-                pace.ended(lastPass, eventCount: found.eventCount)
+                delay.ended(lastPass, eventCount: found.eventCount)
                 nextPass = lastPass + (found.isMore ? 0 : Self.writtenInterval)
             }
             for case .pass(let done) in messages { done() }
@@ -96,28 +97,29 @@ final class EventRelay: Sendable {
     /// Runs the passes that are due. `isDue`: events are known to be in the inbox. `looks`: also checks for
     /// events of other nodes. Returns how many events were numbered, and whether known events are left.
     private func relay(
-        _ lane: ReconnectingConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: inout InboxLowWatermark, _ rowMax: inout Int32, isDue: Bool, looks: Bool
+        _ database: ReconnectingConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
+        _ lowWatermark: inout InboxLowWatermark, _ rowMax: inout Int32, isDue: Bool, looks: Bool
     ) -> (eventCount: Int, isMore: Bool) {
         do {
-            return try lane.withConnection { connection throws(PostgresError) in
-                floor.connected(lane.connectionCount)
+            return try database.withConnection { connection throws(PostgresError) in
+                lowWatermark.connected(database.connectionCount)
                 var isFound = false
-                if looks { isFound = try look(&connection, &ends, &floor) }
+                if looks { isFound = try look(&connection, &ends, &lowWatermark) }
                 var found = (eventCount: 0, isMore: false)
                 if isDue || isFound {
-                    found = try passes(&connection, handover, &ends, floor.position, &rowMax)
+                    found = try passes(&connection, handover, &ends, lowWatermark.position, &rowMax)
                 }
                 if context.events.takeEndedDeliveries() { ends.isDue = true }
                 // After the passes, since each drained session is looked up among the events without a
                 // number.
-                found.eventCount += try ends.tell(&connection, handover, floor: floor.position)
+                found.eventCount += try ends.writeFinalEvents(
+                    &connection, handover, lowWatermark: lowWatermark.position)
                 return found
             }
         } catch {
             // The events stay in the inbox; the next check finds them.
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
+                context.logger.error("numbering events failed", metadata: ["error": "\(error)"])
             }
             return (0, false)
         }
@@ -125,11 +127,11 @@ final class EventRelay: Sendable {
 
     /// Checks for events that other nodes or an earlier process have left.
     private func look(
-        _ connection: inout Connection, _ ends: inout SessionEnds, _ floor: inout InboxLowWatermark
+        _ connection: inout Connection, _ ends: inout SessionEnds, _ lowWatermark: inout InboxLowWatermark
     ) throws(PostgresError) -> Bool {
         let now = Sys.monotonicNanoseconds()
-        let found = try Self.look(floor.question(now), &connection)
-        floor.note(found.look, at: now)
+        let found = try Self.look(lowWatermark.question(now), &connection)
+        lowWatermark.note(found.look, at: now)
         let isEmpty = found.look.first == nil
         if isEmpty { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
         context.events.hasEndpoints.store(found.hasEndpoints, ordering: .relaxed)
@@ -155,14 +157,14 @@ final class EventRelay: Sendable {
     /// must not delay all others.
     private func passes(
         _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: Int64, _ rowMax: inout Int32
+        _ lowWatermark: Int64, _ rowMax: inout Int32
     ) throws(PostgresError) -> (eventCount: Int, isMore: Bool) {
         var busy: [String] = []
         var eventCount = 0
         while true {
             let outcome: RelayTransaction.Outcome
             do throws(PostgresError) {
-                let selection = InboxSelection(rowMax: rowMax, floor: floor, except: busy)
+                let selection = InboxSelection(rowMax: rowMax, lowWatermark: lowWatermark, except: busy)
                 outcome = try RelayTransaction.commit(&connection, context, selection, handover: handover)
             } catch {
                 handover.discard()
@@ -200,7 +202,7 @@ final class EventRelay: Sendable {
         guard let outcome, let rejected = outcome.rejected else { return false }
         context.metrics.rejectedEvents.add(1, ordering: .relaxed)
         context.logger.critical(
-            "events were set aside that the database refuses",
+            "events were moved to rejected_events, since the database refuses them",
             metadata: [
                 "tenant": "\(rejected.tenant)", "session": "\(rejected.session)", "error": "\(error)",
                 "numbered": "\(isNumbered)",

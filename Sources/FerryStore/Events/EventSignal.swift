@@ -23,33 +23,33 @@ final class EventSignal: Sendable {
     private let haveDeliveriesEnded = Atomic<Bool>(false)
     /// `true` if events were written that the relay has not looked for.
     private let isPending = Atomic<Bool>(false)
-    private enum Hurry: UInt8 { case none, soon, now }
+    private enum Urgency: UInt8 { case none, soon, now }
     /// Highest urgency sent to the relay since it last began to look.
-    private let told = Atomic<UInt8>(Hurry.none.rawValue)
-    private let whenNumbered = Mutex<(@Sendable () -> Void)?>(nil)
+    private let sentUrgency = Atomic<UInt8>(Urgency.none.rawValue)
+    private let numberedBody = Mutex<(@Sendable () -> Void)?>(nil)
 
     /// Call after a commit with events. `isWanted`: `true` if a webhook wants one of them.
     func written(isWanted: Bool) {
         isPending.store(true, ordering: .releasing)
         if isWanted || hasEndpoints.load(ordering: .relaxed) {
-            tell(.now)
+            wakeRelay(.now)
         } else if hasListeners.load(ordering: .relaxed) {
-            tell(.soon)
+            wakeRelay(.soon)
         }
     }
 
     /// Wakes the relay, once until it begins to look.
-    private func tell(_ hurry: Hurry) {
-        let before = told.max(hurry.rawValue, ordering: .acquiringAndReleasing).oldValue
-        guard before < hurry.rawValue else { return }
-        mailbox.send(hurry == .now ? .wake : .soon)
+    private func wakeRelay(_ urgency: Urgency) {
+        let before = sentUrgency.max(urgency.rawValue, ordering: .acquiringAndReleasing).oldValue
+        guard before < urgency.rawValue else { return }
+        mailbox.send(urgency == .now ? .wake : .soon)
     }
 
     /// Call after deliveries were accepted or given up.
     func deliveriesEnded() {
         guard awaitsDeliveries.load(ordering: .sequentiallyConsistent) else { return }
         haveDeliveriesEnded.store(true, ordering: .sequentiallyConsistent)
-        tell(.soon)
+        wakeRelay(.soon)
     }
 
     /// Returns whether deliveries have ended since the last call. Called by the relay before it looks.
@@ -59,15 +59,15 @@ final class EventSignal: Sendable {
 
     /// Returns whether events were written since the last call. Called by the relay before it looks.
     func takePending() -> Bool {
-        told.store(Hurry.none.rawValue, ordering: .sequentiallyConsistent)
+        sentUrgency.store(Urgency.none.rawValue, ordering: .sequentiallyConsistent)
         return isPending.exchange(false, ordering: .acquiringAndReleasing)
     }
 
     /// Sets the function that is called when the log has grown.
-    func onNumbered(_ body: @escaping @Sendable () -> Void) { whenNumbered.withLock { $0 = body } }
+    func onNumbered(_ body: @escaping @Sendable () -> Void) { numberedBody.withLock { $0 = body } }
 
     /// Call after a pass of this node.
     func numbered() {
-        if hasListeners.load(ordering: .relaxed) { whenNumbered.withLock { $0 }?() }
+        if hasListeners.load(ordering: .relaxed) { numberedBody.withLock { $0 }?() }
     }
 }

@@ -40,7 +40,7 @@ package final class EventTail: Sendable {
 
     /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "event-tail",
             adjust: { options in
                 options.connectTimeout = .seconds(2)
@@ -50,7 +50,7 @@ package final class EventTail: Sendable {
         var reader: Reader?
         var waiting: [@Sendable () -> Void] = []
         while true {
-            let pause = max(Self.interval, Int32(lane.retryIn / .milliseconds(1)) + 1)
+            let pause = max(Self.interval, Int32(database.retryIn / .milliseconds(1)) + 1)
             let messages = mailbox.wait(milliseconds: reader == nil ? -1 : pause)
             for message in messages {
                 switch message {
@@ -63,7 +63,7 @@ package final class EventTail: Sendable {
                     guard !isNeeded() else { continue }
                     context.events.hasListeners.store(false, ordering: .relaxed)
                     reader = nil
-                    lane.close()
+                    database.close()
                 }
             }
             if mailbox.isClosed {
@@ -73,7 +73,7 @@ package final class EventTail: Sendable {
             if reader == nil {
                 waiting.forEach { $0() }
                 waiting = []
-            } else if read(&reader, lane) {
+            } else if read(&reader, database) {
                 waiting.forEach { $0() }
                 waiting = []
             }
@@ -81,15 +81,15 @@ package final class EventTail: Sendable {
     }
 
     /// Returns `false` if the database is unreachable.
-    private func read(_ reader: inout Reader?, _ lane: ReconnectingConnection) -> Bool {
+    private func read(_ reader: inout Reader?, _ database: ReconnectingConnection) -> Bool {
         do {
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 try reader?.read(&connection)
             }
             return true
         } catch {
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("the log of events could not be read", metadata: ["error": "\(error)"])
+                context.logger.error("reading the event log failed", metadata: ["error": "\(error)"])
             }
             return false
         }

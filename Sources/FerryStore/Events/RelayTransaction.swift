@@ -67,12 +67,12 @@ struct RelayTransaction {
     /// pending.
     static func drain(
         _ sessions: [(tenant: String, session: String)], _ connection: inout Connection,
-        _ context: StoreContext, floor: Int64, handover: DeliveryHandover?
+        _ context: StoreContext, lowWatermark: Int64, handover: DeliveryHandover?
     ) throws(PostgresError) -> Outcome {
         var parameters = Parameters()
         parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
-        parameters.append(int64: floor)
+        parameters.append(int64: lowWatermark)
         return try connection.transaction { [parameters] connection throws(PostgresError) in
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.lockRescue, .int64(Self.lock))
@@ -81,7 +81,7 @@ struct RelayTransaction {
             }
             var pass = RelayTransaction(context, handover)
             pass.note(last: results.take(1))
-            try pass.tell(results.take(2), &connection)
+            try pass.writeFinalEvents(results.take(2), &connection)
             return pass.outcome
         }
     }
@@ -162,7 +162,8 @@ struct RelayTransaction {
                 position: taken.int64(row, 4), tenant: taken.text(row, 0), session: taken.text(row, 1),
                 packed: packed, entries: EventRecord.unpack(packed))
             if (next.entries.last?.range.upperBound ?? 0) != packed.count {
-                context.logger.error("events are damaged", metadata: ["session": "\(next.session)"])
+                context.logger.error(
+                    "a row of event_inbox ends in unreadable bytes", metadata: ["session": "\(next.session)"])
             }
             if !next.entries.isEmpty { rows.append(next) }
         }
@@ -269,7 +270,7 @@ struct RelayTransaction {
     }
 
     /// Writes the final event of sessions. `drained`: the result of drain_sessions.sql.
-    private mutating func tell(
+    private mutating func writeFinalEvents(
         _ drained: consuming ResultSet, _ connection: inout Connection
     ) throws(PostgresError) {
         guard drained.rowCount > 0 else { return }

@@ -56,7 +56,7 @@ final class HostCoordinator: Sendable {
 
     /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "hosts",
             adjust: { options in
                 options.pinsPlans = true
@@ -65,7 +65,7 @@ final class HostCoordinator: Sendable {
             })
         var progress = Progress()
         while true {
-            let messages = health.messages.wait(milliseconds: patience(progress, lane))
+            let messages = health.messages.wait(milliseconds: waitMilliseconds(progress, database))
             if health.messages.isClosed { return }
             for message in messages {
                 switch message {
@@ -74,23 +74,23 @@ final class HostCoordinator: Sendable {
                     progress.runningCount -= 1
                 case .looked(let isReached):
                     if progress.reach.looked(isReached: isReached, at: context.clock.now()) {
-                        comeBack("A host is reached again.")
+                        endPartition("a host is reachable again")
                     }
                 case .trouble, .changed: break
                 }
             }
             do {
-                try step(&progress, lane)
+                try step(&progress, database)
             } catch {
                 if !error.isConnectionLost && !error.isRetryable {
-                    context.logger.error("looking after hosts failed", metadata: ["error": "\(error)"])
+                    context.logger.error("host control failed", metadata: ["error": "\(error)"])
                 }
             }
         }
     }
 
-    private func patience(_ progress: Progress, _ lane: ReconnectingConnection) -> Int32 {
-        let retry = Int32(lane.retryIn / .milliseconds(1))
+    private func waitMilliseconds(_ progress: Progress, _ database: ReconnectingConnection) -> Int32 {
+        let retry = Int32(database.retryIn / .milliseconds(1))
         if retry > 0 { return retry + 1 }
         let isBusy = progress.hasRows || !health.isQuiet || progress.reach.isCutOff
         let idle = isBusy ? Self.busyMilliseconds : Self.idleMilliseconds
@@ -99,10 +99,10 @@ final class HostCoordinator: Sendable {
         return min(idle, max(10, Int32(clamping: Int64((due - context.clock.now()) * 1_000) + 1)))
     }
 
-    private func step(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
-        guard context.configuration.isWorker else { return try look(&progress, lane) }
+    private func step(_ progress: inout Progress, _ database: ReconnectingConnection) throws(PostgresError) {
+        guard context.configuration.isWorker else { return try look(&progress, database) }
         let now = context.clock.now()
-        doubt(&progress, now)
+        updatePartition(&progress, now)
         var reports = health.takeReports(Self.reportMax)
         // Failures to reach hosts are no evidence while this node is cut off.
         if progress.reach.isCutOff {
@@ -111,32 +111,32 @@ final class HostCoordinator: Sendable {
         }
         let isDue = progress.nextDue.map { $0 <= now } ?? false
         if !reports.isEmpty || !progress.probes.isEmpty || isDue {
-            let round = HostTransaction(
+            let transaction = HostTransaction(
                 node: context.configuration.node, reports: reports, probes: progress.probes,
                 probeCountMax: freeProbeCount(progress),
                 leftToOthers: Set(progress.leftToOthers.keys),
                 missingSince: hasOthers ? health.missingSeconds.map { now + -$0 } : nil, now: now)
             do {
-                let outcome = try lane.withConnection { connection throws(PostgresError) in
-                    try commit(round, &connection)
+                let outcome = try database.withConnection { connection throws(PostgresError) in
+                    try commit(transaction, &connection)
                 }
                 progress.probes = [:]
                 finish(outcome, &progress)
-                noteLost(outcome, &progress, now)
+                detectPartition(outcome, &progress, now)
             } catch {
                 health.putBack(reports)
                 throw error
             }
         }
-        try look(&progress, lane)
-        try releaseStranded(&progress, lane)
+        try look(&progress, database)
+        try releaseStranded(&progress, database)
     }
 
     private func commit(
-        _ round: HostTransaction, _ connection: inout Connection
+        _ transaction: HostTransaction, _ connection: inout Connection
     ) throws(PostgresError) -> HostTransaction.Outcome {
         try connection.transaction { connection throws(PostgresError) in
-            let outcome = try round.commit(&connection)
+            let outcome = try transaction.commit(&connection)
             if outcome.isNews || outcome.releasedCount > 0 && context.hasPeers.load(ordering: .relaxed) {
                 var parameters = Parameters()
                 parameters.append(text: outcome.isNews ? Self.notification : "work")
@@ -150,7 +150,7 @@ final class HostCoordinator: Sendable {
         for (origin, decision) in outcome.decisions {
             context.metrics.hostDecided(decision.kind)
             context.logger.notice(
-                "a decision about a host",
+                "host control made a decision",
                 metadata: ["host": "\(origin)", "decision": "\(decision.sentence)"])
         }
         // Before the released jobs are claimed.
@@ -174,8 +174,8 @@ final class HostCoordinator: Sendable {
         progress.runningCount += 1
         context.metrics.hostProbes.add(1, ordering: .relaxed)
         prober.probe(origin) { [health] error in
-            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
-            health.messages.send(.probed(origin, isAway ? error?.code : nil))
+            let isUnreachable = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.probed(origin, isUnreachable ? error?.code : nil))
         }
     }
 
@@ -185,28 +185,30 @@ final class HostCoordinator: Sendable {
 
     /// Ends or continues the state "cut off" according to the time and to what attempts have reached
     /// meanwhile.
-    private func doubt(_ progress: inout Progress, _ now: Timestamp) {
+    private func updatePartition(_ progress: inout Progress, _ now: Timestamp) {
         progress.leftToOthers = progress.leftToOthers.filter { $0.value > now }
         guard progress.reach.isCutOff else { return }
         if !hasOthers {
             progress.reach.end()
-            return comeBack("There is no other node to leave them to.")
+            return endPartition("no other node is left")
         }
         if health.hasReached {
             progress.reach.end()
-            return comeBack("A host is reached again.")
+            return endPartition("a host is reachable again")
         }
-        if progress.reach.triesAgain(at: now) { return comeBack("It tries again.") }
+        if progress.reach.triesAgain(at: now) { return endPartition("the next attempt is due") }
         guard let origin = progress.reach.look(at: now), let prober = context.hostProber else { return }
         prober.probe(origin) { [health] error in
-            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
-            health.messages.send(.looked(isReached: !isAway))
+            let isUnreachable = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.looked(isReached: !isUnreachable))
         }
     }
 
     /// Lets other nodes probe first the hosts that are unreachable because of this node's reports. If other
     /// nodes reach a host that this node does not reach, and this node reaches no host, it is cut off.
-    private func noteLost(_ outcome: HostTransaction.Outcome, _ progress: inout Progress, _ now: Timestamp) {
+    private func detectPartition(
+        _ outcome: HostTransaction.Outcome, _ progress: inout Progress, _ now: Timestamp
+    ) {
         guard hasOthers else { return }
         for origin in outcome.lost { progress.leftToOthers[origin] = now + Self.othersFirstSeconds }
         guard let origin = outcome.reachedByOthers.first, !progress.reach.isCutOff else { return }
@@ -214,14 +216,14 @@ final class HostCoordinator: Sendable {
         _ = context.setCutOff(true)
         wakeDispatcher()
         context.logger.error(
-            "This node reaches no host although other nodes do: it begins no transfers until it reaches one.",
+            "this node reaches no host although other nodes do: it begins no transfers until it reaches one",
             metadata: ["host": "\(origin)"])
     }
 
-    private func comeBack(_ why: String) {
+    private func endPartition(_ reason: String) {
         health.forgetMisses()
         let mayLease = context.setCutOff(false)
-        context.logger.notice("This node begins transfers again. \(why)")
+        context.logger.notice("this node begins transfers again", metadata: ["reason": "\(reason)"])
         guard mayLease else { return }
         context.backlog.addUnknown()
         wakeDispatcher()
@@ -229,8 +231,8 @@ final class HostCoordinator: Sendable {
 
     /// Reads the state of all hosts that have a row, and updates `HostHealth` and the rates of the attempt
     /// runner.
-    private func look(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
-        let rows = try lane.withConnection { connection throws(PostgresError) in
+    private func look(_ progress: inout Progress, _ database: ReconnectingConnection) throws(PostgresError) {
+        let rows = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.loadHosts, .int32(Int32(HostHealth.rowCountMax)))
         }
         var known: Set<String> = []
@@ -260,12 +262,12 @@ final class HostCoordinator: Sendable {
 
     /// Releases jobs that wait for a host which no node probes.
     private func releaseStranded(
-        _ progress: inout Progress, _ lane: ReconnectingConnection
+        _ progress: inout Progress, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
         guard now >= progress.nextStranded else { return }
         progress.nextStranded = now + Self.strandedInterval
-        let released = try lane.withConnection { connection throws(PostgresError) in
+        let released = try database.withConnection { connection throws(PostgresError) in
             let found = try connection.execute(Statements.strandedHosts, .int32(HostTransaction.dueMax))
             var count = 0
             for row in 0..<found.rowCount {

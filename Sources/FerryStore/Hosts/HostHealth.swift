@@ -17,7 +17,7 @@ final class HostHealth: Sendable {
         /// `true` if it has a row in the database.
         var isKnown = false
         /// When its reports were taken last, in monotonic nanoseconds.
-        var toldAt: Int64 = 0
+        var reportedAt: Int64 = 0
         /// When its last trouble or its row was noticed, in monotonic nanoseconds.
         var since: Int64
     }
@@ -47,7 +47,7 @@ final class HostHealth: Sendable {
     /// Maximum number of rows, including hosts that operators have configured.
     static let rowCountMax = countMax + 1_000
     /// Nanoseconds after which trouble that was too small to report is forgotten.
-    private static let patience: Int64 = 60_000_000_000
+    private static let forgetNanoseconds: Int64 = 60_000_000_000
     /// Consecutive failures to reach a host that count as trouble.
     static let failureCountMin = 2
 
@@ -91,8 +91,9 @@ final class HostHealth: Sendable {
             let now = Sys.monotonicNanoseconds()
             var entry = state.entries[origin] ?? Entry(since: now)
             let wasUrgent = entry.isUrgent(isUnreachable: state.unreachable[origin] != nil)
-            let told = entry.scope(for: scope)
-            entry.reports[told, default: ScopeReport()].add(signal, job: job, seconds: seconds, bytes: bytes)
+            let reported = entry.scope(for: scope)
+            entry.reports[reported, default: ScopeReport()].add(
+                signal, job: job, seconds: seconds, bytes: bytes)
             if isTrouble { entry.since = now }
             switch signal {
             case .unreachable: entry.failureCount += 1
@@ -146,21 +147,21 @@ final class HostHealth: Sendable {
         return state.withLock { state in
             var reports: [String: [HostScope: ScopeReport]] = [:]
             let now = Sys.monotonicNanoseconds()
-            var telling: [(origin: String, hasNone: Bool, toldAt: Int64)] = []
+            var reportable: [(origin: String, hasNone: Bool, reportedAt: Int64)] = []
             for (origin, entry) in state.entries {
-                if entry.isWorthTelling {
-                    telling.append((origin, !entry.isTrouble, entry.toldAt))
-                } else if !entry.isKnown, now - entry.since > Self.patience {
+                if entry.isWorthReporting {
+                    reportable.append((origin, !entry.isTrouble, entry.reportedAt))
+                } else if !entry.isKnown, now - entry.since > Self.forgetNanoseconds {
                     state.entries[origin] = nil
                 }
             }
-            if telling.count > count {
-                telling.sort { ($0.hasNone ? 1 : 0, $0.toldAt) < ($1.hasNone ? 1 : 0, $1.toldAt) }
+            if reportable.count > count {
+                reportable.sort { ($0.hasNone ? 1 : 0, $0.reportedAt) < ($1.hasNone ? 1 : 0, $1.reportedAt) }
             }
-            for (origin, _, _) in telling.prefix(count) {
+            for (origin, _, _) in reportable.prefix(count) {
                 reports[origin] = state.entries[origin]?.reports
                 state.entries[origin]?.reports = [:]
-                state.entries[origin]?.toldAt = now
+                state.entries[origin]?.reportedAt = now
             }
             isWatching.store(!state.entries.isEmpty, ordering: .relaxed)
             return reports
@@ -213,7 +214,7 @@ extension HostHealth.Entry {
 
     var isTrouble: Bool { reports.values.contains(where: \.isTrouble) }
 
-    var isWorthTelling: Bool {
+    var isWorthReporting: Bool {
         guard reports.values.contains(where: { !$0.isEmpty }) else { return false }
         return isKnown || count(\.throttled) > 0 || failureCount >= HostHealth.failureCountMin
             || count(\.lost) >= Self.troubleCountMin || count(\.silent) >= Self.troubleCountMin

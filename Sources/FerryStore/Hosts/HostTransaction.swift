@@ -72,14 +72,14 @@ struct HostTransaction {
         if let code = probes[origin], let decision = host.probed(code, by: node, at: now) {
             decisions.append(decision)
         }
-        var told = reports[origin] ?? [:]
-        if told.values.contains(where: { $0.unreachable > 0 }), let missingSince,
+        var reported = reports[origin] ?? [:]
+        if reported.values.contains(where: { $0.unreachable > 0 }), let missingSince,
             host.isReached(byOthersThan: node, after: missingSince + PartitionDetector.witnessSeconds)
         {
             outcome.reachedByOthers.append(origin)
-            told = told.mapValues(\.withoutMisses)
+            reported = reported.mapValues(\.withoutMisses)
         }
-        decisions += host.take(told, by: node, inFlight: row.inFlight, now: now)
+        decisions += host.take(reported, by: node, inFlight: row.inFlight, now: now)
         if host.unreachableSince == now { outcome.lost.append(origin) }
         let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
         let errands = host.errands(at: now, mayProbe: mayProbe)

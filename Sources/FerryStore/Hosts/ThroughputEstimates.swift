@@ -46,8 +46,8 @@ final class ThroughputEstimates: Sendable {
 
     /// Writes what was measured on this node, and reads the estimates of all nodes.
     func exchange(_ connection: inout Connection, now: Timestamp) throws(PostgresError) {
-        let told = state.withLock { $0.fresh }
-        let fresh = told.sorted { $0.key < $1.key }
+        let shared = state.withLock { $0.fresh }
+        let fresh = shared.sorted { $0.key < $1.key }
         if !fresh.isEmpty {
             var parameters = Parameters(capacity: fresh.count * 64)
             parameters.appendArray(.text, fresh) { $0.append(text: $1.key) }
@@ -65,7 +65,7 @@ final class ThroughputEstimates: Sendable {
         state.withLock { state in
             state.rates = rates
             // Estimates measured meanwhile are shared next time.
-            state.fresh = state.fresh.filter { told[$0.key] != $0.value }
+            state.fresh = state.fresh.filter { shared[$0.key] != $0.value }
         }
     }
 }

@@ -16,6 +16,7 @@ extension ControlLane {
             let record = stored.record
             guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             guard record.acknowledgedAt == nil else { return .success(record) }
+            // An unreadable spec asks for no acknowledgement.
             guard let spec = try? JobSpec(storedJSON: record.specJSON), spec.acknowledgement != nil else {
                 return .failure(.notAwaited)
             }
@@ -54,13 +55,13 @@ struct Reminders {
     init(_ context: StoreContext) { self.context = context }
 
     /// Sends all reminders that are due. Errors stop it; the rest stays due.
-    func send(_ lane: ReconnectingConnection) throws(PostgresError) {
+    func send(_ database: ReconnectingConnection) throws(PostgresError) {
         while !context.chores.isClosed {
             var parameters = Parameters()
             parameters.append(context.clock.now())
             parameters.append(int32: Self.batchMax)
             var (count, confirmed, isWanted) = (0, [(id: JobID, wanted: Int32?)](), false)
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.remindJobs, parameters)
                 count = rows.rowCount
                 for row in 0..<rows.rowCount {

@@ -81,7 +81,7 @@ package final class ControlLane: JobLookup {
     // MARK: On the thread for commands
 
     private func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "control",
             adjust: { options in
                 options.connectTimeout = .seconds(2)
@@ -96,7 +96,7 @@ package final class ControlLane: JobLookup {
             for command in gathered {
                 do {
                     // `run` replies as its last step: if it throws, it has not replied.
-                    try lane.withConnection(sendingUpTo: Self.sendCountMax, command.run)
+                    try database.withConnection(sendingUpTo: Self.sendCountMax, command.run)
                 } catch {
                     command.fail(context.failure(of: command.name, error))
                 }

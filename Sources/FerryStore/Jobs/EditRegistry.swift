@@ -18,30 +18,30 @@ final class EditRegistry: Sendable {
     /// `true` while there are no edits. Lets `apply(to:)` and `rates(of:)` skip the lock.
     private let isEmpty = Atomic<Bool>(true)
 
-    /// Registers an edit and calls `tell` under the lock, unless a later edit is registered. Calls of `tell`
+    /// Registers an edit and calls `body` under the lock, unless a later edit is registered. Calls of `body`
     /// for one job therefore come in the order of its revisions.
-    func insert(_ record: JobRecord, _ spec: JobSpec, book: LeaseRegistry, _ tell: () -> Void) {
+    func insert(_ record: JobRecord, _ spec: JobSpec, leases: LeaseRegistry, _ body: () -> Void) {
         let edit = Edit(
             attempt: record.attempt, revision: record.revision, spec: spec, specJSON: record.specJSON)
         edits.withLock { edits in
-            if edits.count >= Self.countMax { edits = edits.filter { book.contains($0.key) } }
+            if edits.count >= Self.countMax { edits = edits.filter { leases.contains($0.key) } }
             if let known = edits[record.id], known.revision > edit.revision { return }
             edits[record.id] = edit
             isEmpty.store(false, ordering: .relaxed)
-            tell()
+            body()
         }
     }
 
-    /// Calls `tell` with the current `bytesPerSecondMax` of attempts that are about to begin, if it was
+    /// Calls `body` with the current `bytesPerSecondMax` of attempts that are about to begin, if it was
     /// edited after they were leased. Holds the lock, so that a later edit reaches the runner after this one.
-    func rates(of attempts: [Attempt], _ tell: (JobID, Int64?) -> Void) {
+    func rates(of attempts: [Attempt], _ body: (JobID, Int64?) -> Void) {
         guard !isEmpty.load(ordering: .relaxed) else { return }
         edits.withLock { edits in
             for attempt in attempts {
                 guard let edit = edits[attempt.job], edit.attempt == attempt.number,
                     edit.spec.bytesPerSecondMax != attempt.spec.bytesPerSecondMax
                 else { continue }
-                tell(attempt.job, edit.spec.bytesPerSecondMax)
+                body(attempt.job, edit.spec.bytesPerSecondMax)
             }
         }
     }

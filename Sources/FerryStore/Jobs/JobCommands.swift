@@ -151,6 +151,7 @@ extension Parameters {
     /// The parameters of resume_job.sql.
     fileprivate static func resuming(_ stored: StoredJob, _ context: StoreContext) -> Parameters {
         let record = stored.record
+        // An unreadable spec has no begin date: the job is queued, and fails when it begins.
         let spec = try? JobSpec(storedJSON: record.specJSON)
         let now = context.clock.now()
         var parameters = Parameters.revision(of: record)

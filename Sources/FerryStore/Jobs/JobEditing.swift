@@ -60,12 +60,13 @@ extension ControlLane {
         let record = stored.record
         let spec = draft.spec
         let now = context.clock.now()
-        let isRescheduled = spec.begins(otherwiseThan: before.spec, record)
-        let isMoved =
-            isRescheduled || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
+        let isBeginChanged = spec.begins(otherwiseThan: before.spec, record)
+        let isRescheduled =
+            isBeginChanged || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
+        // The URL of an accepted spec is valid.
         let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
         let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
-        let begin = isRescheduled ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
+        let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
@@ -74,7 +75,7 @@ extension ControlLane {
         parameters.append(float32: Float(spec.schedule.priority))
         parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
         parameters.append(text: origin)
-        parameters.append(bool: isMoved)
+        parameters.append(bool: isRescheduled)
         parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
         let scope = context.scope(
@@ -85,7 +86,7 @@ extension ControlLane {
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
         parameters.append(text: scope.path)
-        let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary
+        let isDeferred = isRescheduled && begin != nil && spec.schedule.isDiscretionary
         let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
             guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }
             if isDeferred {
@@ -99,15 +100,15 @@ extension ControlLane {
         context.adopt(edited.record)
         if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
         // Another node may run the job, or wait for work.
-        var news: String?
+        var payload: String?
         if record.state == .running {
-            news = "\(editNotification):\(record.id.uuidText)"
-        } else if isMoved {
-            news = "work"
+            payload = "\(editNotification):\(record.id.uuidText)"
+        } else if isRescheduled {
+            payload = "work"
         }
-        if let news {
+        if let payload {
             var notification = Parameters()
-            notification.append(text: news)
+            notification.append(text: payload)
             _ = try connection.execute(Statements.notify, notification)
         }
         return edited.record
@@ -153,10 +154,11 @@ extension JobDraft {
 extension StoreContext {
     /// Passes an edit to the attempt if the job runs on this node.
     fileprivate func adopt(_ record: JobRecord) {
+        // The attempt keeps its spec if the edited one is unreadable.
         guard record.state == .running, record.node == configuration.node,
             let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
         else { return }
-        edits.insert(record, spec, book: book) {
+        edits.insert(record, spec, leases: book) {
             // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it
             // begins.
             attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)

@@ -34,9 +34,9 @@ extension ControlLane {
             parameters.appendArray(.uuid, jobs) { $0.append($1) }
             parameters.append(float64: Limits.resumeDataSeconds)
             let rows = try connection.execute(Statements.judgeJobs, parameters)
-            var goes: [JobID: Bool] = [:]
-            for row in 0..<rows.rowCount { goes[rows.identifier(row, 0)] = rows.bool(row, 1) }
-            return .success(goes)
+            var areRemovable: [JobID: Bool] = [:]
+            for row in 0..<rows.rowCount { areRemovable[rows.identifier(row, 0)] = rows.bool(row, 1) }
+            return .success(areRemovable)
         }
     }
 
@@ -91,8 +91,8 @@ private struct JobListReading: ListReading {
             if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true).record) }
         }
         // No job below the floor matches the query. The scan of a session does not stop there by itself.
-        let floor = Parameters.floor(of: query)
-        guard records.count < query.limit, let stoppedAt, floor.map({ stoppedAt > $0 }) ?? true else {
+        let lowerBound = Parameters.lowerBound(of: query)
+        guard records.count < query.limit, let stoppedAt, lowerBound.map({ stoppedAt > $0 }) ?? true else {
             return value = ListPage(records)
         }
         before = stoppedAt
@@ -112,7 +112,7 @@ extension Parameters {
 
     /// Returns an id below every job created after `query.createdAfter`; `nil` if the query has no such
     /// bound.
-    fileprivate static func floor(of query: JobQuery) -> JobID? {
+    fileprivate static func lowerBound(of query: JobQuery) -> JobID? {
         query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) }
     }
 
@@ -142,7 +142,7 @@ extension Parameters {
         parameters.append(
             texts: isAnyState ? nil : query.states.filter(\.isTerminal).map(\.rawValue))
         parameters.append(texts: query.origins)
-        parameters.append(floor(of: query))
+        parameters.append(lowerBound(of: query))
         parameters.append(int32: Int32(rowCount))
         parameters.append(bool: query.isUnacknowledged)
         return parameters

@@ -17,7 +17,7 @@ struct FinishedJobRetention {
     private static let lateInterval: Int64 = 3_600_000_000_000
     private static let firstDelivery = DeliveryID(high: 0, low: 0)
     /// Pause after a scan of all deliveries, as a multiple of its duration.
-    private static let pauseOfDeliveryLooks: Int64 = 50
+    private static let deliveryScanPause: Int64 = 50
     /// Seconds; with a shorter retention, jobs are deleted in batches.
     private static let shortRetention = 86_400.0
     /// Seconds by which the clocks of nodes may differ.
@@ -49,32 +49,33 @@ struct FinishedJobRetention {
     private let context: StoreContext
     /// Called after each batch and each partition, outside of any transaction: runs urgent work while the
     /// history keeps the thread busy for hours.
-    private let turn: (ReconnectingConnection) throws(PostgresError) -> Void
+    private let runUrgent: (ReconnectingConnection) throws(PostgresError) -> Void
     /// Next scan by partition, in monotonic nanoseconds.
-    private var nextLooks: [String: Int64] = [:]
+    private var nextScans: [String: Int64] = [:]
     /// Deliveries up to this id were scanned; those that were pending are checked again by the next scan of
     /// all deliveries.
-    private var deliveryPlace = firstDelivery
+    private var deliveryPosition = firstDelivery
     /// Monotonic nanoseconds.
-    private var nextDeliveryLook: Int64 = 0
+    private var nextDeliveryScan: Int64 = 0
 
-    init(_ context: StoreContext, turn: @escaping (ReconnectingConnection) throws(PostgresError) -> Void) {
+    init(_ context: StoreContext, runUrgent: @escaping (ReconnectingConnection) throws(PostgresError) -> Void)
+    {
         self.context = context
-        self.turn = turn
+        self.runUrgent = runUrgent
     }
 
     private var retention: Double { context.configuration.retentionSeconds }
 
     /// Does everything that is due.
-    mutating func keep(_ lane: ReconnectingConnection) throws(PostgresError) {
+    mutating func keep(_ database: ReconnectingConnection) throws(PostgresError) {
         // First, since the other parts may take long: jobs without a partition go to `finished_jobs_rest`.
         try Self.part(context) { () throws(PostgresError) in
             var isAdded = true
-            while isAdded { isAdded = try addNext(lane) }
+            while isAdded { isAdded = try addNext(database) }
         }
-        try Self.part(context) { () throws(PostgresError) in try deleteExpired(lane) }
-        try Self.part(context) { () throws(PostgresError) in try dropOld(lane) }
-        try Self.part(context) { () throws(PostgresError) in try removeOldKeys(lane) }
+        try Self.part(context) { () throws(PostgresError) in try deleteExpired(database) }
+        try Self.part(context) { () throws(PostgresError) in try dropOld(database) }
+        try Self.part(context) { () throws(PostgresError) in try removeOldKeys(database) }
     }
 
     /// Runs one part. If it fails, the next part runs all the same; only a lost connection is thrown.
@@ -96,10 +97,10 @@ struct FinishedJobRetention {
     // MARK: Partitions
 
     /// Adds a partition if one is due. Returns `true` if another one may be due.
-    private func addNext(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
+    private func addNext(_ database: ReconnectingConnection) throws(PostgresError) -> Bool {
         let width = context.configuration.historyWidthSeconds
         let now = context.clock.now()
-        return try exclusively(lane) { connection throws(PostgresError) in
+        return try exclusively(database) { connection throws(PostgresError) in
             guard let last = try Self.partitions(&connection).last(where: \.isAttached),
                 last.end < now + 2 * width
             else { return false }
@@ -113,41 +114,41 @@ struct FinishedJobRetention {
         } ?? false
     }
 
-    private mutating func dropOld(_ lane: ReconnectingConnection) throws(PostgresError) {
+    private mutating func dropOld(_ database: ReconnectingConnection) throws(PostgresError) {
         let since = context.clock.now() + -retention
-        let partitions = try lane.withConnection { connection throws(PostgresError) in
+        let partitions = try database.withConnection { connection throws(PostgresError) in
             try Self.partitions(&connection)
         }
         for partition in partitions where partition.isAttached && partition.end < since {
-            try detach(partition, since, lane)
-            try turn(lane)
+            try detach(partition, since, database)
+            try runUrgent(database)
         }
         for partition in partitions where partition.end < since {
-            try drop(partition, since, lane)
-            try turn(lane)
+            try drop(partition, since, database)
+            try runUrgent(database)
         }
     }
 
     private mutating func detach(
-        _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
+        _ partition: Partition, _ since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
-        guard nextLooks[partition.name, default: 0] <= now else { return }
+        guard nextScans[partition.name, default: 0] <= now else { return }
         var look = Parameters()
         look.append(text: partition.name)
         look.append(since)
         look.append(int32: Int32(Self.lateCountMax) + 1)
-        let late: [JobID] = try lane.withConnection { connection throws(PostgresError) in
+        let late: [JobID] = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.lateHistory, look, timeout: Self.timeout).identifiers()
         }
         guard late.count <= Self.lateCountMax else {
-            nextLooks[partition.name] = now + Self.lateInterval
-            return try thin(partition, since, lane)
+            nextScans[partition.name] = now + Self.lateInterval
+            return try thin(partition, since, database)
         }
         var parameters = Parameters()
         parameters.append(text: partition.name)
         parameters.appendArray(.uuid, late) { $0.append($1) }
-        _ = try exclusively(lane) { [parameters] connection throws(PostgresError) in
+        _ = try exclusively(database) { [parameters] connection throws(PostgresError) in
             guard
                 try Self.partitions(&connection).contains(where: {
                     $0.name == partition.name && $0.isAttached
@@ -159,23 +160,23 @@ struct FinishedJobRetention {
 
     /// Deletes jobs from a partition that has to stay, if their retention is over.
     private func thin(
-        _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
+        _ partition: Partition, _ since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(JobID.first(at: partition.end))
         parameters.append(since)
         parameters.append(int32: Self.batchMax)
-        try delete(Statements.oldJobs, parameters, since: since, lane)
+        try delete(Statements.oldJobs, parameters, since: since, database)
     }
 
     private mutating func drop(
-        _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
+        _ partition: Partition, _ since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(text: partition.name)
         parameters.append(since)
         let isDropped =
-            try exclusively(lane) { [parameters] connection throws(PostgresError) in
+            try exclusively(database) { [parameters] connection throws(PostgresError) in
                 guard
                     try Self.partitions(&connection).contains(where: {
                         $0.name == partition.name && !$0.isAttached
@@ -185,7 +186,7 @@ struct FinishedJobRetention {
                 return true
             } ?? false
         guard isDropped else { return }
-        nextLooks[partition.name] = nil
+        nextScans[partition.name] = nil
         context.metrics.removedJobs.add(partition.rowCount, ordering: .relaxed)
         context.logger.info(
             "finished jobs were removed with their partition",
@@ -201,9 +202,9 @@ struct FinishedJobRetention {
 
     /// Runs a transaction under the advisory lock. Returns `nil` if another node holds it.
     private func exclusively<Value>(
-        _ lane: ReconnectingConnection, _ body: (inout Connection) throws(PostgresError) -> Value
+        _ database: ReconnectingConnection, _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value? {
-        try lane.withConnection { connection throws(PostgresError) in
+        try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) -> Value? in
                 guard try connection.execute(Statements.tryLock, .int64(Self.lock)).bool(0, 0) else {
                     return nil
@@ -215,7 +216,7 @@ struct FinishedJobRetention {
 
     // MARK: Batches
 
-    private mutating func deleteExpired(_ lane: ReconnectingConnection) throws(PostgresError) {
+    private mutating func deleteExpired(_ database: ReconnectingConnection) throws(PostgresError) {
         let now = context.clock.now()
         for record in context.sessions.current.records.values {
             guard let own = record.configuration.retention, own < retention else { continue }
@@ -227,7 +228,7 @@ struct FinishedJobRetention {
             parameters.append(now + -own)
             parameters.append(int32: Self.batchMax)
             let statement = isDefault ? Statements.oldDefaultJobs : Statements.oldSessionJobs
-            try delete(statement, parameters, since: now + -own, lane)
+            try delete(statement, parameters, since: now + -own, database)
         }
         var parameters = Parameters()
         // With a short retention, partitions are too wide, and there are few jobs.
@@ -236,34 +237,34 @@ struct FinishedJobRetention {
         parameters.append(now + -retention)
         parameters.append(int32: Self.batchMax)
         let statement = isShort ? Statements.oldJobs : Statements.oldRestJobs
-        try delete(statement, parameters, since: now + -retention, lane)
-        try deleteDeliveries(before: DeliveryID.first(at: now + -retention), lane)
+        try delete(statement, parameters, since: now + -retention, database)
+        try deleteDeliveries(before: DeliveryID.first(at: now + -retention), database)
     }
 
     /// Removes old idempotency keys in small transactions: a day may have millions.
-    private func removeOldKeys(_ lane: ReconnectingConnection) throws(PostgresError) {
+    private func removeOldKeys(_ database: ReconnectingConnection) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(float64: Self.keyLifetimeSeconds)
         parameters.append(int32: Int32(Self.keyMax))
         while !context.chores.isClosed {
-            let removed = try lane.withConnection { connection throws(PostgresError) in
+            let removed = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.removeOldKeys, parameters).int64(0, 0)
             }
             if removed < Int64(Self.keyMax) { return }
-            try turn(lane)
+            try runUrgent(database)
         }
     }
 
     /// Deletes jobs in batches. Each batch begins where the one before ended, so that jobs which stay are
     /// read once. The last parameter of `statement` is that id.
     private func delete(
-        _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ lane: ReconnectingConnection
+        _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var last = JobID(high: 0, low: 0)
         while !context.chores.isClosed {
             var next = parameters
             next.append(last)
-            let (old, place) = try lane.withConnection {
+            let (old, position) = try database.withConnection {
                 [next] connection throws(PostgresError) -> ([JobID], Int64?) in
                 let rows = try connection.execute(statement, next)
                 let hasEvents = rows.rowCount > 0 && !rows.isNull(0, 1)
@@ -271,16 +272,16 @@ struct FinishedJobRetention {
             }
             guard let greatest = old.max() else { return }
             // The relay needs the rows of jobs to create the deliveries of their events.
-            if let place, try !awaitNumbers(upTo: place, lane) { return }
+            if let position, try !awaitNumbers(upTo: position, database) { return }
             var removal = Parameters()
             removal.appendArray(.uuid, old) { $0.append($1) }
             removal.append(since)
             let gone: [JobID] =
-                try exclusively(lane) { [removal] connection throws(PostgresError) in
+                try exclusively(database) { [removal] connection throws(PostgresError) in
                     try connection.execute(Statements.removeJobs, removal).identifiers()
                 } ?? []
             context.metrics.removedJobs.add(Int64(gone.count), ordering: .relaxed)
-            try turn(lane)
+            try runUrgent(database)
             if old.count < Int(Self.batchMax) { return }
             last = greatest
         }
@@ -288,14 +289,15 @@ struct FinishedJobRetention {
 
     /// Waits until all events up to a position of the inbox have their numbers. Returns `false` if that takes
     /// too long.
-    private func awaitNumbers(upTo place: Int64, _ lane: ReconnectingConnection) throws(PostgresError) -> Bool
+    private func awaitNumbers(upTo position: Int64, _ database: ReconnectingConnection) throws(PostgresError)
+        -> Bool
     {
         for _ in 0..<Self.passMax {
             let done = Mailbox<Void>()
             guard context.events.mailbox.send(.pass(done: { done.send(()) })) else { return false }
             _ = done.wait(milliseconds: Self.passMilliseconds)
-            let areLeft = try lane.withConnection { connection throws(PostgresError) in
-                try connection.execute(Statements.hasEventsUntil, .int64(place)).bool(0, 0)
+            let areLeft = try database.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.hasEventsUntil, .int64(position)).bool(0, 0)
             }
             if !areLeft { return true }
             if context.chores.isClosed { return false }
@@ -306,29 +308,29 @@ struct FinishedJobRetention {
     /// Deletes old deliveries. Pending ones stay and are skipped until the next scan of all deliveries: there
     /// may be millions.
     private mutating func deleteDeliveries(
-        before end: DeliveryID, _ lane: ReconnectingConnection
+        before end: DeliveryID, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         let start = Sys.monotonicNanoseconds()
-        let isWhole = start >= nextDeliveryLook
-        if isWhole { deliveryPlace = Self.firstDelivery }
+        let isWhole = start >= nextDeliveryScan
+        if isWhole { deliveryPosition = Self.firstDelivery }
         while !context.chores.isClosed {
             var parameters = Parameters()
             parameters.append(end)
             parameters.append(int32: Self.batchMax)
-            parameters.append(deliveryPlace)
-            let gone: [DeliveryID]? = try exclusively(lane) {
+            parameters.append(deliveryPosition)
+            let gone: [DeliveryID]? = try exclusively(database) {
                 [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.expireDeliveries, parameters).identifiers()
             }
             guard let gone else { return }
             guard gone.count == Int(Self.batchMax), let last = gone.max() else { break }
-            deliveryPlace = last
-            try turn(lane)
+            deliveryPosition = last
+            try runUrgent(database)
         }
-        deliveryPlace = max(deliveryPlace, end)
+        deliveryPosition = max(deliveryPosition, end)
         guard isWhole else { return }
         let now = Sys.monotonicNanoseconds()
-        nextDeliveryLook = now + (now - start) * Self.pauseOfDeliveryLooks
+        nextDeliveryScan = now + (now - start) * Self.deliveryScanPause
     }
 }
 

@@ -28,7 +28,7 @@ package final class Housekeeper: Sendable {
 
     /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "housekeeping",
             adjust: { options in
                 options.pinsPlans = true
@@ -37,21 +37,21 @@ package final class Housekeeper: Sendable {
                 options.statementTimeout = .seconds(300)
             })
         let reminders = Reminders(context)
-        let urgent = { [self] (lane: ReconnectingConnection) throws(PostgresError) -> Void in
+        let urgent = { [self] (database: ReconnectingConnection) throws(PostgresError) -> Void in
             var hasMore = true
-            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
-            try reminders.send(lane)
+            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(database) }
+            try reminders.send(database)
         }
-        var history = FinishedJobRetention(context, turn: urgent)
+        var history = FinishedJobRetention(context, runUrgent: urgent)
         var nextHistory = Sys.monotonicNanoseconds()
         while !context.chores.isClosed {
             do throws(PostgresError) {
-                try urgent(lane)
-                try endSessions(lane)
+                try urgent(database)
+                try endSessions(database)
                 let now = Sys.monotonicNanoseconds()
                 if now >= nextHistory {
                     nextHistory = now + Self.historyInterval(context.configuration)
-                    try history.keep(lane)
+                    try history.keep(database)
                 }
             } catch {
                 if !error.isConnectionLost {
@@ -66,10 +66,10 @@ package final class Housekeeper: Sendable {
 
     /// Cancels a batch of jobs of sessions that were invalidated with `cancel`. Returns `true` if there may
     /// be more.
-    private func cancelJobs(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
+    private func cancelJobs(_ database: ReconnectingConnection) throws(PostgresError) -> Bool {
         var lock = Parameters()
         lock.append(int64: Self.sessionLock)
-        let batch = try lane.withConnection { connection throws(PostgresError) in
+        let batch = try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) -> CancelledBatch? in
                 guard try connection.execute(Statements.tryLock, lock).bool(0, 0) else { return nil }
                 let rows = try connection.execute(Statements.cancelSessions, .int32(Self.batchMax))
@@ -120,12 +120,12 @@ package final class Housekeeper: Sendable {
     }
 
     /// Ends invalidated sessions whose last job has ended.
-    private func endSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
+    private func endSessions(_ database: ReconnectingConnection) throws(PostgresError) {
         while true {
             var parameters = Parameters()
             parameters.append(context.clock.now())
             parameters.append(int32: Self.batchMax)
-            let count = try lane.withConnection { connection throws(PostgresError) in
+            let count = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.endSessions, parameters).rowCount
             }
             if count > 0 { context.events.written(isWanted: true) }

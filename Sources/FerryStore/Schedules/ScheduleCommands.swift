@@ -135,6 +135,7 @@ extension ControlLane {
                 let rows = try connection.execute(Statements.listSchedules, parameters)
                 for row in 0..<rows.rowCount {
                     last = rows.identifier(row, 0)
+                    // Logged below.
                     if let stored = try? StoredSchedule(rows, row) {
                         records.append(stored.record)
                     } else {
@@ -178,7 +179,10 @@ extension ControlLane {
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
-            return try? Self.readSchedule(id, tenant, &connection).get().record
+            guard case .success(let changed) = try Self.readSchedule(id, tenant, &connection) else {
+                return nil
+            }
+            return changed.record
         }
     }
 
@@ -322,6 +326,7 @@ extension ControlLane {
     ) throws(PostgresError) -> Result<StoredSchedule, StoreError> {
         let rows = try scheduleRows(id, tenant, &connection)
         guard rows.rowCount == 1 else { return .failure(.notFound) }
+        // The definition cannot be read.
         guard let stored = try? StoredSchedule(rows, 0) else { return .failure(.failed) }
         return .success(stored)
     }

@@ -35,6 +35,7 @@ struct StoredSchedule: Sendable {
         _ seal: SecretSeal
     ) -> NewJob? {
         guard let zone = zones.rules(named: record.spec.timeZone),
+            // Reported by the caller.
             let template = try? JobSpec(storedJSON: record.jobJSON, opening: seal),
             let (spec, origin) = template.instance(
                 of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)

@@ -48,8 +48,8 @@ extension ControlLane {
                 if found == nil, try Self.hasTooMany(key.tenant, &connection) {
                     return .failure(.tooManySessions)
                 }
-                if let answer = Self.answer(found, draft, condition) {
-                    guard case .unchanged = try? answer.get() else { return answer }
+                if let result = Self.result(found, draft, condition) {
+                    guard case .success(.unchanged) = result else { return result }
                     return .success(
                         .unchanged(
                             SessionOverview(
@@ -73,7 +73,7 @@ extension ControlLane {
     }
 
     /// Returns the result if nothing is to be written; `nil` if the draft is to be written.
-    private static func answer(
+    private static func result(
         _ found: SessionRecord?, _ draft: SessionDraft, _ condition: SessionCondition
     ) -> Result<SessionPut, StoreError>? {
         let finding = condition.finding(found) { $0?.invalidation != nil ? .sessionInvalidated : nil }

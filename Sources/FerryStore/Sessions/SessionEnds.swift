@@ -22,9 +22,9 @@ struct SessionEnds {
     init(_ context: StoreContext) { self.context = context }
 
     /// Writes the final event of drained sessions if `isDue`. Returns the number of sessions whose final
-    /// event was written. `floor`: low watermark of the inbox.
-    mutating func tell(
-        _ connection: inout Connection, _ handover: DeliveryHandover, floor: Int64
+    /// event was written. `lowWatermark`: low watermark of the inbox.
+    mutating func writeFinalEvents(
+        _ connection: inout Connection, _ handover: DeliveryHandover, lowWatermark: Int64
     ) throws(PostgresError) -> Int {
         guard isDue else { return 0 }
         isDue = false
@@ -32,12 +32,12 @@ struct SessionEnds {
         let isFromStart = position.tenant.isEmpty
         // Set before the scan, so that a delivery that ends during it is noticed.
         context.events.awaitsDeliveries.store(true, ordering: .sequentiallyConsistent)
-        var (count, areAllTold) = (0, true)
+        var (count, areAllWritten) = (0, true)
         while true {
             let sessions = try next(&connection)
-            let told = try tell(sessions[...], &connection, handover, floor)
-            count += told
-            if told < sessions.count { areAllTold = false }
+            let written = try writeFinalEvents(sessions[...], &connection, handover, lowWatermark)
+            count += written
+            if written < sessions.count { areAllWritten = false }
             if sessions.count < Self.batchMax {
                 position = ("", "")
                 break
@@ -48,7 +48,7 @@ struct SessionEnds {
                 return count
             }
         }
-        if areAllTold, isFromStart {
+        if areAllWritten, isFromStart {
             context.events.awaitsDeliveries.store(false, ordering: .sequentiallyConsistent)
         } else if !isFromStart {
             isDue = true
@@ -68,14 +68,14 @@ struct SessionEnds {
     }
 
     /// If the database refuses a batch, halves it until only the refused session is left out.
-    private func tell(
+    private func writeFinalEvents(
         _ sessions: ArraySlice<(tenant: String, session: String)>, _ connection: inout Connection,
-        _ handover: DeliveryHandover, _ floor: Int64
+        _ handover: DeliveryHandover, _ lowWatermark: Int64
     ) throws(PostgresError) -> Int {
         guard let first = sessions.first else { return 0 }
         do throws(PostgresError) {
             let outcome = try RelayTransaction.drain(
-                Array(sessions), &connection, context, floor: floor, handover: handover)
+                Array(sessions), &connection, context, lowWatermark: lowWatermark, handover: handover)
             let handedCount = handover.commit()
             guard outcome.eventCount > 0 else { return 0 }
             context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
@@ -88,11 +88,12 @@ struct SessionEnds {
             if error.isConnectionLost || error.isRetryable { throw error }
             if error.isOfData, sessions.count > 1 {
                 let middle = sessions.startIndex + sessions.count / 2
-                let before = try tell(sessions[..<middle], &connection, handover, floor)
-                return before + (try tell(sessions[middle...], &connection, handover, floor))
+                let before = try writeFinalEvents(sessions[..<middle], &connection, handover, lowWatermark)
+                return before
+                    + (try writeFinalEvents(sessions[middle...], &connection, handover, lowWatermark))
             }
             context.logger.error(
-                "the end of a session's events could not be told",
+                "writing the final event of sessions failed",
                 metadata: [
                     "tenant": "\(first.tenant)", "session": "\(first.session)",
                     "count": "\(sessions.count)", "error": "\(error)",

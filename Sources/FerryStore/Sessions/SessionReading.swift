@@ -14,8 +14,8 @@ extension PostgresError {
 
 extension StoreContext {
     /// Reloads the sessions that have changed.
-    func readSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
-        try lane.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
+    func readSessions(_ database: ReconnectingConnection) throws(PostgresError) {
+        try database.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
     }
 
     func readSessions(_ connection: inout Connection) throws(PostgresError) {
@@ -25,7 +25,7 @@ extension StoreContext {
         if snapshot.epoch < known.epoch {
             snapshot = try sessions(after: SessionSnapshot(), &connection)
             logger.warning(
-                "the database knows less about sessions than before",
+                "the epoch of sessions has decreased: the database seems to be an older copy",
                 metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
         }
         if sessions.put(snapshot, inPlaceOf: known) { attemptRunner?.setSessionRates(snapshot.rates) }
@@ -51,10 +51,11 @@ extension StoreContext {
         let key = SessionKey(tenant: rows.text(row, 0), name: rows.text(row, 1))
         var secrets: JobSecrets? = JobSecrets()
         if let sealed = rows.bytesOrNil(row, 7) { secrets = configuration.openSecrets(sealed) }
+        // Logged below.
         let values = try? SessionConfiguration(storedJSON: rows.bytes(row, 6), opening: configuration.seal)
         if values == nil || secrets == nil {
             logger.error(
-                "a session cannot be read; it takes no jobs",
+                "a session cannot be read and accepts no jobs",
                 metadata: ["tenant": "\(key.tenant)", "session": "\(key.name)"])
         }
         return SessionRecord(

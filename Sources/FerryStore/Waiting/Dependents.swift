@@ -24,53 +24,53 @@ struct Dependents {
     private static let newsMax: Int32 = 500
     private static let dependentMax: Int32 = 500
     /// Limits of one `step`: transactions, and nanoseconds after which no further transaction begins.
-    private static let roundMax = 20
-    private static let patience: Int64 = 50_000_000
+    private static let transactionMax = 20
+    private static let timeMax: Int64 = 50_000_000
     /// Advisory lock "ferrydep": held by the node that processes `dependency_news`.
     private static let lock: Int64 = 0x6665_7272_7964_6570
-    private static let busyNanoseconds: Int64 = 10_000_000
+    private static let lockedNanoseconds: Int64 = 10_000_000
 
     mutating func note() { nextLook = 0 }
 
     /// Processes the rows of `dependency_news` if a check is due.
-    mutating func step(_ lane: ReconnectingConnection, _ context: StoreContext) -> Effects {
+    mutating func step(_ database: ReconnectingConnection, _ context: StoreContext) -> Effects {
         var effects = Effects()
         let now = Sys.monotonicNanoseconds()
-        guard let due = nextLook, due <= now, lane.retryIn == .zero else { return effects }
+        guard let due = nextLook, due <= now, database.retryIn == .zero else { return effects }
         do {
-            for _ in 0..<Self.roundMax {
-                let round = try lane.withConnection { connection throws(PostgresError) in
+            for _ in 0..<Self.transactionMax {
+                let outcome = try database.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
                         try DependencyTransaction(&connection, context)
                     }
                 }
-                guard round.isMine else {
-                    nextLook = now + Self.busyNanoseconds
+                guard outcome.isMine else {
+                    nextLook = now + Self.lockedNanoseconds
                     return effects
                 }
-                guard round.newsCount > 0 else {
+                guard outcome.newsCount > 0 else {
                     nextLook = nil
                     return effects
                 }
-                effects.queuedCount += round.queuedCount
-                effects.nextDue = [effects.nextDue, round.nextDue].compactMap(\.self).min()
-                tell(round, context)
-                if Sys.monotonicNanoseconds() - now > Self.patience { break }
+                effects.queuedCount += outcome.queuedCount
+                effects.nextDue = [effects.nextDue, outcome.nextDue].compactMap(\.self).min()
+                notifyObservers(outcome, context)
+                if Sys.monotonicNanoseconds() - now > Self.timeMax { break }
             }
         } catch {
             nextLook = now + 1_000_000_000
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("dependencies were not resolved", metadata: ["error": "\(error)"])
+                context.logger.error("resolving dependencies failed", metadata: ["error": "\(error)"])
             }
         }
         return effects
     }
 
-    private func tell(_ round: DependencyTransaction, _ context: StoreContext) {
-        guard !round.failed.isEmpty else { return }
-        context.commitObserver?.jobsFinished(round.failed.map(\.lease.job))
-        if !round.failed.isEmpty {
-            context.events.written(isWanted: round.failed.contains(where: \.isWanted))
+    private func notifyObservers(_ outcome: DependencyTransaction, _ context: StoreContext) {
+        guard !outcome.failed.isEmpty else { return }
+        context.commitObserver?.jobsFinished(outcome.failed.map(\.lease.job))
+        if !outcome.failed.isEmpty {
+            context.events.written(isWanted: outcome.failed.contains(where: \.isWanted))
         }
     }
 
@@ -113,21 +113,22 @@ struct Dependents {
         private mutating func judge(
             _ reasons: [JobID: TransferError], _ connection: inout Connection, _ context: StoreContext
         ) throws(PostgresError) -> [JobID] {
-            var goingOn: [JobID] = []
+            var ignoring: [JobID] = []
             let rows = try connection.execute(Statements.lockDependents, .identifiers(Array(reasons.keys)))
             let now = context.clock.now()
             for row in 0..<rows.rowCount {
                 let stored = StoredJob(rows, row, isWide: false)
                 guard let error = reasons[stored.record.id] else { continue }
+                // An unreadable spec cannot ask to ignore the failure.
                 let spec = try? JobSpec(storedJSON: stored.record.specJSON)
                 if spec?.schedule.onDependencyFailure == .ignore {
-                    goingOn.append(stored.record.id)
+                    ignoring.append(stored.record.id)
                 } else {
                     failed.append(
                         FinishedJob(stored, .failed, error, at: now))
                 }
             }
-            return goingOn
+            return ignoring
         }
 
         private mutating func release(
@@ -163,7 +164,7 @@ extension TransferError {
 extension ControlLane {
     /// Attempts to mark rows that other transactions have locked, and the pause between two attempts in
     /// milliseconds.
-    private static let flagTryMax = 50
+    private static let flagAttemptMax = 50
     private static let flagPause: Int32 = 4
 
     /// Marks the jobs so that their end is reported to their dependents. Must complete before jobs that
@@ -174,7 +175,7 @@ extension ControlLane {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID], StoreError> in
             var left = Set(jobs)
             let pause = Mailbox<Never>()
-            for _ in 0..<Self.flagTryMax {
+            for _ in 0..<Self.flagAttemptMax {
                 var parameters = Parameters.identifiers(Array(left))
                 parameters.append(text: tenant)
                 let rows = try connection.execute(Statements.flagDependencies, parameters)

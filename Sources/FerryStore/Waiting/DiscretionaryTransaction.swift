@@ -14,20 +14,20 @@ struct DiscretionaryTransaction {
     let context: StoreContext
     let now: Timestamp
     /// Maximum number of jobs to start on this node: half of its slots stay free for other jobs.
-    private let room: Int
+    private let countMax: Int
 
     init(context: StoreContext, now: Timestamp) {
         self.context = context
         self.now = now
         let slots = context.configuration.slots
-        room = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
+        countMax = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
     }
 
     /// Queues jobs whose off-peak window is open and returns their number.
     func commit(_ connection: inout Connection, _ windows: OffPeakWindows) throws(PostgresError) -> Int {
         // Free slots are the criterion, not the queue: jobs that are queued although slots are free wait for
         // their host or session.
-        guard context.isLeasing.load(ordering: .relaxed), room > 0 else { return 0 }
+        guard context.isLeasing.load(ordering: .relaxed), countMax > 0 else { return 0 }
         let named = windows.discretionary
         let zones = context.configuration.zones
         guard named.isEmpty || named.contains(where: { $0.opening(at: now, zones) != nil }) else { return 0 }
@@ -57,7 +57,7 @@ struct DiscretionaryTransaction {
         _ connection: inout Connection, _ byteCountMax: Int64?
     ) throws(PostgresError) -> [Discretion.Release.Candidate] {
         var parameters = Parameters()
-        parameters.append(int32: Int32(room))
+        parameters.append(int32: Int32(countMax))
         parameters.append(now)
         parameters.append(int64: byteCountMax)
         parameters.append(int64: Discretion.unknownByteCount)

@@ -19,7 +19,7 @@ struct QuestionTransaction {
             try settle()
         } catch {
             guard !error.isConnectionLost, !error.isRetryable else { return }
-            context.logger.error("questions were not settled", metadata: ["error": "\(error)"])
+            context.logger.error("processing questions failed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -50,7 +50,7 @@ struct QuestionTransaction {
         let written = try lane.withConnection { [first, context] connection throws(PostgresError) in
             try first.giveUp(.unstorable, &connection, context)
         }
-        written.tell(context)
+        written.notify(context)
     }
 
     private func settle(_ countMax: Int32, _ first: inout DueQuestion?) throws(PostgresError) {
@@ -67,7 +67,7 @@ struct QuestionTransaction {
                 return written
             }
         }
-        for answer in written { answer.tell(context) }
+        for answer in written { answer.notify(context) }
     }
 }
 
@@ -82,6 +82,7 @@ struct DueQuestion {
         (0..<rows.rowCount).map { row in
             DueQuestion(
                 stored: StoredJob(rows, row, isWide: false),
+                // `decide` fails the job if its question is unreadable.
                 question: rows.bytesOrNil(row, 20).flatMap {
                     try? JobQuestion(storedJSON: $0, opening: seal)
                 })
@@ -110,7 +111,7 @@ struct DueQuestion {
         _ error: TransferError, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer {
         context.logger.error(
-            "a job that waits for an answer cannot go on",
+            "a job failed, since its question cannot be answered",
             metadata: ["job.id": "\(stored.record.id)", "error": "\(error.code.rawValue)"])
         let job = FinishedJob(stored, .failed, error, at: context.clock.now())
         let rows = try connection.execute(Statements.finishJobs, .finished([job]))
@@ -126,6 +127,7 @@ extension Parameters {
     ) -> Parameters {
         var jobs: [(id: JobID, question: JobQuestion)] = []
         for row in 0..<rows.rowCount {
+            // An unreadable spec gets the default rules; the job fails when it begins.
             let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? .standard
             jobs.append((rows.identifier(row, 0), JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
         }

@@ -21,6 +21,7 @@ extension ControlLane {
                     return .failure(.notFound)
                 }
                 let record = stored.record
+                // An unreadable question cannot be answered; the job fails when it expires.
                 guard record.state == .waiting, let asked = record.questionJSON,
                     let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
                     question.kind == kind,
@@ -40,7 +41,7 @@ extension ControlLane {
                         try answer.write(&connection, context)
                     }
                     guard let written else { continue }
-                    written.tell(context)
+                    written.notify(context)
                     if let finished = written.finished { return .success(.done(finished.record)) }
                     guard let changed = try Self.read([id], &connection)[id] else {
                         return .failure(.notFound)
@@ -56,6 +57,7 @@ extension ControlLane {
 extension JobDraft {
     /// Returns `nil` if the stored spec or secrets cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
+        // Reported by the caller.
         guard
             let spec = try? JobSpec(
                 storedJSON: stored.record.specJSON, opening: context.configuration.seal)

@@ -29,14 +29,15 @@ struct ResolvedAnswer {
             return .refused(error)
         }
         let draft = resolution.draft
+        // The URL of an accepted spec is valid.
         let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
         let scope = context.scope(
             tenant: stored.record.tenant, url: draft.spec.request.url, origin: origin, draft.secrets)
         let name = context.lotName(
             scope, session: draft.spec.session, home: stored.home, context.sessions.current)
-        let lot = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
+        let queue = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
-        parameters.append(int64: lot)
+        parameters.append(int64: queue)
         parameters.append(text: scope.path)
         return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
     }
@@ -76,7 +77,7 @@ struct WrittenAnswer {
     let asksAgain: Bool
 
     /// Notifies observers, dependents and the event relay. Call after the commit.
-    func tell(_ context: StoreContext) {
+    func notify(_ context: StoreContext) {
         if hasDependents { context.noteDependencies() }
         if let finished {
             if finished.record.resumeData != nil {

@@ -32,6 +32,7 @@ extension ControlLane {
         }
     }
 
+    /// Reads the status of all nodes.
     package func nodes(reply: @escaping Reply<[NodeStatus]>) {
         perform("nodes", isRead: true, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.readNodes)

@@ -20,6 +20,8 @@ package final class DeliveryOutbox: DeliveryStore {
 
     init(_ context: StoreContext) { self.context = context }
 
+    /// Leases due deliveries for `leaseSeconds`. May be called from any thread. The reply comes on the
+    /// outbox's thread, and is empty if the database is unreachable or the outbox is closed.
     package func claim(
         _ demand: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
     ) {
@@ -28,6 +30,7 @@ package final class DeliveryOutbox: DeliveryStore {
         }
     }
 
+    /// Records tries. May be called from any thread.
     package func record(_ tries: [DeliveryTry]) { mailbox.send(.record(tries)) }
 
     func close() { mailbox.close() }

@@ -34,6 +34,7 @@ extension ControlLane {
         }
     }
 
+    /// Reads an endpoint. Fails with `notFound` for another tenant's endpoint.
     package func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
         read("webhook", for: tenant, reply) { connection throws(PostgresError) in
             try Self.webhook(id, tenant, &connection)

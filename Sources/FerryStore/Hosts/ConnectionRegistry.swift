@@ -75,7 +75,7 @@ final class ConnectionRegistry: ConnectionLimiter {
 
     var hasWork: Bool { hasNews.load(ordering: .acquiring) }
 
-    // MARK: What attempts say
+    // MARK: Requests of attempts
 
     func hold(on scope: RequestScope) -> HostHold? {
         hosts.isEmpty ? nil : hosts.hold(on: scope, at: clock.now())
@@ -171,7 +171,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         wake.withLock { $0 }()
     }
 
-    // MARK: What the dispatcher does
+    // MARK: Work of the dispatcher
 
     struct Work: Sendable {
         var writes: [(key: Key, holding: Holding)] = []

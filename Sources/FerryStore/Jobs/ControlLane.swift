@@ -74,6 +74,7 @@ package final class ControlLane: JobLookup {
         reads.job(id, tenant: tenant, reply: reply)
     }
 
+    /// Like `storedJob`, for the record only.
     package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
     }

@@ -3,9 +3,11 @@ import Postgres
 
 /// Row of a job, with columns that clients do not see.
 package struct StoredJob: Sendable {
+    /// The columns that clients may see.
     package let record: JobRecord
     /// Expiry of an unfinished job.
     package let expiresAt: Timestamp?
+    /// `true` if a client has requested the cancellation of a running job.
     package let isCancelRequested: Bool
     /// `true` if the last attempt has left bytes to resume from.
     package private(set) var hasBytes = false
@@ -13,9 +15,13 @@ package struct StoredJob: Sendable {
     package private(set) var keepsBytes = false
     /// The only node that can run the job; not known of overdue jobs.
     package private(set) var home: NodeID?
+    /// Sealed `JobSecrets`; `nil` if the job has none, or they were not read.
     package let sealedSecrets: [UInt8]?
+    /// Inline request body; `nil` if the job has none, or it was not read.
     package let payload: [UInt8]?
+    /// Scheme, host and port of the URL.
     package let origin: String
+    /// W3C Trace Context of the submission.
     package let traceparent: String?
 
     /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql if `isWide`.

@@ -5,6 +5,7 @@ import Synchronization
 
 /// Result of a request that is accepted once for each idempotency key.
 package struct Accepted<Record: Sendable>: Sendable {
+    /// The created object, as it is now.
     package let record: Record
     /// `true` if the same key and body were accepted before.
     package let isReplay: Bool
@@ -109,6 +110,7 @@ extension ControlLane {
         }
     }
 
+    /// Reads a schedule. Fails with `notFound` for another tenant's schedule.
     package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
         read("schedule", for: tenant, reply) { connection throws(PostgresError) in
             try Self.readSchedule(id, tenant, &connection).map(\.record)

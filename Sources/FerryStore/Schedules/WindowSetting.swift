@@ -5,6 +5,7 @@ extension ControlLane {
     /// Name of the setting that holds the off-peak windows.
     static let windowSetting = "windows"
 
+    /// Reads the off-peak windows.
     package func windows(reply: @escaping Reply<OffPeakWindows>) {
         setting(Self.windowSetting) { reply($0.map { OffPeakWindows(stored: $0) }) }
     }

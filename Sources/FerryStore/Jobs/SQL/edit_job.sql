@@ -1,9 +1,12 @@
--- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
--- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
--- its begin date is another one, it waits for its host no longer, or what is asked about it is taken back
--- (then it must be waiting or queued), $9 that date, or null when it may begin now, $10 deadline or null, $11
--- lot, $12 urgency, $13 whether it has to be confirmed before it begins, $14 whether the secrets are others,
--- $15 those or null, $16 the path of its scope. Returns the id; no row: it has changed meanwhile.
+-- Edits an unfinished job.
+-- Locks: the job, then this connection's row of job_counts.
+-- $1 id, $2 expected revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin.
+-- $8 whether the job is rescheduled: its begin changes, it no longer waits for its host, or its question is
+-- withdrawn. It must then be waiting or queued.
+-- $9 begin date, or null if it may begin now; used if $8.
+-- $10 deadline or null, $11 claim queue (column `lot`), $12 urgency, $13 whether it needs a confirmation
+-- before it begins, $14 whether the secrets change, $15 new sealed secrets or null, $16 path of its scope.
+-- Returns the id; no row if the job has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer

@@ -1,10 +1,11 @@
--- Reads a page of the deliveries of a job or of an endpoint, newest first, with their tries in their order: a
--- row for each try, or one whose number is null. All in one snapshot: a page's end is found by its length, so
--- nothing of it may be missing. Locks nothing. $1 tenant, $2 only ids below this one, $3 job or null, $4
--- state or null, $5 how many at most, $6 endpoint or null, $7 type or null, $8 how many deliveries are looked
--- at. The last delivery that is looked at ($8) comes in any case, so that its id is where the next page
--- begins; column 1 is null if the filters exclude it. The last column is its number. A branch whose condition
--- names only parameters is not executed where that is false; compared as in list_jobs.sql.
+-- Reads a page of the deliveries of a job or an endpoint, newest first, with their tries in order: a row for
+-- each try, or one whose try number is null. Locks nothing. One snapshot, since the length of the page tells
+-- its end: no row may be missing.
+-- $1 tenant, $2 upper bound of ids (exclusive), $3 job or null, $4 state or null, $5 maximum number of
+-- deliveries, $6 endpoint or null, $7 type or null, $8 maximum number of deliveries read.
+-- The last delivery read ($8) is always returned, since its id is where the next page begins; column 1 is
+-- null if the filters exclude it. The last column is the number of the delivery. A branch whose condition
+-- names only parameters is not executed if the condition is false; compared as in list_jobs.sql.
 SELECT c.id, CASE WHEN c.fits THEN c.event END, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     c.url, c.state, c.next_try_at, c.endpoint, t.number, t.started_at, t.duration, t.status, t.error,
     t.answer, c.number

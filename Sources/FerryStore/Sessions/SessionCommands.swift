@@ -3,7 +3,8 @@ import Postgres
 import Sys
 
 extension ControlLane {
-    /// A session with its unfinished jobs; `notFound` when nobody has configured or used it.
+    /// Reads a session with the counts of its unfinished jobs. Fails with `notFound` if it was never
+    /// configured or used.
     package func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
         let context = context
         read("read_session", for: key.tenant, reply) { connection throws(PostgresError) in
@@ -14,7 +15,7 @@ extension ControlLane {
         }
     }
 
-    /// A page of a tenant's sessions by name, without their jobs.
+    /// Reads a page of a tenant's sessions by name, without job counts.
     package func sessions(
         tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>
     ) {
@@ -34,21 +35,21 @@ extension ControlLane {
         }
     }
 
-    /// Creates or changes a session, and makes every node know before the next job is accepted.
+    /// Creates or changes a session. Every node knows the change before it accepts the next job.
     package func putSession(
         _ key: SessionKey, _ draft: SessionDraft, if condition: SessionCondition,
         reply: @escaping Reply<SessionPut>
     ) {
         let context = context
         perform("put_session", isRead: false, reply) { connection throws(PostgresError) in
-            // Each round fails only because somebody else has changed it meanwhile.
+            // An iteration fails only if another transaction has changed the session meanwhile.
             for _ in 0..<10 {
                 let found = try Self.record(of: key, &connection, context).record
                 if found == nil, try Self.hasTooMany(key.tenant, &connection) {
                     return .failure(.tooManySessions)
                 }
-                if let answer = Self.answer(found, draft, condition) {
-                    guard case .unchanged = try? answer.get() else { return answer }
+                if let result = Self.result(found, draft, condition) {
+                    guard case .success(.unchanged) = result else { return result }
                     return .success(
                         .unchanged(
                             SessionOverview(
@@ -71,8 +72,8 @@ extension ControlLane {
         }
     }
 
-    /// What becomes of a draft without a change; nil: it is to be put.
-    private static func answer(
+    /// Returns the result if nothing is to be written; `nil` if the draft is to be written.
+    private static func result(
         _ found: SessionRecord?, _ draft: SessionDraft, _ condition: SessionCondition
     ) -> Result<SessionPut, StoreError>? {
         let finding = condition.finding(found) { $0?.invalidation != nil ? .sessionInvalidated : nil }
@@ -86,9 +87,8 @@ extension ControlLane {
         return condition == .none ? .success(.needsCondition) : nil
     }
 
-    /// Lets a session take no more jobs. The jobs that it has are cancelled, or end by themselves; the
-    /// session has ended after the last of them. Once more it changes nothing, but `cancel` after `finish`
-    /// does.
+    /// Invalidates a session: it accepts no more jobs. Its jobs are cancelled, or end by themselves; the
+    /// session ends after the last of them. Idempotent, but `cancel` may follow `finish`.
     package func invalidateSession(
         _ key: SessionKey, _ mode: SessionInvalidation, if condition: SessionCondition,
         reply: @escaping Reply<SessionOverview>
@@ -126,7 +126,7 @@ extension ControlLane {
         }
     }
 
-    /// Removes a session that has ended.
+    /// Removes a session that has ended. Fails with `sessionInUse` if it has not.
     package func deleteSession(
         _ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>
     ) {
@@ -154,7 +154,8 @@ extension ControlLane {
 
     // MARK: On the connection
 
-    /// Runs a change while no job can be accepted, and makes this node know it. Nil: it was not possible.
+    /// Runs a change while no job can be accepted, and reloads this node's sessions. Returns `nil` if the
+    /// condition of the statement was not met.
     static func change(
         _ statement: Statement, _ parameters: Parameters, _ connection: inout Connection,
         _ context: StoreContext
@@ -171,7 +172,7 @@ extension ControlLane {
         return record
     }
 
-    /// `isKnown`: it is the default one, or has had events.
+    /// Reads a session. `isKnown`: `true` if it is the default session or has had events.
     static func record(
         of key: SessionKey, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> (record: SessionRecord?, isKnown: Bool) {
@@ -199,7 +200,7 @@ extension ControlLane {
         parameters.append(text: key.tenant)
         let isDefault = key.name == SessionName.standard
         if !isDefault { parameters.append(text: key.name) }
-        // One more tells whether there are more.
+        // One more than is shown, to see whether there are more.
         parameters.append(int32: Int32(countMax + 1))
         let rows = try connection.execute(
             isDefault ? Statements.countDefaultJobs : Statements.countSessionJobs, parameters)
@@ -231,7 +232,7 @@ extension ControlLane {
 }
 
 extension SessionCondition {
-    /// Checks the session's state, then the condition. A session that is not configured has the revision 0.
+    /// Checks the session's state, then the condition. An unconfigured session has revision 0.
     fileprivate func finding(
         _ found: SessionRecord?, unless refusal: (SessionRecord?) -> StoreError?
     ) -> ChangeCheck<SessionRecord?> {

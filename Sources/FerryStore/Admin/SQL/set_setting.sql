@@ -1,3 +1,3 @@
--- Keeps a setting, whatever it was. Locks: the row. $1 name, $2 value.
+-- Writes a setting, new or not. Locks: the row. $1 name, $2 value.
 INSERT INTO settings (name, value) VALUES ($1::text, $2::bytea)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value

@@ -3,20 +3,20 @@ import FerryScheduler
 import Postgres
 import Sys
 
-/// What became of a change that a client asked for.
+/// Result of a change that a client asked for.
 package enum JobEdit: Sendable {
     case done(JobRecord)
-    /// The job would not be right any more.
+    /// The changed job would be invalid.
     case refused(InvalidFields)
 }
 
 extension ControlLane {
-    /// What is notified when a job was changed that runs somewhere: this, a colon and its identifier.
+    /// Payload of the notification about an edit of a running job: this text, a colon and the job's id.
     static let editNotification = "edit"
 
-    /// Changes what a client has said about an unfinished job. `change` may be asked more than once. One that
-    /// runs keeps everything but its description, metadata, priority and rate: `invalidState`; so does a
-    /// terminal one. `stale` when `revision` differs.
+    /// Changes the spec of an unfinished job. `change` is called again if the job has changed meanwhile.
+    /// Fails with `invalidState` if the job is terminal, or if it runs and `change` touches more than its
+    /// description, metadata, priority and rate; with `stale` if the revision differs.
     package func edit(
         _ id: JobID, tenant: String, revision: Int32? = nil,
         _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
@@ -25,7 +25,7 @@ extension ControlLane {
         let context = context
         perform("edit", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
-            // Each round fails only because the job moved on meanwhile.
+            // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
@@ -51,7 +51,8 @@ extension ControlLane {
         }
     }
 
-    /// Nil: the job has changed meanwhile.
+    /// Writes the edit and notifies the node that runs the job, or the nodes that wait for work. Returns
+    /// `nil` if the job has changed meanwhile.
     private static func store(
         _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, _ connection: inout Connection,
         _ context: StoreContext
@@ -59,12 +60,13 @@ extension ControlLane {
         let record = stored.record
         let spec = draft.spec
         let now = context.clock.now()
-        let isRescheduled = spec.begins(otherwiseThan: before.spec, record)
-        let isMoved =
-            isRescheduled || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
+        let isBeginChanged = spec.begins(otherwiseThan: before.spec, record)
+        let isRescheduled =
+            isBeginChanged || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
+        // The URL of an accepted spec is valid.
         let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
         let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
-        let begin = isRescheduled ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
+        let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
@@ -73,7 +75,7 @@ extension ControlLane {
         parameters.append(float32: Float(spec.schedule.priority))
         parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
         parameters.append(text: origin)
-        parameters.append(bool: isMoved)
+        parameters.append(bool: isRescheduled)
         parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
         let scope = context.scope(
@@ -84,7 +86,7 @@ extension ControlLane {
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
         parameters.append(text: scope.path)
-        let isDeferred = isMoved && begin != nil && spec.schedule.isDiscretionary
+        let isDeferred = isRescheduled && begin != nil && spec.schedule.isDiscretionary
         let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
             guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }
             if isDeferred {
@@ -97,22 +99,22 @@ extension ControlLane {
         else { return nil }
         context.adopt(edited.record)
         if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
-        // Others may run it, or wait for it.
-        var news: String?
+        // Another node may run the job, or wait for work.
+        var payload: String?
         if record.state == .running {
-            news = "\(editNotification):\(record.id.uuidText)"
-        } else if isMoved {
-            news = "work"
+            payload = "\(editNotification):\(record.id.uuidText)"
+        } else if isRescheduled {
+            payload = "work"
         }
-        if let news {
+        if let payload {
             var notification = Parameters()
-            notification.append(text: news)
+            notification.append(text: payload)
             _ = try connection.execute(Statements.notify, notification)
         }
         return edited.record
     }
 
-    /// Looks at a job that another node has changed, if it runs here.
+    /// Applies an edit that another node has made to a job that runs here.
     func adoptEdit(_ id: JobID) {
         let context = context
         guard context.book.contains(id) else { return }
@@ -125,8 +127,8 @@ extension ControlLane {
 }
 
 extension JobRecord {
-    /// Whether a change comes in time: what a running attempt relies on stays, and when the job begins is
-    /// over once it has begun.
+    /// Returns whether the state of the job allows the change: the begin of a job is fixed once an attempt
+    /// has begun, and a running attempt keeps what it relies on.
     fileprivate func allows(_ after: JobDraft, _ before: JobDraft) -> Bool {
         if after.isIdentical(to: before) { return true }
         let (new, old) = (after.spec.schedule, before.spec.schedule)
@@ -139,8 +141,8 @@ extension JobRecord {
 }
 
 extension JobDraft {
-    /// Whether what is asked about an attempt was asked about another request: it is tried anew, so that an
-    /// answer, which may be a credential, goes nowhere but where the question came from.
+    /// Returns whether the open question was asked about a different request. The job is then tried again: an
+    /// answer, which may be a credential, must reach only the server that the question came from.
     fileprivate func outdatesQuestion(since before: JobDraft, _ record: JobRecord) -> Bool {
         guard [.redirect, .challenge].contains(record.waitingFor) else { return false }
         return secrets != before.secrets || spec.request != before.spec.request
@@ -150,20 +152,22 @@ extension JobDraft {
 }
 
 extension StoreContext {
-    /// A job was changed: if it runs here, its attempt learns of it.
+    /// Passes an edit to the attempt if the job runs on this node.
     fileprivate func adopt(_ record: JobRecord) {
+        // The attempt keeps its spec if the edited one is unreadable.
         guard record.state == .running, record.node == configuration.node,
             let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
         else { return }
-        edits.insert(record, spec, book: book) {
-            // Before it has begun there is nothing to change yet: it begins with what the book says.
+        edits.insert(record, spec, leases: book) {
+            // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it
+            // begins.
             attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
         }
     }
 }
 
 extension JobSpec {
-    /// Whether a job that has not begun is to begin at another moment than it was to before.
+    /// Returns whether the edit changes when a job begins that has not begun yet.
     fileprivate func begins(otherwiseThan before: JobSpec, _ record: JobRecord) -> Bool {
         guard record.attempt == 0, record.state != .suspended, record.waitingFor != .dependency else {
             return false
@@ -171,12 +175,12 @@ extension JobSpec {
         if schedule.earliestBeginAt != before.schedule.earliestBeginAt { return true }
         if awaitsConfirmation != before.awaitsConfirmation { return true }
         if schedule.isDiscretionary != before.schedule.isDiscretionary { return true }
-        // One that was started already stays so.
+        // A discretionary job that was started stays started.
         guard record.waitingFor == .discretionary else { return false }
         return schedule != before.schedule || request.url != before.request.url
     }
 
-    /// When it begins, at the latest if the service chooses the moment; nil: now.
+    /// Returns the begin date, for a discretionary job the latest start; `nil` if it may begin now.
     fileprivate func begin(_ record: JobRecord, now: Timestamp, bytesPerSecond: Double?) -> Timestamp? {
         guard schedule.isDiscretionary else {
             return schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
@@ -185,7 +189,8 @@ extension JobSpec {
             createdAt: record.createdAt, now: now, bytesPerSecond: bytesPerSecond)
     }
 
-    /// Whether a job that waits until its host can be reached is to do so no longer: it is tried at once.
+    /// Returns whether a job that waits for an unreachable host no longer wants to wait. It is then tried at
+    /// once.
     fileprivate func leavesHost(_ record: JobRecord) -> Bool {
         record.state == .waiting && record.waitingFor == .connectivity && !schedule.waitsForConnectivity
     }

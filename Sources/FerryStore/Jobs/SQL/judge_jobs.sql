@@ -1,6 +1,6 @@
--- Says of jobs whether what they have left in directories can go: not of unfinished ones, nor of those whose
--- resume data is younger than $2 seconds. Locks nothing. $1 ids. Unknown jobs are left out. Looked up one by
--- one, as in read_jobs.sql.
+-- Returns for each job whether its leftover files may be removed: `false` for unfinished jobs and for jobs
+-- whose resume data is younger than $2 seconds. Unknown jobs are left out. Locks nothing.
+-- $1 ids, $2 seconds that resume data is kept. Each job is looked up alone, as in read_jobs.sql.
 SELECT j.id, false AS goes FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
     SELECT id FROM jobs WHERE id = u.id LIMIT 1
 ) j

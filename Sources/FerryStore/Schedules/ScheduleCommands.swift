@@ -3,15 +3,16 @@ import Logging
 import Postgres
 import Synchronization
 
-/// What a submission by hand, or a new schedule, became.
+/// Result of a request that is accepted once for each idempotency key.
 package struct Accepted<Record: Sendable>: Sendable {
+    /// The created object, as it is now.
     package let record: Record
-    /// The same key and body were accepted before.
+    /// `true` if the same key and body were accepted before.
     package let isReplay: Bool
 }
 
 extension ControlLane {
-    /// Keeps a schedule; its first occurrence comes after this moment.
+    /// Creates a schedule. Its first occurrence comes after the current time.
     package func createSchedule(
         _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Accepted<ScheduleRecord>>
@@ -48,7 +49,8 @@ extension ControlLane {
         }
     }
 
-    /// The first answer again: the schedule as it is, and as it was made when it was deleted since.
+    /// Returns the reply to the first request with the same key: the schedule as it is now, or as it was
+    /// created if it was deleted since.
     private static func replay(
         _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
         _ context: StoreContext
@@ -56,7 +58,7 @@ extension ControlLane {
         let first: FirstAnswer
         switch try firstAnswer(to: key, &connection) {
         case .failure(let error): return .failure(error)
-        // A key that housekeeping has just removed: the client's next try will find it free.
+        // Housekeeping has just removed the key; the client's next attempt will find it free.
         case .success(nil): return .failure(.idempotencyKeyInProgress)
         case .success(let found?): first = found
         }
@@ -71,7 +73,7 @@ extension ControlLane {
         return .success(record)
     }
 
-    /// What a key has made before.
+    /// What the first request with an idempotency key created.
     private struct FirstAnswer {
         let identifier: (high: UInt64, low: UInt64)
         let at: Timestamp
@@ -79,7 +81,7 @@ extension ControlLane {
         var job: JobID { JobID(high: identifier.high, low: identifier.low) }
     }
 
-    /// Nil: there is no such key.
+    /// Returns `nil` if there is no such key.
     private static func firstAnswer(
         to key: Submission.Idempotency, _ connection: inout Connection
     ) throws(PostgresError) -> Result<FirstAnswer?, StoreError> {
@@ -93,7 +95,7 @@ extension ControlLane {
         return .success(FirstAnswer(identifier: identifier, at: rows.instant(0, 6)))
     }
 
-    /// The one that was created with this key; `notFound` also when it was deleted since.
+    /// Reads the schedule that was created with this key. Fails with `notFound` also if it was deleted since.
     package func schedule(
         createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>
     ) {
@@ -108,13 +110,15 @@ extension ControlLane {
         }
     }
 
+    /// Reads a schedule. Fails with `notFound` for another tenant's schedule.
     package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
         read("schedule", for: tenant, reply) { connection throws(PostgresError) in
             try Self.readSchedule(id, tenant, &connection).map(\.record)
         }
     }
 
-    /// A page, newest first, only those before `before`. Damaged ones are left out, and logged.
+    /// Reads a page of schedules created before `before`, newest first. Unreadable schedules are left out and
+    /// logged.
     package func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
     ) {
@@ -133,6 +137,7 @@ extension ControlLane {
                 let rows = try connection.execute(Statements.listSchedules, parameters)
                 for row in 0..<rows.rowCount {
                     last = rows.identifier(row, 0)
+                    // Logged below.
                     if let stored = try? StoredSchedule(rows, row) {
                         records.append(stored.record)
                     } else {
@@ -146,9 +151,9 @@ extension ControlLane {
         }
     }
 
-    /// Gives a schedule another definition, and another job if there is one. What is due by the same times
-    /// stays so; by other times the next occurrence comes after this moment. `change` may be asked more than
-    /// once. `stale` when `revision` differs.
+    /// Replaces the definition of a schedule, and its job if `template` is given. If the times stay the same,
+    /// an occurrence that is due stays due; otherwise the next occurrence comes after the current time.
+    /// `change` may be called more than once. Fails with `stale` if the revision differs.
     package func changeSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
@@ -176,11 +181,14 @@ extension ControlLane {
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
-            return try? Self.readSchedule(id, tenant, &connection).get().record
+            guard case .success(let changed) = try Self.readSchedule(id, tenant, &connection) else {
+                return nil
+            }
+            return changed.record
         }
     }
 
-    /// Removes a schedule, also a damaged one; its jobs stay.
+    /// Removes a schedule, readable or not; its jobs stay.
     package func deleteSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
@@ -198,8 +206,8 @@ extension ControlLane {
         }
     }
 
-    /// Submits a schedule's job now, whatever its times say. What was accepted before gets that answer again,
-    /// whatever has become of the schedule, its session or its tenant since.
+    /// Submits a schedule's job now, whatever its times are. A request that was accepted before gets the same
+    /// reply again, whatever has happened to the schedule, its session or its tenant since.
     package func runSchedule(
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
         reply: @escaping Reply<Accepted<JobRecord>>
@@ -248,7 +256,7 @@ extension ControlLane {
             if let record = try read([first.id], &connection)[first.id]?.record {
                 return .success(Accepted(record: record, isReplay: accepted.isReplay))
             }
-            // Deleted since.
+            // The job was deleted since.
             let again = stored.job(
                 at: first.createdAt, id: first.id, traceparent: traceparent, zones, seal)
             return .success(
@@ -257,7 +265,8 @@ extension ControlLane {
         }
     }
 
-    /// Why the tenant gets no more jobs; a key that was accepted before gets its answer all the same.
+    /// Returns an error if the tenant has too many jobs; `nil` also for a key that was accepted before, since
+    /// it gets its first reply again.
     private static func refusal(
         of tenant: String, _ idempotency: Submission.Idempotency?, _ connection: inout Connection,
         _ context: StoreContext
@@ -273,7 +282,7 @@ extension ControlLane {
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> Result<SubmissionBatch.Outcome, StoreError> {
         let submission = Submission(jobs: [job], idempotency: idempotency) { _ in }
-        // Each round fails only because a session has changed meanwhile.
+        // An iteration fails only if a session has changed meanwhile.
         for _ in 0..<3 {
             let sessions = context.sessions.current
             switch sessions.verdict(on: [job], known: nil) {
@@ -319,11 +328,12 @@ extension ControlLane {
     ) throws(PostgresError) -> Result<StoredSchedule, StoreError> {
         let rows = try scheduleRows(id, tenant, &connection)
         guard rows.rowCount == 1 else { return .failure(.notFound) }
+        // The definition cannot be read.
         guard let stored = try? StoredSchedule(rows, 0) else { return .failure(.failed) }
         return .success(stored)
     }
 
-    /// Tries a change until nobody has changed the row in between; `body` answers nil when somebody has.
+    /// Retries a change while other transactions change the row in between; `body` returns `nil` if one has.
     private func changeScheduleRow(
         _ name: StaticString, _ id: ScheduleID, _ tenant: String, _ revision: Int32?,
         _ reply: @escaping Reply<ScheduleRecord>,
@@ -347,9 +357,10 @@ extension ControlLane {
 }
 
 extension ScheduleSpec {
-    /// Whether occurrences come, and are put off, as before. Of a schedule that is not enabled none comes.
+    /// Returns whether occurrences have the same times and the same jitter as before. A disabled schedule has
+    /// no occurrences.
     fileprivate func keepsTimes(of before: ScheduleSpec) -> Bool {
-        // Seconds are the same everywhere.
+        // An interval in seconds does not depend on the time zone.
         let isInterval = if case .interval = pattern { true } else { false }
         return isEnabled && before.isEnabled && pattern == before.pattern
             && (isInterval || timeZone == before.timeZone) && startAt == before.startAt
@@ -358,7 +369,7 @@ extension ScheduleSpec {
 }
 
 extension ScheduleSpec {
-    /// The next occurrence, and when it runs; nil: there is none.
+    /// Returns the next occurrence and when it runs; `nil` if there is none.
     fileprivate func next(
         _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ context: StoreContext
     ) -> (scheduledAt: Timestamp, runAt: Timestamp)? {
@@ -370,7 +381,7 @@ extension ScheduleSpec {
 }
 
 extension Parameters {
-    /// The next occurrence of a schedule, and when it runs.
+    /// Appends the next occurrence of a schedule, and when it runs.
     fileprivate mutating func appendOccurrence(
         of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,
         _ context: StoreContext
@@ -380,8 +391,9 @@ extension Parameters {
         append(next?.runAt)
     }
 
-    /// Whichever occurrence is next when the row is locked; `due` was when it was read. The look at one that
-    /// could not run is not put off any longer: this may be the repair.
+    /// Keeps the occurrence that is next when the row is locked; `due` was next when it was read. If the
+    /// schedule was postponed because it could not run, it is tried again at once: this change may be the
+    /// repair.
     fileprivate mutating func appendSameOccurrence(as due: Timestamp, of stored: StoredSchedule) {
         let record = stored.record
         let runAt = due + record.spec.delay(record.id, due)

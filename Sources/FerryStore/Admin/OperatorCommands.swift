@@ -1,10 +1,10 @@
 package import FerryCore
 import Postgres
 
-// What operators tell the service, and what is kept of it.
+// Commands of operators, and their audit log.
 extension ControlLane {
-    /// Pauses the service or lets it go on: this node at once, the others when they hear of it. What runs
-    /// goes on.
+    /// Pauses or resumes the service: this node at once, other nodes when they are notified. Running
+    /// transfers continue.
     package func pause(_ isPaused: Bool, reply: @escaping Reply<Void>) {
         perform("pause", isRead: false, reply) { [self] connection throws(PostgresError) in
             var parameters = Parameters()
@@ -15,7 +15,8 @@ extension ControlLane {
         }
     }
 
-    /// Lets a node lease nothing more, or again, and shows it; `notFound` when there is no such node.
+    /// Starts or ends the drain of a node and returns its status. Fails with `notFound` if there is no such
+    /// node.
     package func drain(_ node: NodeID, _ drains: Bool, reply: @escaping Reply<NodeStatus>) {
         perform("drain", isRead: false, reply) { [self] connection throws(PostgresError) in
             var parameters = Parameters()
@@ -31,7 +32,7 @@ extension ControlLane {
         }
     }
 
-    /// Looks at what operators want: another node has heard something.
+    /// Reloads operator settings. Called when another node has been notified.
     func adoptWishes() {
         perform("adopt_wishes", isRead: true, { (_: Result<Void, StoreError>) in }) {
             [self] connection throws(PostgresError) in
@@ -42,12 +43,12 @@ extension ControlLane {
 
     private func adoptWishes(_ connection: inout Connection) throws(PostgresError) {
         let rows = try connection.execute(Statements.readOperations, .wishes(context))
-        if let wishes = OperatorSettings(rows), context.adopt(wishes) { wakeDispatcher() }
+        if let settings = OperatorSettings(rows), context.adopt(settings) { wakeDispatcher() }
     }
 
     // MARK: Audit
 
-    /// Keeps that an operator asks for something.
+    /// Records that an operator requests something, before it is carried out.
     package func beginAudit(_ entry: AuditEntry, reply: @escaping Reply<Void>) {
         perform("begin_audit", isRead: false, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -62,7 +63,7 @@ extension ControlLane {
         }
     }
 
-    /// Keeps what became of it. `body`: of a request that was carried out.
+    /// Records the outcome of an operator's request. `body`: of a request that was carried out.
     package func endAudit(_ id: AuditID, status: Int, body: [UInt8]?, reply: @escaping Reply<Void>) {
         perform("end_audit", isRead: false, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -74,7 +75,7 @@ extension ControlLane {
         }
     }
 
-    /// A page of what operators have asked for, newest first.
+    /// Reads a page of the audit log, newest first.
     package func audit(before: AuditID?, limit: Int, reply: @escaping Reply<[AuditEntry]>) {
         perform("list_audit", isRead: true, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
@@ -87,7 +88,7 @@ extension ControlLane {
 }
 
 extension OperatorSettings {
-    /// Reads the row of read_operations.sql.
+    /// Reads the row of read_operations.sql; `nil` if there is none.
     init?(_ rows: borrowing ResultSet) {
         guard rows.rowCount == 1 else { return nil }
         self.init(revision: rows.int64(0, 0), isPaused: rows.bool(0, 1), drains: rows.bool(0, 2))

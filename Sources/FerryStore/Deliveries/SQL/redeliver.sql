@@ -1,5 +1,5 @@
--- Makes a delivery due now, whatever became of it. Locks: its row, then this connection's row of job_counts.
--- $1 id, $2 tenant. Returns the id; no row: there is none.
+-- Makes a delivery due now, whatever its state is. Locks: its row, then this connection's row of job_counts.
+-- $1 id, $2 tenant. Returns the id; no row if there is no such delivery.
 WITH before AS (
     SELECT id, state FROM deliveries WHERE id = $1::uuid AND tenant = $2::text FOR UPDATE
 ), changed AS (

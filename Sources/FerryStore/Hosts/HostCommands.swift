@@ -2,12 +2,12 @@ package import FerryCore
 import FerryScheduler
 import Postgres
 
-// What operators see of hosts, and change about them.
+// Reads and changes of hosts by operators.
 extension ControlLane {
-    /// Decisions that a list shows of each host.
+    /// Number of decisions that a list shows of each host.
     private static let listedDecisionCount: Int32 = 3
 
-    /// Hosts of which something is known, in order of their names, after `origin`.
+    /// Reads a page of hosts that have a row, in order of their origins, after `origin`.
     package func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
         let context = context
         perform("list_hosts", isRead: true, reply) { connection throws(PostgresError) in
@@ -21,7 +21,7 @@ extension ControlLane {
         }
     }
 
-    /// One host, known or not.
+    /// Reads one host, whether it has a row or not.
     package func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
         let context = context
         perform("read_host", isRead: true, reply) { connection throws(PostgresError) in
@@ -39,7 +39,8 @@ extension ControlLane {
         return HostRecord(rows, 0, now)
     }
 
-    /// Changes what holds for a host, on every node. `overloaded` when there are too many hosts already.
+    /// Changes the settings of a host on all nodes. Fails with `overloaded` if there are too many hosts
+    /// already.
     package func changeHost(
         _ origin: String, _ patch: HostPatch,
         if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
@@ -58,7 +59,7 @@ extension ControlLane {
             case .refused(let error): return .failure(error)
             case .invalid(let fields): return .success(.failure(fields))
             case .done:
-                // Who has paused it here may count on it here; other nodes hear of it a moment later.
+                // The change applies on this node when the reply arrives; other nodes are notified.
                 try Self.adoptHosts(context, wakeDispatcher, &connection)
                 return .success(.success(try Self.host(origin, now, &connection)))
             }
@@ -121,7 +122,7 @@ extension HostRecord {
         decisions = rows.textArray(row, 3).compactMap { $0.map { Array($0.utf8) } }
     }
 
-    /// Without what runs there and what was decided.
+    /// Sets everything except `inFlight` and `decisions`.
     fileprivate init(_ origin: String, _ host: HostControl, _ now: Timestamp) {
         let state = host.state(at: now)
         self.init(origin: origin, state: state.rawValue)
@@ -129,7 +130,7 @@ extension HostRecord {
         let limit = host.limits(at: now)[.origin]
         connectionLimit = limit?.connectionLimit
         requestRateLimit = limit?.requestRate
-        // A pause of the operator's has no end.
+        // An operator's pause has no end.
         backoffUntil = host.settings.isPaused ? nil : limit?.blockedUntil
         unreachableSince = host.unreachableSince
         nextProbeAt = host.nextProbeAt

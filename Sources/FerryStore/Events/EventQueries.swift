@@ -2,23 +2,23 @@ package import FerryCore
 import Postgres
 import Sys
 
-// The log, read.
+// Reads of the event log.
 extension ControlLane {
-    /// Rows that a look takes: each has up to `EventRow.eventCountMax` events.
+    /// Rows of one read; each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
-    /// Jobs that are read at once: each may have a body of some size.
+    /// Jobs read by one statement; each may have a large spec.
     private static let jobChunk = 50
-    /// Passes that the deletion of a job waits for.
+    /// Maximum number of passes that the deletion of a job runs.
     private static let passMax = 5
 
-    /// A page of events, newest first, those that were committed before included.
+    /// Reads a page of events, newest first. Includes all events committed before the call.
     package func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
         numbered { [self] in
             reads.readPage("list_events", of: .tenant(query.tenant), EventListReading(query: query), reply)
         }
     }
 
-    /// The events of a job, newest first; another tenant's is `notFound`.
+    /// Reads the events of a job, newest first. Fails with `notFound` for another tenant's job.
     package func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
@@ -30,13 +30,13 @@ extension ControlLane {
         }
     }
 
-    /// The first events of a job that follow another one, which need not be one of its own.
+    /// Reads the first events of a job after `after`, which may be an event of another job.
     package func events(
         of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
         withJob(job, tenant, reply) { record, connection throws(PostgresError) in
-            // What has no number yet is to come. Before its events are read: what gets its number meanwhile
-            // is among them.
+            // Checked before the events are read: an event that gets its number in between is then among
+            // them.
             var isComplete = record.state.isTerminal
             if isComplete { isComplete = try !Self.hasUnnumberedEvents(record, &connection) }
             let later = try Self.events(of: record, &connection).filter { $0.id > after }
@@ -48,7 +48,8 @@ extension ControlLane {
         }
     }
 
-    /// Events that follow another one, of a tenant or one of its sessions; `after` itself need not be there.
+    /// Reads events after `after` of a tenant, or of one of its sessions. `after` itself may have been
+    /// removed.
     package func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
@@ -56,7 +57,7 @@ extension ControlLane {
             let first = EventRow.row(of: after)
             let rows = try Self.rows(from: first, tenant, session, &connection)
             let events = rows.flatMap(\.events).filter { $0.id > after }
-            // Of anybody's: what a stream begins with is the latest event of all.
+            // Of any tenant: a stream begins with the latest event of the whole log.
             let isKnown = try Self.isKnown(first, &connection)
             let entries = try Self.entries(Array(events.prefix(limit)), &connection)
             return .success(
@@ -66,8 +67,8 @@ extension ControlLane {
         }
     }
 
-    /// The latest event of all, once everything that was committed before has its number. Zero: there was
-    /// none yet.
+    /// Returns the latest event of the whole log, after all events committed before the call have their
+    /// numbers. Zero if the log is empty.
     package func lastEvent(reply: @escaping Reply<EventID>) {
         numbered { [self] in
             perform("last_event", isRead: true, reply) { connection throws(PostgresError) in
@@ -76,14 +77,15 @@ extension ControlLane {
         }
     }
 
-    // MARK: On the lane's thread
+    // MARK: On a database thread
 
-    /// Calls `body` when what was committed before has its number, or that is not possible now.
+    /// Calls `body` when events committed before have their numbers, or when that is not possible now.
     private func numbered(_ body: @escaping @Sendable () -> Void) {
         if !context.events.mailbox.send(.pass(done: body)) { body() }
     }
 
-    /// `body` gets the job, once what it had said before has its number, or that is not possible now.
+    /// Passes the job to `body` when its events committed before have their numbers, or when that is not
+    /// possible now.
     private func withJob<Value: Sendable>(
         _ id: JobID, _ tenant: String, _ reply: @escaping Reply<Value>,
         _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
@@ -97,12 +99,13 @@ extension ControlLane {
         }
     }
 
-    /// All events of a job, in their order.
+    /// Reads all events of a job in their order.
     private static func events(
         of job: JobRecord, _ connection: inout Connection
     ) throws(PostgresError) -> [Event] {
         var parameters = Parameters()
         parameters.append(text: job.tenant)
+        // Without a readable spec only marked rows are found.
         parameters.append(text: (try? JobSpec(storedJSON: job.specJSON))?.session)
         parameters.append(job.id)
         let times = [job.createdAt, job.startedAt, job.finishedAt].compactMap(\.self)
@@ -122,7 +125,7 @@ extension ControlLane {
         return EventRow.all(try connection.execute(Statements.followEvents, parameters))
     }
 
-    /// Whether nothing that follows a row has been removed.
+    /// Returns whether all events after a row are still in the log.
     private static func isKnown(
         _ row: EventID, _ connection: inout Connection
     ) throws(PostgresError) -> Bool {
@@ -131,11 +134,11 @@ extension ControlLane {
 
     static func lastEvent(_ connection: inout Connection) throws(PostgresError) -> EventID {
         let rows = try connection.execute(Statements.lastEvent)
-        // The greatest of its row.
+        // The greatest id of its row.
         return rows.rowCount == 1 ? (rows.identifier(0, 0) as EventID).rowEnd : EventID(high: 0, low: 0)
     }
 
-    /// With their jobs, but without the bodies of these.
+    /// Returns the events with their jobs, without bodies.
     static func entries(
         _ events: [Event], _ connection: inout Connection
     ) throws(PostgresError) -> [EventEntry] {
@@ -149,10 +152,10 @@ extension ControlLane {
         return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
     }
 
-    // MARK: Before a job goes
+    // MARK: Before a job is deleted
 
-    /// Numbers what a job has said, so that nothing is lost when its row goes: events without a number still
-    /// need it. False: too much of its tenant's comes before that.
+    /// Numbers the events of a job before its row is deleted: the relay needs the row. Returns `false` if too
+    /// many events of its tenant come before.
     static func numberEvents(
         of job: JobRecord, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> Bool {
@@ -178,20 +181,20 @@ extension ControlLane {
     }
 }
 
-/// A page of events as it is read.
+/// State of a page of events that is read in several turns.
 private struct EventListReading: ListReading {
-    /// Rows that the first look takes, and a later one at most: a row may have one event or hundreds.
+    /// Rows of the first read, and the maximum of a later one: a row may have one event or hundreds.
     private static let rowCountMin: Int32 = 8
     private static let rowCountMax: Int32 = 64
-    /// By how much the clocks of nodes may differ.
+    /// Seconds by which the clocks of nodes may differ.
     private static let clockSeconds = 60.0
 
     let query: EventQuery
     private var events: [Event] = []
     private var scan = ListScan()
-    /// Where the next look begins.
+    /// Where the next read begins.
     private var last: EventID
-    /// The row that was looked at last.
+    /// The row that was read last.
     private var stoppedAt: EventID?
     private(set) var value: ListPage<EventEntry, EventKindTag>?
 
@@ -203,7 +206,7 @@ private struct EventListReading: ListReading {
     mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
         var (rowCount, left) = (Self.rowCountMin, scan.turnRowCount)
         while left > 0 {
-            let scanned = try look(rowCount, scanning: left, &connection)
+            let scanned = try read(rowCount, scanning: left, &connection)
             guard let scanned else {
                 return value = ListPage(try ControlLane.entries(events, &connection))
             }
@@ -216,12 +219,12 @@ private struct EventListReading: ListReading {
         }
     }
 
-    /// Below every event that has happened since the query asks for.
-    private var floor: EventID? { query.since.map { EventID.first(at: $0 + -Self.clockSeconds) } }
+    /// An id below every event since `query.since`; `nil` if the query has no such bound.
+    private var lowerBound: EventID? { query.since.map { EventID.first(at: $0 + -Self.clockSeconds) } }
 
-    /// Adds the events of the next rows. Returns how many rows were looked at, or `nil` if the page is full
-    /// or the log ends.
-    private mutating func look(
+    /// Adds the events of the next rows. Returns the number of rows read, or `nil` if the page is full or the
+    /// log ends.
+    private mutating func read(
         _ rowCount: Int32, scanning scanCount: Int, _ connection: inout Connection
     ) throws(PostgresError) -> Int? {
         var parameters = Parameters()
@@ -231,7 +234,7 @@ private struct EventListReading: ListReading {
         parameters.append(int32: query.types)
         parameters.append(query.since)
         parameters.append(int32: rowCount)
-        parameters.append(floor)
+        parameters.append(lowerBound)
         parameters.append(int32: Int32(scanCount))
         let rows = try connection.execute(Statements.listEvents, parameters)
         for row in 0..<rows.rowCount where !rows.isNull(row, 4) {
@@ -246,8 +249,8 @@ private struct EventListReading: ListReading {
         let scanned = Int(rows.int64(end, 5))
         guard rows.rowCount == Int(rowCount) || scanned == scanCount else { return nil }
         let row: EventID = rows.identifier(end, 0)
-        // A look through a session does not stop there.
-        if let floor, row < floor { return nil }
+        // The scan of a session does not stop there by itself.
+        if let lowerBound, row < lowerBound { return nil }
         (stoppedAt, last) = (row, row.predecessor)
         return scanned
     }
@@ -257,14 +260,14 @@ extension JobRecord {
     fileprivate var withoutBody: JobRecord {
         var record = self
         record.body = nil
-        // Each event of the job is written with it.
+        // Decoded once: each event of the job is encoded with it. An unreadable spec stays `nil`.
         record.spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON))
         return record
     }
 }
 
 extension EventRow {
-    /// Reads rows of list_events.sql and the like.
+    /// Reads rows of list_events.sql and of statements with the same columns.
     static func all(_ rows: consuming ResultSet) -> [EventRow] {
         var all: [EventRow] = []
         for row in 0..<rows.rowCount { all.append(EventRow(rows, row)) }
@@ -283,6 +286,6 @@ extension Identifier<EventKindTag> {
         low == 0 ? Self(high: high &- 1, low: .max) : Self(high: high, low: low - 1)
     }
 
-    /// Not below any event of its row, and below those of the next one.
+    /// The highest possible id of its row, below all ids of the next row.
     var rowEnd: Self { Self(high: high, low: low | 0xFFFF) }
 }

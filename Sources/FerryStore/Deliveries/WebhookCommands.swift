@@ -2,13 +2,13 @@ package import FerryCore
 import Postgres
 import Synchronization
 
-// Webhook endpoints.
+// Reads and changes of webhook endpoints.
 extension ControlLane {
-    /// Deliveries that one statement of a replay makes due.
+    /// Maximum number of deliveries that one statement of a replay makes due.
     private static let replayBatchMax: Int32 = 2_000
 
-    /// Makes an endpoint, or finds the one that the first request with the same key made. `limitReached` when
-    /// the tenant has `Limits.webhookCountMax` of them.
+    /// Creates an endpoint, or finds the one that the first request with the same key created. Replies
+    /// `limitReached` if the tenant has `Limits.webhookCountMax` endpoints.
     package func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>) {
         let context = context
         perform("create_webhook", isRead: false, reply) {
@@ -26,20 +26,22 @@ extension ControlLane {
         }
     }
 
-    /// What was made with this key, also when it was changed or deleted since; `notFound`: nothing was.
+    /// Reads what the first request with this key created, also if it was changed or deleted since. Fails
+    /// with `notFound` if there was none.
     package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
         read("keyed_webhook", for: key.tenant, reply) { connection throws(PostgresError) in
             try Self.made(with: key, &connection)
         }
     }
 
+    /// Reads an endpoint. Fails with `notFound` for another tenant's endpoint.
     package func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
         read("webhook", for: tenant, reply) { connection throws(PostgresError) in
             try Self.webhook(id, tenant, &connection)
         }
     }
 
-    /// A page of a tenant's endpoints, newest first.
+    /// Reads a page of a tenant's endpoints, newest first.
     package func webhooks(
         tenant: String, before: WebhookID?, limit: Int, reply: @escaping Reply<[WebhookRecord]>
     ) {
@@ -53,7 +55,8 @@ extension ControlLane {
         }
     }
 
-    /// Changes an endpoint. `change` may be asked more than once. `stale` when `revision` differs.
+    /// Changes an endpoint. `change` may be called more than once. Fails with `stale` if the revision
+    /// differs.
     package func editWebhook(
         _ id: WebhookID, tenant: String, revision: Int32?,
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
@@ -64,7 +67,7 @@ extension ControlLane {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<WebhookRecord, InvalidFields>, StoreError
             > in
-            // Each round fails only because somebody else has changed it meanwhile.
+            // An iteration fails only if another transaction has changed the endpoint meanwhile.
             for _ in 0..<10 {
                 let before: WebhookRecord
                 switch try Self.webhook(id, tenant, &connection) {
@@ -82,7 +85,8 @@ extension ControlLane {
                 if after.isIdentical(to: before) { return .success(.success(before)) }
                 let rows = try connection.execute(Statements.editWebhook, .edited(after))
                 guard rows.rowCount == 1 else { continue }
-                // What waits for one that was disabled may be due, what was claimed is to be let go.
+                // The sender looks again: deliveries of an enabled endpoint may be due, and those claimed for
+                // an older revision have to be returned.
                 context.commitObserver?.deliveriesAdded(0)
                 return .success(.success(WebhookRecord(rows, 0)))
             }
@@ -90,7 +94,7 @@ extension ControlLane {
         }
     }
 
-    /// Deletes an endpoint; what waits for it is never sent, and removed later.
+    /// Deletes an endpoint. Its pending deliveries are never sent, and are removed later.
     package func deleteWebhook(
         _ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
@@ -108,7 +112,7 @@ extension ControlLane {
                     parameters.append(int32: record.revision)
                     let gone = try connection.execute(Statements.deleteWebhook, parameters)
                     guard gone.affectedRowCount == 1 else { continue }
-                    // What was claimed is to be let go.
+                    // The sender looks again and returns the deliveries that it has claimed.
                     context.commitObserver?.deliveriesAdded(0)
                     return .success(())
                 }
@@ -117,7 +121,7 @@ extension ControlLane {
         }
     }
 
-    /// Adds a delivery that is tried once, ahead of everything else.
+    /// Adds a `webhook.ping` delivery, which is due at once and tried once.
     package func pingWebhook(
         _ id: WebhookID, tenant: String, traceparent: String?, reply: @escaping Reply<DeliveryID>
     ) {
@@ -141,15 +145,15 @@ extension ControlLane {
         }
     }
 
-    /// Makes deliveries due again that are not pending; `since` and `until` are about their events. In steps,
-    /// between which other requests have their turn. The answer: how many.
+    /// Makes deliveries due again that are not pending, in steps, between which other commands run. `since`
+    /// and `until` limit the times of their events. Replies with the number of deliveries.
     package func replay(
         _ id: WebhookID, tenant: String, since: Timestamp, until: Timestamp?, onlyFailed: Bool,
         reply: @escaping Reply<Int64>
     ) {
         webhook(id, tenant: tenant) { [self] result in
             if case .failure(let error) = result { return reply(.failure(error)) }
-            // Identifiers are ordered by time; those of a node whose clock is behind may be a little older.
+            // Ids are ordered by time; those of a node whose clock is behind may be up to a minute older.
             let milliseconds = max(0, since.microseconds / 1_000 - 60_000)
             let first = DeliveryID(high: UInt64(milliseconds) << 16, low: 0)
             replayNext(
@@ -200,7 +204,7 @@ extension ControlLane {
         let rows = try connection.execute(Statements.readFirstWebhook, parameters)
         guard rows.rowCount == 1 else { return .failure(.notFound) }
         guard rows.bytes(0, 0) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-        // A version before this one has not kept them.
+        // Versions before this one did not store the keys.
         guard let sealedKeys = rows.bytesOrNil(0, 3) else { return .failure(.failed) }
         return .success(
             MadeWebhook(

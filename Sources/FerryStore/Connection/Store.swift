@@ -90,7 +90,7 @@ package final class Store: Sendable {
         let lane = watch.makeConnection()
         try watch.beat(lane)
         try context.configuration.spool?.commit(lane, context)
-        let lostSenders = self.watch.lostSenders
+        let reclaimer = watch.deliveryReclaimer
         let given = try lane.withConnection { connection throws(PostgresError) in
             try connection.execute(
                 Statements.reclaimJobs, .lost(by: context.configuration.node)
@@ -98,7 +98,7 @@ package final class Store: Sendable {
         }
         do throws(PostgresError) {
             try lane.withConnection { connection throws(PostgresError) in
-                try lostSenders.takeBackOwn(&connection)
+                try reclaimer.takeBackOwn(&connection)
             }
         } catch {
             context.logger.warning(

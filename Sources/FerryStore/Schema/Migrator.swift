@@ -71,6 +71,7 @@ package enum Migrator {
         Migration(version: 34, name: "key_scope", sql: PackageResources._034_key_scope_sql),
         Migration(version: 35, name: "list_indexes", sql: PackageResources._035_list_indexes_sql),
         Migration(version: 36, name: "sealed_documents", sql: PackageResources._036_sealed_documents_sql),
+        Migration(version: 37, name: "claim_flags", sql: PackageResources._037_claim_flags_sql),
     ]
 
     // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a

@@ -13,6 +13,7 @@ extension SubmissionBatch {
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
+        appendClaimFlags(chosen, to: &parameters)
         return parameters
     }
 
@@ -99,6 +100,7 @@ extension SubmissionBatch {
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
+        appendClaimFlags(chosen, to: &parameters)
         return parameters
     }
 
@@ -129,6 +131,12 @@ extension SubmissionBatch {
         parameters.endArray()
     }
 
+    private func appendClaimFlags(_ chosen: [Int], to parameters: inout Parameters) {
+        let specs = chosen.flatMap { submissions[$0].jobs.map(\.spec) }
+        parameters.appendArray(.bool, specs) { $0.append(bool: $1.isRepeatable($1.request.method)) }
+        parameters.appendArray(.bool, specs) { $0.append(bool: $1.awaitsHost) }
+    }
+
     /// Lots and urgencies.
     private func appendPlaces(_ chosen: [Int], _ lots: SubmissionQueues, to parameters: inout Parameters) {
         parameters.beginArray(.int64)
@@ -154,6 +162,12 @@ extension SubmissionBatch {
 }
 
 extension Parameters {
+    /// The columns `is_repeatable` and `awaits_host` of a job.
+    mutating func appendClaimFlags(of spec: JobSpec) {
+        append(bool: spec.isRepeatable(spec.request.method))
+        append(bool: spec.awaitsHost)
+    }
+
     /// As read_keys.sql takes them.
     mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
         appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }

@@ -38,6 +38,7 @@ struct ResolvedAnswer {
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
         parameters.append(int64: lot)
         parameters.append(text: scope.path)
+        parameters.appendClaimFlags(of: draft.spec)
         return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
     }
 

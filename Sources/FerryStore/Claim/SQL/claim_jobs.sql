@@ -14,9 +14,7 @@
 -- $9 seconds. Columns as everywhere, then lot, urgency, whether there are bytes, whether those stay when it
 -- is cancelled, and which node alone can do it.
 WITH met AS MATERIALIZED (
-    SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
-        '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
-        '%"method":"OPTIONS"%', '%"method":"TRACE"%', '%"non_idempotent":true%']) AS is_passed_over
+    SELECT q.id, $7::boolean AND q.is_repeatable IS NOT TRUE AS is_passed_over
     FROM (
         SELECT *, CASE WHEN skips THEN (
             SELECT w.urgency FROM jobs w
@@ -29,13 +27,11 @@ WITH met AS MATERIALIZED (
                 AND n.heartbeat_at > now() - make_interval(secs => $9::double precision))
         OFFSET 0) a
     CROSS JOIN LATERAL (
-        SELECT id, origin, tenant, scope_path, spec FROM jobs
+        SELECT id, origin, tenant, scope_path, is_repeatable FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
-                SELECT h.unreachable IS NOT NULL AND NOT jobs.cancel_requested
-                        AND NOT jobs.spec LIKE ANY (ARRAY[
-                            '%"waits_for_connectivity":false%', '%"proxy":{%', '%"mirrors":["%'])
+                SELECT h.unreachable IS NOT NULL AND NOT jobs.cancel_requested AND jobs.awaits_host
                         AND jobs.error LIKE '%"node_lost"%' IS NOT TRUE
                     OR EXISTS (
                         SELECT FROM host_limits l

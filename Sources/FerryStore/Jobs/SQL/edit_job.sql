@@ -3,7 +3,8 @@
 -- its begin date is another one, it waits for its host no longer, or what is asked about it is taken back
 -- (then it must be waiting or queued), $9 that date, or null when it may begin now, $10 deadline or null, $11
 -- lot, $12 urgency, $13 whether it has to be confirmed before it begins, $14 whether the secrets are others,
--- $15 those or null, $16 the path of its scope. Returns the id; no row: it has changed meanwhile.
+-- $15 those or null, $16 the path of its scope, $17 whether it may be sent twice, $18 whether it waits for
+-- its host. Returns the id; no row: it has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer
@@ -12,7 +13,8 @@ WITH found AS (
 ), changed AS (
     UPDATE jobs j SET
         spec = $3::text, metadata = $4::jsonb, priority = $5::real, expires_at = $6::timestamptz,
-        origin = $7::text, scope_path = $16::text, deadline_at = $10::timestamptz,
+        origin = $7::text, scope_path = $16::text, is_repeatable = $17::boolean,
+        awaits_host = $18::boolean, deadline_at = $10::timestamptz,
         lot = CASE WHEN j.state = 'running' THEN j.lot ELSE $11::bigint END, urgency = $12::timestamptz,
         secrets = CASE WHEN $14::boolean THEN $15::bytea ELSE j.secrets END,
         revision = j.revision + 1,

@@ -6,7 +6,8 @@
 -- sealed secrets or null, $14 payloads or null, $15 traceparents or null. $16 now, $17 this node. $18
 -- deadlines or null, $19 what they wait for or null, $20 the types of events that the jobs' webhooks want (a
 -- bit each), or null, $21 lots, $22 urgencies, $27 whether they are to be confirmed before they begin: also
--- those that wait for something else first, $28 the paths of their scopes. One array element a session: $23
+-- those that wait for something else first, $28 the paths of their scopes, $29 whether they may be
+-- sent twice, $30 whether they wait for their hosts. One array element a session: $23
 -- tenants, $24 names, $25 its events (EventRecord, one after another).
 WITH checked AS MATERIALIZED (
     SELECT expect_session_epoch($26::bigint)
@@ -17,7 +18,8 @@ WITH checked AS MATERIALIZED (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        deadline_at, wanted_events, lot, urgency, asks, scope_path)
+        deadline_at, wanted_events, lot, urgency, asks, scope_path, is_repeatable,
+        awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind,
         CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
         CASE WHEN NOT u.leased THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
@@ -26,16 +28,17 @@ WITH checked AS MATERIALIZED (
         CASE WHEN u.leased THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
         u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
-        u.urgency, u.asks, u.scope_path
+        u.urgency, u.asks, u.scope_path, u.is_repeatable, u.awaits_host
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
         $15::text[], $18::timestamptz[], $19::text[], $20::integer[], $21::bigint[],
-        $22::timestamptz[], $27::boolean[], $28::text[]
+        $22::timestamptz[], $27::boolean[], $28::text[], $29::boolean[],
+        $30::boolean[]
     ) AS u(
         id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
         secrets, payload, traceparent, deadline_at, waits, wanted_events, lot, urgency, asks,
-        scope_path)
+        scope_path, is_repeatable, awaits_host)
     RETURNING state
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running)

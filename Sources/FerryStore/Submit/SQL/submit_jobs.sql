@@ -1,14 +1,15 @@
--- Inserts jobs that carry no idempotency key, says that they were created, and counts them. Fails, and so
--- undoes the transaction, when sessions have changed since epoch $26 (state FE001); until the commit none
--- can. Locks: session_epoch, shared, the new rows, and this connection's row of job_counts. One array element
--- a job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 whether it is leased at once, $6 priorities, $7 begin
--- dates or null, $8 expiries, $9 origins, $10 retried jobs or null, $11 metadata or null, $12 specs, $13
--- sealed secrets or null, $14 payloads or null, $15 traceparents or null. $16 now, $17 this node. $18
--- deadlines or null, $19 what they wait for or null, $20 the types of events that the jobs' webhooks want (a
--- bit each), or null, $21 lots, $22 urgencies, $27 whether they are to be confirmed before they begin: also
--- those that wait for something else first, $28 the paths of their scopes, $29 whether they may be
--- sent twice, $30 whether they wait for their hosts. One array element a session: $23
--- tenants, $24 names, $25 its events (EventRecord, one after another).
+-- Inserts jobs without an idempotency key, writes their events, and counts them. Fails, and so undoes the
+-- transaction, if sessions have changed since epoch $26 (state FE001); until the commit no session can
+-- change.
+-- Locks: session_epoch, shared, the new rows, and this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 whether it is leased at once,
+-- $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10 retried jobs or null, $11 metadata or
+-- null, $12 specs, $13 sealed secrets or null, $14 payloads or null, $15 traceparents or null, $18 deadlines
+-- or null, $19 what they wait for or null, $20 the types of events that the jobs' webhooks want (a bit each)
+-- or null, $21 claim queues, $22 urgencies, $27 whether they are to be confirmed before they begin, even if
+-- they wait for something else first, $28 the paths of their scopes, $29 is_repeatable, $30 awaits_host.
+-- $16 now, $17 this node. One array element for each session: $23 tenants, $24 names, $25 its events
+-- (EventRecord, one after another).
 WITH checked AS MATERIALIZED (
     SELECT expect_session_epoch($26::bigint)
 ), told AS (

@@ -1,13 +1,15 @@
--- Inserts the jobs of submissions whose idempotency key is new, with the keys, counts them and says that
--- they were created. Fails when sessions have changed since epoch $30, as submit_jobs.sql. Locks: the keys
--- (waits for a transaction that inserts the same one), only then session_epoch, shared (a change that waits
--- for it would otherwise stand between two that want the same key), the new rows, and this connection's row
--- of job_counts. $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array element a
--- submission: $19 its number, $20 tenants, $21 routes, $22 keys, $23 fingerprints. $24 the deadline of each
--- job or null, $25 what it waits for or null, $26 the events that its webhook wants or null, $27 its events
--- (EventRecord), $28 its lot, $29 its urgency, $31 whether it is to be confirmed before it begins, $32 the
--- path of its scope, $33 whether it may be sent twice, $34 whether it waits for its host. Returns
--- the numbers of the submissions that were inserted; the others' keys exist.
+-- Inserts the jobs of submissions whose idempotency key is new, with the keys, writes their events, and
+-- counts them. Fails if sessions have changed since epoch $30, as submit_jobs.sql.
+-- Locks: the keys (waits for a transaction that inserts the same one), only then session_epoch, shared (a
+-- session change that waits for that lock would otherwise stand between two submissions of one key), the new
+-- rows, and this connection's row of job_counts.
+-- $1 to $17 as in submit_jobs.sql. One array element for each submission: $19 its number, $20 tenants, $21
+-- routes, $22 keys, $23 fingerprints.
+-- One array element for each job: $18 its submission, $24 its deadline or null, $25 what it waits for or
+-- null, $26 the events that its webhook wants or null, $27 its events (EventRecord), $28 its claim queue, $29
+-- its urgency, $31 whether it is to be confirmed before it begins, $32 the path of its scope, $33
+-- is_repeatable, $34 awaits_host.
+-- Returns the numbers of the inserted submissions; the keys of the others exist.
 WITH u AS (
     SELECT u.*,
         CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state

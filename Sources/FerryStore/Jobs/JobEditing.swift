@@ -86,6 +86,7 @@ extension ControlLane {
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
         parameters.append(text: scope.path)
+        parameters.appendClaimFlags(of: spec)
         let isDeferred = isRescheduled && begin != nil && spec.schedule.isDiscretionary
         let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
             guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }

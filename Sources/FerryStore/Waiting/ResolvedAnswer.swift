@@ -39,6 +39,7 @@ struct ResolvedAnswer {
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
         parameters.append(int64: queue)
         parameters.append(text: scope.path)
+        parameters.appendClaimFlags(of: draft.spec)
         return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
     }
 

@@ -1,7 +1,7 @@
 package import Postgres
 
 extension Statements {
-    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 10)
+    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 12)
     package static let askBegins = make("ask_begins", PackageResources.ask_begins_sql, parameters: 3)
     package static let deferJobs = make("defer_jobs", PackageResources.defer_jobs_sql, parameters: 3)
     package static let discretionaryJobs = make(

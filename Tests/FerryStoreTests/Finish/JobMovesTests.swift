@@ -69,7 +69,7 @@ struct JobMovesTests {
             statement: Statements.editJob, input: input,
             arguments: """
                 '\(job)', 5, '{}', NULL, 0.5, 'tomorrow', 'http://a.example:80', \(isMoved), \(date), NULL,
-                \(lot), now(), false, false, NULL, '/'
+                \(lot), now(), false, false, NULL, '/', true, true
                 """)
     }
 
@@ -95,11 +95,15 @@ struct JobMovesTests {
         edit(.putOff, isMoved: true, "'tomorrow'"),
         Move(
             statement: Statements.answerJob, input: .becomeDue,
-            arguments: "'\(job)', 5, '{}', 'http://a.example:80', false, NULL, NULL, NULL, \(lot), '/'",
+            arguments: """
+                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, NULL, NULL, \(lot), '/', true, true
+                """,
             waitingFor: "challenge", with: asking),
         Move(
             statement: Statements.answerJob, input: nil,
-            arguments: "'\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/'",
+            arguments: """
+                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/', true, true
+                """,
             waitingFor: "challenge", with: asking),
     ]
 

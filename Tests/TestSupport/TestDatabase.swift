@@ -94,7 +94,8 @@ package final class TestServer: Sendable {
     /// Creates a cluster and starts the server. Takes about half a second.
     package init(tcpPort: UInt16? = nil) throws {
         self.tcpPort = tcpPort
-        directory = try TemporaryDirectory.make("test")
+        // Each new database is about 300 new files, which a file system on a disk creates ten times as slowly.
+        directory = try TemporaryDirectory.make("test", inMemory: true)
         binaries = try Self.findBinaries()
         user = try Self.findUser()
         if user.uid != uid_t.max, chown(directory, user.uid, user.gid) != 0 { throw SystemError("chown") }
@@ -128,6 +129,7 @@ package final class TestServer: Sendable {
                 "-D", "\(directory)/data", "-k", directory, "-p", "\(tcpPort ?? 5432)",
                 "-c", "listen_addresses=\(tcpPort == nil ? "" : "127.0.0.1")", "-c", "fsync=off",
                 "-c", "shared_buffers=64MB", "-c", "max_connections=500", "-c", "log_min_messages=warning",
+                "-c", "max_wal_size=256MB",
             ])
         pid.withLock { $0 = process }
         let deadline = Sys.monotonicNanoseconds() + 120_000_000_000

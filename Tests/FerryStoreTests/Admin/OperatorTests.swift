@@ -3,11 +3,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Operator settings")
+@Suite("Operator settings", .onOwnThread)
 struct OperatorTests {
     let database: TestDatabase
 

@@ -1,11 +1,12 @@
 import FerryCore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("The columns is_repeatable and awaits_host")
+@Suite("The columns is_repeatable and awaits_host", .onOwnThread)
 final class ClaimFlagTests {
     let database: TestDatabase
     /// Leases nothing.

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Delivery outbox")
+@Suite("Delivery outbox", .onOwnThread)
 struct DeliveryOutboxTests {
     private let database: TestDatabase
     private let node: TestNode

@@ -2,9 +2,10 @@ import FerryCore
 import FerryStore
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Repeated requests about webhook endpoints")
+@Suite("Repeated requests about webhook endpoints", .onOwnThread)
 struct WebhookReplayTests {
     private let database: TestDatabase
     private let node: TestNode

@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Webhook endpoints in the store")
+@Suite("Webhook endpoints in the store", .onOwnThread)
 struct WebhookStoreTests {
     private let database: TestDatabase
     private let node: TestNode

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Event log")
+@Suite("Event log", .onOwnThread)
 struct EventTests {
     let database: TestDatabase
 

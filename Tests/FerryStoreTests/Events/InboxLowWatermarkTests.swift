@@ -1,11 +1,12 @@
 import FerryCore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Low watermark of the inbox")
+@Suite("Low watermark of the inbox", .onOwnThread)
 struct InboxLowWatermarkTests {
     /// Transactions that draw positions and end in any order, and a relay that takes the rows it sees.
     private struct World {

@@ -1,8 +1,9 @@
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Delay between relay passes")
+@Suite("Delay between relay passes", .onOwnThread)
 struct RelayDelayTests {
     @Test("small passes follow each other at once, and a large one is followed by a pause")
     func delay() {

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Relay transactions")
+@Suite("Relay transactions", .onOwnThread)
 struct RelayTransactionTests {
     let database: TestDatabase
 

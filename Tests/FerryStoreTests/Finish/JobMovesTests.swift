@@ -1,13 +1,14 @@
 import FerryCore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
 /// Every statement that may change a job's state, run from every state: what really happens is what
 /// `JobStateMachine` says.
-@Suite("The moves of a job")
+@Suite("The moves of a job", .onOwnThread)
 struct JobMovesTests {
     typealias Input = JobStateMachine.Input
 

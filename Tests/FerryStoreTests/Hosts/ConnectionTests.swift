@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Connections beyond an attempt's first")
+@Suite("Connections beyond an attempt's first", .onOwnThread)
 struct ConnectionTests {
     let database: TestDatabase
 

@@ -4,11 +4,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Host coordinator")
+@Suite("Host coordinator", .onOwnThread)
 struct HostCoordinatorTests {
     let database: TestDatabase
 

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Host limits")
+@Suite("Host limits", .onOwnThread)
 struct HostLimitsTests {
     let database: TestDatabase
 

@@ -3,11 +3,12 @@ import FerryScheduler
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Limits of scopes")
+@Suite("Limits of scopes", .onOwnThread)
 struct HostScopeTests {
     private static let origin = "https://shared.example:443"
 

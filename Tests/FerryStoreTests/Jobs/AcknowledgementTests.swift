@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Acknowledgement")
+@Suite("Acknowledgement", .onOwnThread)
 struct AcknowledgementTests {
     private let database: TestDatabase
 

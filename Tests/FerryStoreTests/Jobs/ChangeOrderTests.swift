@@ -1,9 +1,10 @@
 import FerryCore
 import FerryStore
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Order of a change's checks")
+@Suite("Order of a change's checks", .onOwnThread)
 struct ChangeOrderTests {
     private let database: TestDatabase
     private let node: TestNode

@@ -2,9 +2,10 @@ import FerryCore
 import FerryStore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("The oldest queued job")
+@Suite("The oldest queued job", .onOwnThread)
 struct StatusTests {
     let database: TestDatabase
     let node: TestNode

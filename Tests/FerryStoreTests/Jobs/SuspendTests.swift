@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Suspended jobs")
+@Suite("Suspended jobs", .onOwnThread)
 struct SuspendTests {
     let database: TestDatabase
 

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Expired jobs")
+@Suite("Expired jobs", .onOwnThread)
 struct ExpiryTests {
     let database: TestDatabase
 

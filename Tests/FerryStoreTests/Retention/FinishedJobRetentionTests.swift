@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Retention of finished jobs")
+@Suite("Retention of finished jobs", .onOwnThread)
 struct FinishedJobRetentionTests {
     let database: TestDatabase
 

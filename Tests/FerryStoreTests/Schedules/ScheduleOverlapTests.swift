@@ -3,11 +3,12 @@ import Logging
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("A schedule that is due on two nodes")
+@Suite("A schedule that is due on two nodes", .onOwnThread)
 struct ScheduleOverlapTests {
     let database: TestDatabase
 

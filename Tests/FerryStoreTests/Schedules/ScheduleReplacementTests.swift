@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Replaced schedules")
+@Suite("Replaced schedules", .onOwnThread)
 struct ScheduleReplacementTests {
     let database: TestDatabase
     let node: TestNode

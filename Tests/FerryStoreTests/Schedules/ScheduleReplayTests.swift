@@ -1,9 +1,10 @@
 import FerryCore
 import FerryStore
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Repeated requests about schedules")
+@Suite("Repeated requests about schedules", .onOwnThread)
 struct ScheduleReplayTests {
     let database: TestDatabase
     let node: TestNode

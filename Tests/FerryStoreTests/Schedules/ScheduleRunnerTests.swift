@@ -2,11 +2,12 @@ import FerryCore
 import Logging
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Schedule runner: sweep, admission and discretionary jobs")
+@Suite("Schedule runner: sweep, admission and discretionary jobs", .onOwnThread)
 struct ScheduleRunnerTests {
     let database: TestDatabase
 

@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Schedules", .serialized)
+@Suite("Schedules", .serialized, .onOwnThread)
 final class ScheduleTests {
     let database: TestDatabase
     let node: TestNode

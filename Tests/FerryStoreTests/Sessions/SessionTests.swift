@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Sessions")
+@Suite("Sessions", .onOwnThread)
 struct SessionTests {
     let database: TestDatabase
     private let key = SessionKey(tenant: "acme", name: "s")

@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Dependencies")
+@Suite("Dependencies", .onOwnThread)
 struct DependencyTests {
     let database: TestDatabase
 

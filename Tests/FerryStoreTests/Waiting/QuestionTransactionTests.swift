@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Due questions")
+@Suite("Due questions", .onOwnThread)
 struct QuestionTransactionTests {
     let database: TestDatabase
 

@@ -2,7 +2,7 @@ import Curl
 import TestSupport
 import Testing
 
-@Suite struct ExchangeTests {
+@Suite struct BufferedRequestTests {
     private static func run(_ exchange: BufferedRequest) throws -> Result<
         BufferedRequest.Response, BufferedRequest.Failure
     > {

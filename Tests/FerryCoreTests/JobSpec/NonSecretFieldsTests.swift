@@ -2,7 +2,7 @@ import FerryCore
 import Testing
 
 @Suite("Non-secret fields")
-struct HarmlessFieldsTests {
+struct NonSecretFieldsTests {
     @Test("only fields of the allow list are shown, in any case")
     func fields() {
         for name in ["Content-Type", "ETAG", "accept-ranges", "Access-Control-Max-Age", "X-Amz-Checksum-A"] {

@@ -2,7 +2,7 @@ import FerryCore
 import Testing
 
 @Suite("Worker slots")
-struct SlotLedgerTests {
+struct WorkerSlotsTests {
     @Test("a lent slot can be used by another attempt until it is taken back")
     func lent() {
         let slots = WorkerSlots(capacity: 2)

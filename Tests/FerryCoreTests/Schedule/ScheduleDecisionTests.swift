@@ -2,7 +2,7 @@ import FerryCore
 import Testing
 
 @Suite("Schedule decisions")
-struct ScheduleTurnTests {
+struct ScheduleDecisionTests {
     private let noon: Timestamp
     private let id = ScheduleID(high: 0x0199, low: 7)
 

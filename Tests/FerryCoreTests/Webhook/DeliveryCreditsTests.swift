@@ -2,7 +2,7 @@ import FerryCore
 import Testing
 
 @Suite("Delivery credits")
-struct DeliveryPlacesTests {
+struct DeliveryCreditsTests {
     private let a = ReceiverQueueID(high: 1, low: 1)
     private let b = ReceiverQueueID(high: 1, low: 2)
 

@@ -94,7 +94,7 @@ package final class TestServer: Sendable {
     /// Creates a cluster and starts the server. Takes about half a second.
     package init(tcpPort: UInt16? = nil) throws {
         self.tcpPort = tcpPort
-        // Each new database is about 300 new files, which a file system on a disk creates ten times as slowly.
+        // Each new database has about 300 files. A file system on a disk creates them ten times as slowly.
         directory = try TemporaryDirectory.make("test", inMemory: true)
         binaries = try Self.findBinaries()
         user = try Self.findUser()

@@ -10,9 +10,9 @@ import Sys
 /// The way of an event:
 /// 1. The transaction that records a result, or makes any other change with an event, also inserts the event
 ///    into `event_inbox` (for example finish_jobs.sql). Change and event commit together.
-/// 2. After the commit, `EventSignal.written` wakes this node's relay: at once if a webhook may want the event,
-///    within 20 ms if only an event stream does. All other events are found within 0.5 s, those of other
-///    nodes and of crashed processes within 1 s.
+/// 2. After the commit, `EventSignal.written` wakes this node's relay: at once if a webhook may want the
+///    event, within 20 ms if only an event stream does. All other events are found within 0.5 s,
+///    those of other nodes and of crashed processes within 1 s.
 /// 3. A pass takes the advisory lock, then rows of the inbox in the order of their positions
 ///    (take_events.sql).
 /// 4. `EventRouter.plan` finds the endpoints and job webhooks that want each event. Events whose deliveries

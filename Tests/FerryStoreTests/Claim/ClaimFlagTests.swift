@@ -159,12 +159,12 @@ final class ClaimFlagTests {
             changed { $0.schedule.waitsForConnectivity = false },
         ].map { String(decoding: $0.spec.encodeStored(), as: UTF8.self) }
         func insert(_ spec: String) throws {
+            let id: JobID = TestNode.identifiers.make()
             try connection.execute(
                 script: """
                     INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
                         created_at, lot, urgency)
-                    VALUES ('\((TestNode.identifiers.make() as JobID).uuidText)', 'acme', 'default', 'data', 'queued', 0.5,
-                        now() + '1 day', 'https://example.org:443', '\(spec)', now(), 1, now())
+                    VALUES ('\(id.uuidText)', 'acme', 'default', 'data', 'queued', 0.5, now() + '1 day', 'https://example.org:443', '\(spec)', now(), 1, now())
                     """)
         }
         for spec in specs + ["no JSON", #"{"description":"\u0000"}"#] { try insert(spec) }

@@ -103,7 +103,8 @@ struct JobMovesTests {
         Move(
             statement: Statements.answerJob, input: nil,
             arguments: """
-                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/', true, true
+                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/', true,
+                true
                 """,
             waitingFor: "challenge", with: asking),
     ]
